@@ -232,6 +232,8 @@ class Callbacks:
         addresses += takewhile(graph.has, graph.nodes[n : n + SEEN_BEHIND])
         sources = [s for address in addresses for s in structs.Tensor.from_address(address).src if s]
         tensors, where = world.mirror.tensors((*addresses, *sources))
+        for t in tensors:
+            t.id = world.names.get(where[id(t)], "")
         nodes = SplitNodes(tensors[:n], tensors[n : len(addresses)])
 
         def keep(tensor: EngineTensor, until: EngineTensor) -> None:

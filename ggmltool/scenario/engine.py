@@ -117,5 +117,5 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType], 
         op_rules=ops,
     )
     if answers is not None:
-        device = RecordedDevice(device, answers, spec.like)
+        device = RecordedDevice(device, answers, spec.like, spec.graph_optimize is not False)
     return Backend(spec.name, device)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ggmltool.ggml.devices.questions import NotAQuestion, Question, parsed, without_memory
-from ggmltool.ggml.devices.recorded import Answer, Recorded
+from ggmltool.ggml.devices.recorded import Answer, Order, Recorded
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.kinds import Schema
-from ggmltool.scenario.values import INT64_MAX, as_id, as_int, as_map, as_text, at, check_keys
+from ggmltool.scenario.values import INT64_MAX, as_id, as_int, as_list, as_map, as_text, at, check_keys
 
 T = TypeVar("T")
 
-ANSWERS_KEYS = ("ops", "sizes")
+ANSWERS_KEYS = ("ops", "sizes", "orders")
+ORDER_KEYS = ("nodes", "kept")
 MOST_ANSWERS = 1_000_000
 """Answers of a device, at most."""
 
@@ -35,7 +37,32 @@ def read_answers(value: object) -> Recorded:
         name: at("sizes", at, name, _sizes, name, of)
         for name, of in at("sizes", as_map, {} if given.get("sizes") is None else given["sizes"], "sizes").items()
     }
-    return Recorded(ops, sizes)
+    return Recorded(ops, sizes, at("orders", _orders, given.get("orders")))
+
+
+def _orders(value: object) -> tuple[Order, ...]:
+    given = [] if value is None else as_list(value, "orders")
+    return tuple(at(i, _order, order) for i, order in enumerate(given))
+
+
+def _order(value: object) -> Order:
+    given = as_map(value, "an order")
+    check_keys(given, ORDER_KEYS, "an order")
+    nodes = at("nodes", _ids, given.get("nodes"))
+    twice = next((id for id, n in Counter(nodes).items() if n > 1), None)
+    if twice is not None:
+        raise Mistake(f"{quoted(twice)} stands in an order more than once", "each node once", "nodes")
+    kept = at("kept", as_map, {} if given.get("kept") is None else given["kept"], "kept")
+    for id in kept:
+        if id not in nodes:
+            raise Mistake(
+                f"{quoted(id)} is none of the nodes", "tensors are kept until a node of the split", "kept", id
+            )
+    return Order(nodes, tuple((id, at("kept", at, id, _ids, tensors)) for id, tensors in kept.items()))
+
+
+def _ids(value: object) -> tuple[str, ...]:
+    return tuple(at(i, as_id, id, "a tensor") for i, id in enumerate(as_list(value, "tensors")))
 
 
 def _sizes(name: str, value: object) -> dict[Question, int]:
@@ -75,10 +102,20 @@ def _answer(value: object) -> Answer:
 
 def dump_answers(recorded: Recorded) -> dict[str, Any]:
     """The map that says the same."""
-    return {
+    out: dict[str, Any] = {
         "ops": {asked.text: _NAMES[answer] for asked, answer in recorded.ops.items()},
         "sizes": {buft: _texts(sizes) for buft, sizes in recorded.sizes.items()},
     }
+    if recorded.orders:
+        out["orders"] = [_order_map(order) for order in recorded.orders]
+    return out
+
+
+def _order_map(order: Order) -> dict[str, Any]:
+    out: dict[str, Any] = {"nodes": list(order.nodes)}
+    if order.kept:
+        out["kept"] = {until: list(tensors) for until, tensors in order.kept}
+    return out
 
 
 def _texts(sizes: Mapping[Question, int]) -> dict[str, int]:
@@ -88,7 +125,17 @@ def _texts(sizes: Mapping[Question, int]) -> dict[str, int]:
 def answers_schema() -> dict[str, Schema]:
     """The schemas of the keys of `answers`."""
     sizes: Schema = {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
+    ids: Schema = {"type": "array", "items": {"type": "string"}}
     return {
         "ops": {"type": "object", "additionalProperties": {"enum": list(WORDS)}},
         "sizes": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": sizes}},
+        "orders": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"nodes": ids, "kept": {"type": "object", "additionalProperties": ids}},
+                "required": ["nodes"],
+                "additionalProperties": False,
+            },
+        },
     }

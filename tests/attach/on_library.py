@@ -2,6 +2,7 @@
 
     python -m tests.attach.on_library --ggml 0.26 --seeds 0:3
     python -m tests.attach.on_library --ggml 0.20.2 transformer moe
+    python -m tests.attach.on_library --ggml 0.21 --version 0.23.0 --seeds 0:3
 
 It prints a line of JSON for each plan that the scheduler made, read by the oracle, and with --values what is computed.
 """
@@ -18,7 +19,8 @@ from typing import Any
 
 import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.oracle.lib import load
+from ggmltool.oracle.found import libraries
+from ggmltool.oracle.lib import Lib, load, open_library
 from ggmltool.oracle.run import Runner
 from ggmltool.scenario.model import Model
 from tests.conformance.fuzz import scenario
@@ -30,6 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("samples", nargs="*", help="samples or files of scenarios")
     parser.add_argument("--ggml", default=DEFAULT.name, choices=list(RELEASES))
+    parser.add_argument("--version", default="", help="another library than the release's own, by its ggml_version")
     parser.add_argument("--seeds", default="0:0", metavar="A:B,C", help="random scenarios")
     parser.add_argument("--wide", action="store_true", help="with more of what is rare")
     parser.add_argument("--values", action="store_true", help="compute, too")
@@ -39,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
-    runner = Runner(load(RELEASES[options.ggml]), values=options.values, debug=0)
+    runner = Runner(library(options.ggml, options.version), values=options.values, debug=0)
     models = list(_models(options))
     say(f"ggml {runner.lib.version}")
     for label, model in models:
@@ -50,6 +53,13 @@ def main() -> None:
             runner.run(model, lambda *_: None)
         time.sleep(0.001)
     say("done")
+
+
+def library(release: str, version: str = "") -> Lib:
+    """A release's own library, or the one of another version."""
+    if not version:
+        return load(RELEASES[release])
+    return next(lib for lib in map(open_library, libraries()) if lib.version == version)
 
 
 def _models(options: argparse.Namespace) -> Iterator[tuple[str, Model]]:

@@ -1,22 +1,32 @@
 """Random graphs in a program, planned as the program's ggml decided them: every field, at every call.
 
     python -m tests.attach.randomly --seeds 0:300 --ggml 0.26
+    python -m tests.attach.randomly --seeds 0:300 --ggml 0.26 --way pid
+    python -m tests.attach.randomly --seeds 0:300 --ggml 0.26 --way core
     python -m tests.attach.randomly --seeds 0:100 --ggml 0.20.2 --wide
+    python -m tests.attach.randomly --seeds 0:100 --version 0.23.0
 
 One program runs all seeds on the real scheduler (`tests.attach.on_library`) while gdb stops it at every reserve and
 alloc: the graph becomes a scenario, the scenario a plan, and the plan is what the scheduler did next. What the program
 prints is what it prints alone.
+
+`--way launch`: the program is started so. `--way pid`: it has run all seeds and runs them again and again; it is
+attached to, looked at for some calls, and let go, until as many calls were seen as one round has. `--way core`: see
+`tests.attach.in_cores`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,27 +34,46 @@ import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.attached.verified import Verified, verify
 from ggmltool.oracle import run_many
+from ggmltool.sources.llama.behavior import behavior_of
 from ggmltool.sources.process import alone, stops
 from ggmltool.sources.process.session import AttachError, Session
 from ggmltool.sources.process.stops import in_scheduler, within
-from ggmltool.sources.process.visited import visit
-from ggmltool.sources.process.written import GRAPH, Written
-from tests.attach.on_library import random_scenario, read_seeds
+from ggmltool.sources.process.visited import Visited, visit
+from ggmltool.sources.process.written import GRAPH
+from tests.attach.on_library import library, random_scenario, read_seeds
 from tests.attach.programs import ROOT
 from tests.conformance.releases import JUDGED
 from tests.conformance.run import planning_only
 
 AT = {"alloc": stops.RESERVE + stops.ALLOC, "compute": stops.COMPUTE, "alone": alone.RESERVE + alone.ALLOC}
+AT_ONCE = 40
+"""So many calls are looked at by the number of a process before it is let go."""
+IN_A_CORE = 6
+"""So many seeds are in a core dump: each of their calls takes 45 MB of it."""
+
+
+class Stopped(NamedTuple):
+    """A call of the program, seen from its entry to its return: the scheduler's and the graph's addresses."""
+
+    function: str
+    sched: int
+    graph: int
+    visited: Visited
+
+    def verified(self) -> Verified:
+        """The plan beside what was decided."""
+        made, found = self.visited.written, self.visited
+        return verify(made.document, GRAPH, made.step, found.decided, made.notes, found.left)
 
 
 class Compared(NamedTuple):
-    """A stop: the number of the call, what was written of it, and how the plan compares."""
+    """A call, and how its plan compares: `what` is compared with what, the `document` is the scenario."""
 
     number: int
     function: str
-    written: Written
+    what: str
     verified: Verified
-    decided: dict[str, Any]
+    document: dict[str, Any]
 
 
 class Ran(NamedTuple):
@@ -77,10 +106,12 @@ def command(
     wide: bool = False,
     values: bool = False,
     module: str = "tests.attach.on_library",
+    version: str = "",
 ) -> list[str]:
     """The program, run by this Python; with `values` it computes, too."""
     given = ",".join(map(str, seeds))
     out = [sys.executable, "-m", module, "--ggml", release, "--seeds", given]
+    out += ["--version", version] if version else []
     return [*out, *(["--wide"] if wide else []), *(["--values"] if values else [])]
 
 
@@ -92,6 +123,17 @@ def alone(arguments: Sequence[str]) -> tuple[bytes, int]:
 
 def looked_at(arguments: Sequence[str], at: str = "alloc") -> Ran:
     """The same of a program that is stopped at every call of its scheduler."""
+    with launched(arguments) as (session, out):
+        compared = [one for n, stop in enumerate(stops(session, at)) for one in plans(n, stop)]
+        session.detach()
+        status = session.wait()
+        out.seek(0)
+        return Ran(out.read(), status, compared)
+
+
+@contextmanager
+def launched(arguments: Sequence[str]) -> Iterator[tuple[Session, Any]]:
+    """A program that waits to be looked at, and the file that it prints into."""
     with tempfile.TemporaryFile() as out:
         kept, folder = os.dup(1), Path.cwd()
         os.dup2(out.fileno(), 1)
@@ -103,16 +145,38 @@ def looked_at(arguments: Sequence[str], at: str = "alloc") -> Ran:
             os.close(kept)
             os.chdir(folder)
         with session:
-            compared = list(stops(session, at))
-            session.detach()
-            status = session.wait()
+            yield session, out
+
+
+def by_number(arguments: Sequence[str], output: bytes) -> Ran:
+    """The same of a program that runs already, which alone prints this `output`: it is attached to again and again
+    until as many calls were seen as one round of it has."""
+    compared: list[Compared] = []
+    calls = output.count(b"\n{")
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen([*arguments, "--forever"], cwd=ROOT, stdout=out)
+        try:
+            while process.poll() is None and os.fstat(out.fileno()).st_size < len(output) - len(b"done\n"):
+                time.sleep(0.1)
+            while len(compared) < calls and process.poll() is None:
+                with Session.attach(process.pid) as session:
+                    for stop in islice(stops(session), min(AT_ONCE, calls - len(compared))):
+                        compared += plans(len(compared), stop)
+            process.terminate()
+            status = process.wait(60)
+        finally:
+            process.kill()
         out.seek(0)
         return Ran(out.read(), status, compared)
 
 
-def stops(session: Session, at: str = "alloc") -> Iterator[Compared]:
-    """Every reserve and alloc of the program, or every compute, compared, until it ends."""
-    number = 0
+def plans(number: int, stop: Stopped) -> Iterator[Compared]:
+    """A call of a living program beside its plan."""
+    yield Compared(number, stop.function, "", stop.verified(), stop.visited.written.document)
+
+
+def stops(session: Session, at: str = "alloc") -> Iterator[Stopped]:
+    """Every reserve and alloc of the program, or every compute, until it ends."""
     while True:
         try:
             session.stop_at(AT[at])
@@ -121,11 +185,8 @@ def stops(session: Session, at: str = "alloc") -> Iterator[Compared]:
         function = session.function()
         if at == "alone" and (within(session, AT[at]) or in_scheduler(session)):
             continue
-        found = visit(session)
-        made = found.written
-        verified = verify(made.document, GRAPH, made.step, found.decided, made.notes, found.left)
-        yield Compared(number, function, made, verified, found.decided)
-        number += 1
+        sched, graph = session.link.arguments()[:2]
+        yield Stopped(function, sched, graph, visit(session))
 
 
 def main() -> int:
@@ -133,41 +194,71 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:20", metavar="A:B,C", help="from A up to, not including, B, and C")
     parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED)
+    parser.add_argument(
+        "--version", default="", help="a library in GGMLTOOL_LIBRARIES, by its ggml_version, instead of a release's own"
+    )
     parser.add_argument("--wide", action="store_true", help="scenarios with more of what is rare")
+    parser.add_argument("--way", choices=["launch", "pid", "core"], default="launch")
     parser.add_argument(
         "--at", choices=list(AT), default="alloc", help="alloc: at every reserve, too; alone: without a scheduler"
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="write the scenarios that differ there")
     options = parser.parse_args()
+    if options.way != "launch" and options.at != "alloc":
+        parser.error("--way pid and --way core are for --at alloc")
     wanted = list(read_seeds(options.seeds))
     started = time.perf_counter()
-    if options.at == "alone":
-        seeds = wanted
-        arguments = command(seeds, options.ggml, options.wide, module="tests.attach.alone")
-    else:
-        seeds = survivors(wanted, options.ggml, options.wide, options.at == "compute")
-        arguments = command(seeds, options.ggml, options.wide, options.at == "compute")
-    output, status = alone(arguments)
-    ran = looked_at(arguments, options.at)
-    different = [c for c in ran.compared if not c.verified.same]
-    for c in different:
-        say(f"call {c.number} {c.function}: {c.verified.different} differ, first {c.verified.first}")
-        if options.keep is not None:
-            import json
+    seeds, programs = _programs(options, wanted)
+    compared, others = [], 0
+    for arguments in programs:
+        output, status = alone(arguments)
+        ran = _look(options, arguments, output)
+        compared += ran.compared
+        if (ran.output, ran.status) != (output, status):
+            others += 1
+            printed = f"the program printed {len(ran.output)} bytes and ended with {ran.status}"
+            say(f"{printed}, alone {len(output)} and {status}")
+        for c in ran.compared:
+            if not c.verified.same:
+                say(f"call {c.number} {c.function}{c.what}: {c.verified.different} differ, first {c.verified.first}")
+                _keep(c, options.keep)
+    for what in dict.fromkeys(c.what for c in compared):
+        those = [c.verified for c in compared if c.what == what]
+        nodes, fields, wrong = (sum(n) for n in zip(*((v.nodes, v.fields, not v.same) for v in those), strict=True))
+        say(f"{len(those)} calls{what}, {nodes} nodes, {fields} fields: {wrong} differ")
+    say(f"{len(seeds)} of {len(wanted)} seeds; {time.perf_counter() - started:.0f} s")
+    return 0 if compared and not others and all(c.verified.same for c in compared) else 1
 
-            options.keep.mkdir(parents=True, exist_ok=True)
-            (options.keep / f"call{c.number}.json").write_text(json.dumps(c.written.document, indent=1))
-    same_output = (ran.output, ran.status) == (output, status)
-    if not same_output:
-        say(
-            f"the program printed {len(ran.output)} bytes and ended with {ran.status}, alone {len(output)} and {status}"
-        )
-    nodes, fields = sum(c.verified.nodes for c in ran.compared), sum(c.verified.fields for c in ran.compared)
-    say(
-        f"{len(seeds)} of {len(wanted)} seeds, {len(ran.compared)} calls, {nodes} nodes, {fields} fields: "
-        f"{len(different)} differ; {time.perf_counter() - started:.0f} s"
-    )
-    return 1 if different or not same_output or not ran.compared else 0
+
+def _programs(options: argparse.Namespace, wanted: list[int]) -> tuple[list[int], list[list[str]]]:
+    """The seeds that can be run, and the programs that run them."""
+    release = options.ggml
+    if options.version:
+        release = behavior_of(options.version, 0, library(release, options.version).exports).release.name
+    if options.at == "alone":
+        return wanted, [command(wanted, release, options.wide, module="tests.attach.alone")]
+    seeds = survivors(wanted, release, options.wide, options.at == "compute")
+    if options.way == "core":
+        some = [seeds[i : i + IN_A_CORE] for i in range(0, len(seeds), IN_A_CORE)]
+        return seeds, [command(s, release, options.wide, module="tests.attach.keeping") for s in some]
+    return seeds, [command(seeds, release, options.wide, options.at == "compute", version=options.version)]
+
+
+def _look(options: argparse.Namespace, arguments: list[str], output: bytes) -> Ran:
+    if options.way == "core":
+        from tests.attach.in_cores import dumped
+
+        return dumped(arguments)
+    if options.way == "pid":
+        return by_number(arguments, output)
+    return looked_at(arguments, options.at)
+
+
+def _keep(compared: Compared, folder: Path | None) -> None:
+    """Write a scenario that differs."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"call{compared.number}.json").write_text(json.dumps(compared.document, indent=1))
 
 
 def say(line: str) -> None:

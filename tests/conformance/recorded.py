@@ -13,12 +13,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import ggmltool
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.devices.questions import question, size_question
-from ggmltool.ggml.devices.recorded import RECORDED, Answer, Recorded
+from ggmltool.ggml.devices.recorded import RECORDED, Answer, Order, Recorded
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
@@ -33,6 +33,9 @@ from tests.conformance.compare import compare_runs
 from tests.conformance.fuzz import scenario
 from tests.conformance.run import engine_run, planning_only
 
+if TYPE_CHECKING:
+    from ggmltool.ggml.sched.state import SchedulerState
+
 
 def recorded(model: Model) -> Model:
     """The same scenario with devices that have answers. Raises GgmlError where ggml would make no devices of it."""
@@ -42,7 +45,8 @@ def recorded(model: Model) -> Model:
     known = {b.name for b in model.buffer_types} | {b.device.buft.name for b in run.backends}
     further = [_spec_of(t) for name, t in run.bufts.items() if name not in known and name != "CPU"]
     sizes = {name: _sizes(buft, tensors) for name, buft in run.bufts.items()}
-    backends = [_recorded(run, i, tensors, sizes, model) for i in range(len(run.backends))]
+    orders = _orders(model)
+    backends = [_recorded(run, i, tensors, sizes, model, orders) for i in range(len(run.backends))]
     return replace(model, backends=backends, buffer_types=[*model.buffer_types, *further])
 
 
@@ -53,6 +57,23 @@ def _tensors(run: Run, model: Model) -> list[Tensor]:
         graph = run.build(name)
         out += [*graph.nodes, *graph.leafs]
         out += [s for n in graph.nodes for s in n.src if s is not None]
+    return out
+
+
+def _orders(model: Model) -> dict[str, dict[frozenset[str], Order]]:
+    """In which order each device leaves its splits; none where it orders the same nodes in two ways."""
+    out: dict[str, dict[frozenset[str], Order]] = {b.name: {} for b in model.backends}
+    run = Scenario(model).start()
+    for step in model.steps:
+        run.step(step)
+        sched = cast("SchedulerState", run.sched)
+        if run.plans and not run.plans[-1].ok:
+            break
+        for split in sched.splits[: sched.n_splits]:
+            kept = ((n.id, tuple(t.label for t in sched.kept.get(n.index, ()))) for n in split.nodes)
+            order = Order(tuple(n.id for n in split.nodes), tuple((n, tensors) for n, tensors in kept if tensors))
+            if out[sched.names[split.backend_id]].setdefault(frozenset(order.nodes), order) != order:
+                return {}
     return out
 
 
@@ -74,7 +95,7 @@ def _spec_of(buft: BufferType) -> BufferTypeSpec:
     return BufferTypeSpec(buft.name, buft.device, buft.alignment, max_size, buft.row_padding, buft.host)
 
 
-def _recorded(run: Run, i: int, tensors: Sequence[Tensor], sizes: Any, model: Model) -> BackendSpec:
+def _recorded(run: Run, i: int, tensors: Sequence[Tensor], sizes: Any, model: Model, known: Any) -> BackendSpec:
     spec, backend = model.backends[i], run.backends[i]
     device, buft = backend.device, backend.device.buft
     ops = {}
@@ -85,6 +106,7 @@ def _recorded(run: Run, i: int, tensors: Sequence[Tensor], sizes: Any, model: Mo
             continue
     own = [name for name, t in run.bufts.items() if t.device == spec.name]
     orders = device.graph_optimize is not None
+    left = tuple(known[spec.name].values()) if orders and known else ()
     return BackendSpec(
         spec.name,
         RECORDED,
@@ -100,8 +122,8 @@ def _recorded(run: Run, i: int, tensors: Sequence[Tensor], sizes: Any, model: Mo
         events=device.events,
         memory=device.memory,
         graph_optimize=None if orders else False,
-        like=spec.profile if orders or profiles_of(model.release)[spec.profile].slack else None,
-        answers=Recorded(ops, {name: sizes[name] for name in own if sizes[name]}),
+        like=spec.profile if (orders and not left) or profiles_of(model.release)[spec.profile].slack else None,
+        answers=Recorded(ops, {name: sizes[name] for name in own if sizes[name]}, left),
     )
 
 

@@ -90,6 +90,35 @@ def test_what_is_written_is_read() -> None:
     assert ggmltool.load(written).model == model
 
 
+def ordered(nodes: dict[str, str], device: dict[str, Any]) -> list[tuple[str, int | None]]:
+    """Nodes of one source each on the device, in the plan's order, and where they lie."""
+    words = {id: text.split() for id, text in nodes.items()}
+    made = {id: {"op": op, "src": [src], "backend": "NPU0"} for id, (op, src) in words.items()}
+    told = source(device) | {"contexts": {"i": {"tensors": {"x": "f32[32]"}}}, "graphs": {"main": {"nodes": made}}}
+    loaded = ggmltool.load(dump(ggmltool.load(told).model))
+    return [(node.id, node.offset) for node in loaded.plan("main").nodes]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "more", "order"),
+    [
+        (["z", "u", "y"], {}, "zuy"),
+        (["z", "u", "y"], {"graph_optimize": False}, "yzu"),
+        (["z", "u"], {}, "yzu"),
+    ],
+)
+def test_a_device_leaves_a_split_in_the_order_that_it_had(nodes: list[str], more: dict[str, Any], order: str) -> None:
+    found = ordered({"y": "silu x", "z": "neg x", "u": "sqr x"}, {"answers": {"orders": [{"nodes": nodes}]}, **more})
+    assert "".join(id for id, _ in found) == order
+
+
+def test_what_a_device_keeps_has_its_memory_until_then() -> None:
+    chain = {"a": "silu x", "b": "neg a", "c": "sqr b", "d": "sqr c"}
+    assert [at for _, at in ordered(chain, {})] == [0, 0, 0, 0]
+    kept = {"orders": [{"nodes": list(chain), "kept": {"c": ["a", "NPU0#nothing#0"]}}]}
+    assert [at for _, at in ordered(chain, {"answers": kept})] == [0, 128, 128, 128]
+
+
 @pytest.mark.parametrize(
     ("device", "message"),
     [
@@ -104,6 +133,10 @@ def test_what_is_written_is_read() -> None:
         ({"answers": {"sizes": {"NPU1": {"f32[8]": 32}}}}, "there is no buffer type NPU1"),
         ({"answers": {"sizes": {"NPU0": {"f32[8]": -1}}}}, "a size must be at least 0"),
         ({"answers": {"sizes": {"NPU0": 3}}}, "sizes must be a map"),
+        ({"answers": {"orders": {}}}, "orders must be a list"),
+        ({"answers": {"orders": [{"node": []}]}}, "an order has no key node; did you mean nodes?"),
+        ({"answers": {"orders": [{"nodes": ["a", "b", "a"]}]}}, "a stands in an order more than once"),
+        ({"answers": {"orders": [{"nodes": ["a"], "kept": {"b": ["a"]}}]}}, "b is none of the nodes"),
     ],
 )
 def test_mistakes_are_told(device: dict[str, Any], message: str) -> None:

@@ -14,7 +14,7 @@ from math import log
 from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
-from ggmltool.ggml.device import NOT_IN_TABLE, Device, Refusal
+from ggmltool.ggml.device import NOT_IN_TABLE, Device, Keep, Refusal, SplitNodes, UseCount
 from ggmltool.ggml.devices.questions import Operand, Question, question, size_question, without_memory
 from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES, Op
 from ggmltool.ggml.tensor import Tensor
@@ -46,6 +46,14 @@ class Answer(NamedTuple):
     offloads: bool
 
 
+class Order(NamedTuple):
+    """What a device's graph_optimize made of a split: its `nodes` in their new order, and by node the tensors `kept`
+    until it has been computed. They go by ids, copies by their names."""
+
+    nodes: tuple[str, ...]
+    kept: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
 class Basis(NamedTuple):
     """What the answer to an op rests on: `yes` of `of` answers say that it is supported."""
 
@@ -56,10 +64,17 @@ class Basis(NamedTuple):
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a device was asked: of ops, and of the bytes that tensors take in its buffer types, by their names."""
+    """What a device was asked: of ops, and of the bytes that tensors take in its buffer types, by their names; and the
+    `orders` in which it left the splits that it was given."""
 
     ops: Mapping[Question, Answer] = field(default_factory=dict, hash=False)
     sizes: Mapping[str, Mapping[Question, int]] = field(default_factory=dict, hash=False)
+    orders: Sequence[Order] = ()
+
+    @cached_property
+    def by_split(self) -> Mapping[frozenset[str], Order]:
+        """The orders by the nodes of the split."""
+        return {frozenset(order.nodes): order for order in self.orders}
 
     @cached_property
     def by_op(self) -> Mapping[int, Sequence[tuple[Question, Answer]]]:
@@ -100,11 +115,12 @@ def _apart(a: Operand, b: Operand) -> float:
 
 class RecordedDevice(Device):
     """A device with answers of a process: `base` with its own answers before its rules. `like` is who answers what was
-    not asked, by the rules of a `family`; without one (None) the nearest answers do."""
+    not asked, by the rules of a `family`; without one (None) the nearest answers do. A split that it was given in the
+    process it orders as it did there, unless it `orders` none, others as `base` does."""
 
-    __slots__ = ("_nearest", "family", "like", "recorded")
+    __slots__ = ("_nearest", "_order", "family", "like", "recorded")
 
-    def __init__(self, base: Device, recorded: Recorded, family: str | None) -> None:
+    def __init__(self, base: Device, recorded: Recorded, family: str | None, orders: bool = True) -> None:
         for name in Device.__slots__:
             setattr(self, name, getattr(base, name))
         self.recorded = recorded
@@ -112,6 +128,9 @@ class RecordedDevice(Device):
         self.family = family
         self.looks_at_memory = True
         self._nearest: dict[Question, tuple[Heard, list[Answer]]] = {}
+        self._order = base.graph_optimize
+        if recorded.orders and orders:
+            self.graph_optimize = self._ordered
 
     @property
     def takes_any_data(self) -> bool:
@@ -132,6 +151,19 @@ class RecordedDevice(Device):
         if refused is None or refused.lacks:
             return refused
         return Refusal(f"not asked in the process; by the rules of {self.family}: {refused.text}", False)
+
+    def _ordered(self, nodes: SplitNodes, use_count: UseCount, keep: Keep) -> list[Tensor]:
+        """ggml_backend_graph_optimize, as it was in the process."""
+        by_id = {n.id: n for n in nodes}
+        order = self.recorded.by_split.get(frozenset(by_id))
+        if order is None:
+            return nodes if self._order is None else self._order(nodes, use_count, keep)
+        known = {s.label: s for n in nodes for s in n.src if s is not None} | by_id
+        for until, tensors in order.kept:
+            for tensor in tensors:
+                if tensor in known:
+                    keep(known[tensor], by_id[until])
+        return [by_id[id] for id in order.nodes]
 
     def basis(self, op: Tensor) -> Basis:
         """What the answer to an op rests on."""

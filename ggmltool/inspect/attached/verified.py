@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -17,6 +17,7 @@ from ggmltool.sources.process.past import Left
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.state import SchedulerState
+    from ggmltool.scenario.model import Model
 
 
 class Stage(StrEnum):
@@ -163,7 +164,9 @@ def verify(
         beside = left_fields(left.past, past_of(state), *names)
         if left.keys is not None:
             beside = (*beside, LeftField("", "keys of the hash set", left.keys, len(state.hash_keys())))
-    comparison = Comparison(process, plan.as_dict(), beside)
+    said = plan.as_dict()
+    notes = (*notes, *own_orders(scenario.model, graph, step, said))
+    comparison = Comparison(process, said, beside)
     found = list(comparison.divergences())
     first = found[0] if found else None
     reason = None
@@ -180,8 +183,26 @@ def verify(
         first,
         reason,
         likely(first, document, notes) if first is not None else (),
-        tuple(notes),
+        notes,
     )
+
+
+def own_orders(model: Model, graph: str, step: str, plan: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence, if devices have left the nodes in an order that is not the one of the devices that they are like, or
+    keep other tensors: the plan has what they did."""
+    if not any(b.answers is not None and b.answers.orders for b in model.backends):
+        return
+    known = [
+        replace(b, answers=b.answers if b.answers is None else replace(b.answers, orders=())) for b in model.backends
+    ]
+    rules = Scenario(replace(model, backends=known)).plan(graph, step).as_dict()
+    for theirs, ours in zip(plan["nodes"], rules["nodes"], strict=False):
+        if (theirs["id"], theirs["offset"]) != (ours["id"], ours["offset"]):
+            yield (
+                f"{theirs['backend']} orders nodes, or keeps tensors, as no device does that ggmltool knows by its "
+                "name; the plan has it from the program (graph_optimize)"
+            )
+            return
 
 
 def likely(first: Divergence, document: Mapping[str, Any], notes: Sequence[str]) -> tuple[Likely, ...]:

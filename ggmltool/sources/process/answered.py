@@ -18,12 +18,14 @@ class Asked:
     """Tensors of a snapshot as questions.
 
     `bufts` are what the scenario calls buffer types, by address. What lies in one of the buffers `given` has no memory:
-    the scheduler gave it to a graph, which it had not yet when it asked.
+    the scheduler gave it to a graph, which it had not yet when it asked; nor had it made the copies, of which
+    `originals` has the tensors.
     """
 
     snapshot: Snapshot
     bufts: Mapping[int, str]
     given: Collection[int] = field(default=frozenset())
+    originals: Mapping[int, int] = field(default_factory=dict)
 
     def question(self, t: TensorState) -> Question | None:
         """What a device was asked about a tensor; None for an op or a type that ggmltool does not know."""
@@ -33,7 +35,7 @@ class Asked:
             return None
         sources = []
         for address in trimmed(t.src):
-            s = self.snapshot.tensors.get(address)
+            s = self.snapshot.tensors.get(self.originals.get(address, address))
             operand = None if s is None else self._operand(s)
             if address and operand is None:
                 return None

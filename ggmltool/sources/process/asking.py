@@ -92,7 +92,7 @@ class _Asking:
 
     def ops(self) -> None:
         """supports_op and offload_op of every backend, for every tensor that the scheduler may ask about."""
-        groups = _grouped(self.tensors, lambda t: _looked_at(self.snapshot, self.snapshot.tensors[t]))
+        groups = _grouped(self.tensors, lambda t: looked_at(self.snapshot, self.snapshot.tensors[t]))
         for b in range(len(self.snapshot.backends)):
             supports, offloads = self._function(b, "supports_op"), self._function(b, "offload_op")
             for alike in groups:
@@ -241,7 +241,7 @@ def _grouped(tensors: Iterable[int], key: Callable[[int], Key]) -> list[list[int
     return list(groups.values())
 
 
-def _looked_at(snapshot: Snapshot, t: TensorState) -> Key:
+def looked_at(snapshot: Snapshot, t: TensorState) -> Key:
     """The op, and of the tensor and its sources type, layout, whether it is a view, and where it lies."""
     known = snapshot.tensors
     return (t.op, _params(snapshot, t), _seen(snapshot, t), *(_seen(snapshot, known.get(s)) for s in trimmed(t.src)))

@@ -6,14 +6,16 @@ device's memory that device can use. Devices that are made while a program runs,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
+from ggmltool.sources.process.asking import looked_at
 from ggmltool.sources.process.state import Answers, Snapshot
 
 _NAMES = "the names of devices: from the copies of tensors, which have them in theirs; the last is called CPU"
 _TYPES = "what the devices are: the last of a scheduler is a CPU, others are held to be GPUs"
 _OPS = "which ops the devices take: each is held to take the nodes that it was given, and no others"
-_MEMORY = "which memory the devices can use: each is held to use its own"
+_MEMORY = "which memory the devices can use: each is held to use its own, and where its nodes and their sources lie"
 
 
 def with_devices(snapshot: Snapshot) -> Snapshot:
@@ -33,20 +35,38 @@ def with_devices(snapshot: Snapshot) -> Snapshot:
 def with_answers(snapshot: Snapshot, answers: Answers) -> tuple[Snapshot, Answers]:
     """The answers of devices of which none was read."""
     supports, bufts, notes = dict(answers.supports), dict(answers.bufts), list[str]()
-    heard = {b for _, b in supports}
+    heard, unheard = {b for _, b in supports}, set[int]()
     ids = snapshot.sched.backend_ids
+    nodes = {t: looked_at(snapshot, snapshot.tensors[t]) for t in snapshot.graph.nodes if t in ids}
     for b, backend in enumerate(snapshot.backends):
         if b not in heard and ids:
-            supports |= {(t, b): ids[t] == b for t in snapshot.graph.nodes if t in ids}
+            taken = {seen for t, seen in nodes.items() if ids[t] == b}
+            supports |= {(t, b): seen in taken for t, seen in nodes.items()}
             notes.append(_OPS)
         if not any(k == b for k, _ in bufts):
             own = snapshot.sched.bufts[b]
             bufts |= {(b, a): a == own or t.device == backend.device != 0 for a, t in snapshot.bufts.items()}
+            unheard.add(b)
             notes.append(_MEMORY)
     if not notes:
         return snapshot, answers
+    bufts |= _used(snapshot, unheard)
     snapshot = replace(snapshot, unread=(*snapshot.unread, *dict.fromkeys(notes)))
     return snapshot, replace(answers, supports=supports, bufts=bufts)
+
+
+def _used(snapshot: Snapshot, devices: Collection[int]) -> dict[tuple[int, int], bool]:
+    """Which memory some devices can use: where tensors lie that they were given, and sources of these, for what a
+    device cannot use is copied."""
+    known = snapshot.tensors
+    out = {}
+    for t, b in snapshot.sched.backend_ids.items():
+        if b in devices and t in known:
+            for one in (t, *known[t].src):
+                buffer = snapshot.buffers.get(known[one].buffer) if one in known else None
+                if buffer is not None and buffer.buft in snapshot.bufts:
+                    out[b, buffer.buft] = True
+    return out
 
 
 def _with_names(snapshot: Snapshot) -> Snapshot:

@@ -78,7 +78,7 @@ def ended(session: Session, sched: int = 0, graph: int = 0, signal: str = "") ->
         raise AttachError(f"gdb could not read where the program stands: {error}") from None
     reader = Reader(session)
     try:
-        state = _scheduler(session, reader, abort, sched)
+        reader, state = _schedulers(session, abort, sched)
         snapshot = _snapshot(session, reader, abort, state[0], graph)
     except AttachError as error:
         alone = tuple(suspects(link, reader, abort))
@@ -97,6 +97,23 @@ def ended(session: Session, sched: int = 0, graph: int = 0, signal: str = "") ->
         return replace(out, answers=answers, written=with_assignments(made, done), decided=done)
     except AttachError as error:
         return replace(out, without=str(error))
+
+
+def _schedulers(session: Session, abort: Abort, sched: int) -> tuple[Reader, list[SchedState]]:
+    """The scheduler that is meant, and the others, of the first copy of ggml that has one: where the program stands in
+    none of them, nothing else tells which one it used. Raises AttachError if there is none."""
+    meant = session.instance
+    others = [i for i in session.instances if i is not meant and not i.refusal and session.dump is not None]
+    why: AttachError | None = None
+    for instance in (meant, *others):
+        session.mean(instance)
+        reader = Reader(session)
+        try:
+            return reader, _scheduler(session, reader, abort, sched)
+        except AttachError as error:
+            why = why or error
+    session.mean(meant)
+    raise why or AttachError("there is no ggml")
 
 
 def _scheduler(session: Session, reader: Reader, abort: Abort, sched: int) -> list[SchedState]:

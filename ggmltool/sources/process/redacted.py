@@ -27,6 +27,7 @@ class Redaction:
         """The scenario, as it may be shown to others."""
         given = self._document
         out = {key: given[key] for key in ("ggmltool", "ggml", "backends", "buffer_types", "scheduler") if key in given}
+        out["backends"] = [self._backend(backend) for backend in given["backends"]]
         out["scheduler"] = self._scheduler(given.get("scheduler") or {})
         out["name"] = "a redacted graph"
         out["meta"] = {key: given["meta"][key] for key in _META if key in given.get("meta", {})}
@@ -56,6 +57,28 @@ class Redaction:
             "leafs": [{**leaf, "id": new(leaf["id"])} for leaf in decided["leafs"]],
             "copies": [{**c, "name": copies[c["name"]], "of": new(c["of"])} for c in decided["copies"]],
         }
+
+    def _backend(self, backend: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A backend; the orders of its splits name nodes, and tensors or copies that it kept."""
+        orders = backend.get("answers", {}).get("orders")
+        if not orders:
+            return backend
+        return {**backend, "answers": {**backend["answers"], "orders": [self._order(order) for order in orders]}}
+
+    def _order(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        out: dict[str, Any] = {"nodes": [self.names[id] for id in order["nodes"]]}
+        if "kept" in order:
+            out["kept"] = {
+                self.names[until]: [self.names.get(t) or self._copy(t) for t in tensors]
+                for until, tensors in order["kept"].items()
+            }
+        return out
+
+    def _copy(self, name: str) -> str:
+        """The name of a copy, BACKEND#TENSOR#NUMBER."""
+        backend, _, rest = name.partition("#")
+        of, _, number = rest.rpartition("#")
+        return f"{backend}#{self.names.get(of, '?')}#{number}"
 
     def _scheduler(self, scheduler: Mapping[str, Any]) -> dict[str, Any]:
         """The scheduler; its past names tensors that have copies."""

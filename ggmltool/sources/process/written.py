@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ggmltool.ggml.devices.recorded import Recorded
@@ -17,6 +17,7 @@ from ggmltool.sources.process.devices import backends_of, buffer_types_of
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.graph_in_process import VIEWS, ProcessWriter
 from ggmltool.sources.process.names import Names, clean, names_of, unique
+from ggmltool.sources.process.orders import orders_of
 from ggmltool.sources.process.past import is_new, past_of
 from ggmltool.sources.process.state import Answers, Snapshot
 
@@ -40,7 +41,8 @@ def written(
     before: Snapshot, answers: Answers | None, after: Snapshot | None = None, later: Answers | None = None
 ) -> Written:
     """The scenario of a snapshot from before a call of the scheduler, with what its devices answered (None: they were
-    not asked). `later` is what they answered `after` it, of the sizes of copies.
+    not asked). `later` is what they answered `after` it, of the sizes of copies; then there is also seen in which order
+    they left the nodes.
 
     Raises AttachError for a graph that no scenario can say: an op, a type or a result that is not known.
     """
@@ -70,11 +72,13 @@ def written(
         "steps": [f"{step} {GRAPH}"],
     }
     if answers is not None:
-        said_of = recorded(Asked(before, names.bufts, writer.given), answers)
+        said_of = recorded(Asked(before, names.bufts, writer.given, writer.originals), answers)
         if after is not None and later is not None:
             said_of = _with_sizes(said_of, recorded(Asked(after, names.bufts, writer.given), later))
-        for backend, said in zip(backends, said_of, strict=True):
-            backend["answers"] = dump_answers(said)
+        split = before if writer.is_allocated else after
+        orders = ((),) * len(backends) if split is None else orders_of(before, split, ids)
+        for backend, said, order in zip(backends, said_of, orders, strict=True):
+            backend["answers"] = dump_answers(replace(said, orders=order))
     if lacks_cpu(before):
         backends.append({"name": unique("CPU", "", {*names.backends, *names.bufts.values()}), "profile": "CPU"})
     return Written(document, ids, names, step, _notes(before, answers, writer))

@@ -62,6 +62,13 @@ def test_the_plan_is_the_same_but_for_names() -> None:
     assert ours["copies"]
 
 
+def test_the_orders_of_devices_have_the_new_names() -> None:
+    order = {"nodes": [NAMES[4], NAMES[2]], "kept": {NAMES[2]: [NAMES[0], f"CUDA0#{NAMES[3]}#0"]}}
+    backends = [{"name": "CUDA0", "profile": "recorded", "answers": {"orders": [order]}}, {"name": "CPU"}]
+    (said,) = redacted({**DOCUMENT, "backends": backends})["backends"][0]["answers"]["orders"]
+    assert said == {"nodes": ["t0005", "t0004"], "kept": {"t0004": ["t0001", "CUDA0#t0003#0"]}}
+
+
 def test_it_is_always_the_same() -> None:
     assert redacted(DOCUMENT) == redacted(json.loads(json.dumps(DOCUMENT)))
     assert dump(ggmltool.load(redacted(DOCUMENT)).model)["contexts"]["c1"]["size"] == 4096

@@ -1,0 +1,76 @@
+"""In which order devices left the nodes of their splits, and what they keep until when, is read off the scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ggmltool.ggml.devices.recorded import Order
+from ggmltool.sources.process.orders import orders_of
+from ggmltool.sources.process.state import Snapshot
+from ggmltool.sources.process.written import written
+from tests.sources.process.recorded import recorded
+from tests.sources.process.test_deduced import NOTHING
+
+
+def ordering(name: str | None = None) -> Snapshot:
+    """A recorded program whose devices all have a graph_optimize, and are called so."""
+    found = recorded("0.26").snapshot()
+    backends = (b._replace(name=name or b.name, functions=b.functions | {"graph_optimize"}) for b in found.backends)
+    return replace(found, backends=tuple(backends))
+
+
+def ids_of(snapshot: Snapshot) -> dict[int, str]:
+    return {t: f"n{i}" for i, t in enumerate(snapshot.graph.nodes)}
+
+
+def orders(before: Snapshot, after: Snapshot) -> list[Order]:
+    return [order for of in orders_of(before, after, ids_of(after)) for order in of]
+
+
+def split_of_two(snapshot: Snapshot) -> tuple[int, int]:
+    return next((s.i_start, s.i_end) for s in snapshot.sched.splits if s.i_end - s.i_start > 1)
+
+
+def test_a_split_that_was_reordered_is_told_in_its_new_order() -> None:
+    after = ordering("custom")
+    first, end = split_of_two(after)
+    nodes = after.graph.nodes
+    turned = (*nodes[:first], *reversed(nodes[first:end]), *nodes[end:])
+    before = replace(after, graph=after.graph._replace(nodes=turned))
+    assert orders(before, after) == [Order(tuple(f"n{i}" for i in range(first, end)))]
+    assert orders(after, after) == []
+
+
+def test_every_split_is_told_of_a_device_whose_name_has_an_order() -> None:
+    after = ordering("Metal")
+    assert len(orders(after, after)) == len(after.sched.splits)
+    assert orders(after, recorded("0.26").snapshot()) == []
+
+
+def test_what_is_kept_until_a_node_is_behind_it_in_the_schedulers_own_graph() -> None:
+    after = ordering("custom")
+    splits, nodes = after.sched.splits, after.graph.nodes
+    last = splits[0].i_end - 1
+    assert splits[1].inputs, "the nodes for the inputs of the next split come between"
+    one = recorded("0.26").snapshot().tensors
+    dependency = max(one) + 64
+    kept = (nodes[0], splits[1].inputs[0])
+    src = (*kept, *(0,) * (len(one[nodes[0]].src) - 2))
+    tensors: dict[int, Any] = {**after.tensors, dependency: one[nodes[0]]._replace(address=dependency, src=src)}
+    own = list(after.sched.graph.nodes)
+    own.insert(own.index(nodes[last]) + 1, dependency)
+    sched = replace(after.sched, graph=after.sched.graph._replace(nodes=tuple(own)))
+    after = replace(after, tensors=tensors, sched=sched)
+    (order,) = orders(after, after)
+    assert order.nodes == tuple(f"n{i}" for i in range(splits[0].i_end))
+    assert order.kept[0][0] == f"n{last}"
+    assert len(order.kept[0][1]) == 2
+
+
+def test_a_scenario_has_the_orders_of_a_graph_that_is_split() -> None:
+    snapshot = ordering("Metal")
+    backends = written(snapshot, NOTHING, snapshot, NOTHING).document["backends"]
+    assert sum(len(b["answers"].get("orders", ())) for b in backends) == len(snapshot.sched.splits)
+    backends = written(snapshot, NOTHING).document["backends"]
+    assert not any("orders" in b["answers"] for b in backends)
