@@ -16,6 +16,7 @@ from ggmltool.sources.llama.behavior import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
 from ggmltool.sources.process.elf import regular_file, stands_in
 from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.getters import Getters
 from ggmltool.sources.process.link import Call, Link, LinkError
 
 SYMBOLS = "ggml_|gguf_"
@@ -119,16 +120,17 @@ def _instance(link: Link, symbols: Mapping[str, int], files: tuple[str, ...], ca
 
 
 def _version(link: Link, function: int | None, calls: bool) -> str:
-    """What ggml_version returns: read off its code where that is the usual two instructions, else called."""
+    """What ggml_version returns: read off its code, which is one or two instructions, else called."""
     if function is None:
         return ""
     with suppress(LinkError):
         code = _LITERAL.match(link.read(function, 12))
         if code:
             return link.text(function + code.end(1) - 1 + int.from_bytes(code[2], "little", signed=True), 32)
-        if calls:
+        address = Getters(link, link.ask("about")["architecture"]).result(function)
+        if address is None and calls:
             (address,) = link.call([Call(function, "unsigned long", ())])
-            return link.text(address or 0, 32)
+        return link.text(address or 0, 32)
     return ""
 
 
