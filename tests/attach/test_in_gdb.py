@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import ggmltool
-from tests.attach.in_gdb import SECONDS, sourced, transcript
-from tests.attach.programs import NoProgram, c_program, core_by_gdb, environment, python_program
+from tests.attach.in_gdb import SECONDS, session, sourced, transcript
+from tests.attach.programs import NoProgram, c_program, environment, python_program
 from tests.attach.types_with_debug_information import types
 from tests.golden import check_golden
 from tests.needs import library, made, program
@@ -42,6 +42,7 @@ def test_structs_are_printed_without_debug_information_and_breakpoints_are_at_no
         "ggml print ggml_nbytes(graph->nodes[1])",
         "ggml print ggml_backend_name(sched->backends[1])",
         "ggml ptype struct ggml_backend_sched_split",
+        "ggml help use",
         "ggml x/4fw graph->nodes[0]",
         "ggml print nix",
         "ggml print *(struct ggml_tensor *) 8",
@@ -187,12 +188,34 @@ def test_the_graph_is_saved_explained_and_verified(tmp_path: Path) -> None:
     assert plans[1].nodes[8].name != "node_8"
 
 
-def test_a_core_dump_is_looked_at_in_gdb() -> None:
-    core = core_by_gdb([compiled()], "ggml_backend_sched_graph_compute")
-    said = transcript([compiled()], f"core-file {core}", "ggml splits", "ggml p sched->n_splits", "ggml tensor node_8")
+OTHER_THREAD = 'python gdb.execute("thread %d" % (3 - gdb.selected_thread().num))'
+
+
+def test_threads_and_a_core_dump_are_looked_at_in_gdb(tmp_path: Path) -> None:
+    said = session(
+        [compiled(), "--threads", "2"],
+        *AT_COMPUTE,
+        "ggml use",
+        "set scheduler-locking on",
+        OTHER_THREAD,
+        "continue",
+        "ggml use",
+        OTHER_THREAD,
+        "ggml use",
+        f"generate-core-file {tmp_path / 'core'}",
+        "kill",
+        f"core-file {tmp_path / 'core'}",
+        "ggml splits",
+        "ggml p sched->n_splits",
+        "ggml tensor node_8",
+        "ggml break node_8",
+    )
+    one, other, again = re.findall(r"^scheduler (0x\w+)$", said, re.MULTILINE)
+    assert one == again != other
     assert "14 splits" in said
     assert "\n14\n" in said
     assert "MUL_MAT" in said
+    assert "A core dump does not run." in said
 
 
 def test_the_line_to_source(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from ggmltool.sources.process.state import Snapshot
 from ggmltool.sources.process.stopped import structs_of
 
 _UNLIMITED = 10_000
+_NOT_RUN = "the program is not being run"
 _MOST_TENSORS = 1 << 20
 
 
@@ -80,10 +81,13 @@ class Desk:
             session = Session.served(*self._streams)
             if not session.instances:
                 if not session.link.ask("threads"):
-                    raise AttachError("the program is not being run")
+                    raise AttachError(_NOT_RUN)
                 pid = asked.process[1]
                 where = f"process {pid} has loaded" if pid else "what gdb has loaded has"
-                raise AttachError(f"no ggml was found: {where} no file with ggml_backend_sched_new")
+                raise AttachError(
+                    f"no ggml was found: {where} no file with ggml_backend_sched_new. If it comes later, stop there: "
+                    "break ggml_backend_sched_new"
+                )
             self._visit = Visit(session, self._variables)
             if before is not None and before.pid == asked.process[1]:
                 self._visit.remember(before)
@@ -146,7 +150,7 @@ class Visit:
                 self._last = self._with_graph(found)
                 return self._last
         if not self.link.ask("threads"):
-            raise AttachError("the program is not being run")
+            raise AttachError(_NOT_RUN)
         raise AttachError(
             "no scheduler was found on the stack; stop in a function of it (break ggml_backend_sched_alloc_graph), let "
             "`ggml watch` remember its calls, or name one: ggml use ADDRESS"

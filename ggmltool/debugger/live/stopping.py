@@ -11,6 +11,7 @@ from ggmltool.debugger.live.desk import Asked, Visit
 from ggmltool.layouts.layout import layout
 from ggmltool.scenario.errors import nearest
 from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.getters import DeadLink
 from ggmltool.views.text import printable
 
 WATCHED = (
@@ -39,8 +40,15 @@ def tensor_named(visit: Visit, name: str) -> int:
     return found
 
 
+def _alive(visit: Visit) -> None:
+    """Raises CommandError of a core dump, which never stops anywhere."""
+    if isinstance(visit.link, DeadLink):
+        raise CommandError("A core dump does not run.")
+
+
 def stop_at(visit: Visit, asked: Asked) -> str:
     """A breakpoint before the split of a node is computed, or where a tensor gets its address."""
+    _alive(visit)
     words = words_of(asked.argument)
     names = [word for word in words if word != "--alloc"]
     if len(names) != 1:
@@ -93,6 +101,7 @@ def _breakpoints(numbers: list[int]) -> str:
 
 def watch(visit: Visit, asked: Asked) -> str:
     """Remember the calls of the scheduler, or do so no more."""
+    _alive(visit)
     word = asked.argument.strip()
     if word == "off":
         visit.link.ask("forget")

@@ -306,6 +306,7 @@ class Child:
         self.points = []
         self.seen = []
         self.moment = 0
+        self.thread = None
         self.loaded = 0
         self.busy = False
         self.connected = []
@@ -355,7 +356,10 @@ class Child:
         """What a command shows. Raises gdb.GdbError."""
         if self.process is None:
             self._start()
-        inferior = gdb.selected_inferior()
+        inferior, thread = gdb.selected_inferior(), gdb.selected_thread()
+        if self.thread != (thread and thread.num):
+            self.thread = thread and thread.num
+            self.moment += 1
         command = {
             "verb": verb,
             "argument": argument,
@@ -453,6 +457,25 @@ class Verb(gdb.Command):
         return [] if error else [name[cut:] for name in names.split("\n") if name.startswith(text)]
 
 
+class Help(gdb.Command):
+    """List the commands of ggml, or show more of one.
+    Usage: ggml help [VERB]
+    Example: ggml help break"""
+
+    def __init__(self, verbs):
+        super().__init__("ggml help", gdb.COMMAND_SUPPORT)
+        self.verbs = verbs
+
+    def invoke(self, argument, from_tty):
+        """What gdb's own `help` says."""
+        self.dont_repeat()
+        gdb.execute("help ggml " + argument)
+
+    def complete(self, text, word):
+        """The commands."""
+        return [verb for verb in self.verbs if verb.startswith(word)]
+
+
 class Ggml(gdb.Command):
     """Look at ggml in the program: its scheduler, its graph, its allocator.
 
@@ -482,6 +505,6 @@ def load(python, root, folder):
     verbs = _module(folder, "verbs").VERBS
     for name, said in verbs.items():
         Verb(self.child, name, *said)
-    Verb(self.child, "help", "", "List the commands of ggml.", "ggml help", "")
+    Help(verbs)
     with contextlib.suppress(gdb.error):
         inside.execute("alias ggml p = ggml print")
