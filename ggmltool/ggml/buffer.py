@@ -192,6 +192,12 @@ class Buffer:
             ) from None
 
 
+def leaves(buffer: Buffer, offset: int, size: int) -> bool:
+    """Whether what begins at `offset` ends behind the buffer, for pointers, whose sum may begin anew at 0."""
+    end = buffer.base + buffer.size
+    return offset + size > buffer.size and (buffer.base + offset + size) & SIZE_MAX > end
+
+
 def tensor_alloc(buffer: Buffer, tensor: Tensor, offset: int) -> None:
     """ggml_backend_tensor_alloc: place `tensor` at `offset` bytes into `buffer`.
 
@@ -210,7 +216,7 @@ def tensor_alloc(buffer: Buffer, tensor: Tensor, offset: int) -> None:
     if tensor.view_src is not None:
         raise GgmlAssert("ggml_backend_tensor_alloc", "tensor->view_src == NULL", f"{name} is a view")
     size = tensor.nbytes if buffer.buft.plain else buffer.buft.get_alloc_size(tensor)
-    if offset + size > buffer.size:
+    if leaves(buffer, offset, size):
         raise GgmlAssert(
             "ggml_backend_tensor_alloc",
             "ggml_backend_buffer_is_meta(buffer) || (char *) addr + ggml_backend_buffer_get_alloc_size(buffer, tensor)"

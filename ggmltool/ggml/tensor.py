@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import IS_VIEW_OP, GluOp, Op, UnaryOp, op_key
+from ggmltool.ggml.version import SIZE_MAX
 
 if TYPE_CHECKING:
     from ggmltool.ggml.buffer import Buffer
@@ -58,6 +59,13 @@ def nbytes_of(type: DType, ne: Dims, nb: Dims) -> int:
     block = type.block_size
     first = type.type_size + (ne[0] - 1) * nb[0] if block == 1 else ne[0] * nb[0] // block
     return first + (ne[1] - 1) * nb[1] + (ne[2] - 1) * nb[2] + (ne[3] - 1) * nb[3]
+
+
+def nbytes_of_empty(type: DType, ne: Dims, nb: Dims) -> int:
+    """ggml_nbytes of a tensor without elements where ggml does not ask for them: its sum, in a size_t."""
+    block = type.block_size
+    first = type.type_size + (ne[0] - 1) * nb[0] if block == 1 else ne[0] * nb[0] // block
+    return (first + (ne[1] - 1) * nb[1] + (ne[2] - 1) * nb[2] + (ne[3] - 1) * nb[3]) & SIZE_MAX
 
 
 class Tensor:

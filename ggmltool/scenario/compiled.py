@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ggmltool.ggml.build_order import BuildOrder, build_order
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.tensor import Tensor, cut_name
+from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.tensor import Tensor, cut_name, nbytes_of_empty
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
 from ggmltool.scenario.model import GraphSpec, Model, TensorSpec
 
@@ -88,7 +89,7 @@ class Compiled:
         for t in model.tensors():
             self.ids[t.id] = len(self.ids)
         backends = {b.name: i for i, b in enumerate(model.backends)}
-        self.contexts = [[_compile(t, self.ids, backends) for t in c.tensors] for c in model.contexts]
+        self.contexts = [[_compile(t, self.ids, backends, model.release) for t in c.tensors] for c in model.contexts]
         self.graphs = {name: self._graph(g, backends) for name, g in model.graphs.items()}
         self.graph_size = self._graph_size()
         self.cgraph_size = max([self.graph_size, *(len(g.nodes) + len(self.ids) for g in self.graphs.values())])
@@ -111,7 +112,7 @@ class Compiled:
         ids = dict(self.ids)
         for node in g.nodes:
             ids[node.id] = len(ids)
-        nodes = [_compile(node, ids, backends) for node in g.nodes]
+        nodes = [_compile(node, ids, backends, self.model.release) for node in g.nodes]
         everything = [t for c in self.contexts for t in c] + nodes
         assigned = [(i, t.backend) for i, t in enumerate(everything) if t.backend != NONE]
         uncomputed = frozenset(ids[e] for e in g.uncomputed)
@@ -156,7 +157,7 @@ def _nodes_and_leafs(g: CompiledGraph) -> int:
     return len(seen)
 
 
-def _compile(t: TensorSpec, ids: dict[str, int], backends: dict[str, int]) -> CompiledTensor:
+def _compile(t: TensorSpec, ids: dict[str, int], backends: dict[str, int], release: Release) -> CompiledTensor:
     proto = Tensor(
         t.type,
         t.ne,
@@ -170,6 +171,8 @@ def _compile(t: TensorSpec, ids: dict[str, int], backends: dict[str, int]) -> Co
         cut_name(t.name),
         t.id,
     )
+    if release.counts_empty and 0 in t.ne:
+        proto.nbytes = nbytes_of_empty(t.type, t.ne, t.nb)
     return CompiledTensor(
         proto,
         tuple(NONE if s is None else ids[s] for s in t.src),

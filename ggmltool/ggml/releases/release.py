@@ -97,8 +97,9 @@ class Release:
     build logs. `debug_realloc`: there is GGML_SCHED_DEBUG_REALLOC. `takes_gpus`: GPUs of this machine can compute.
 
     `tensor_fields` and `hash_node_fields` are the fields of struct ggml_tensor and struct hash_node; `compute_flag`
-    says that nodes are flagged as ones to compute, `gpu_families` are the kinds of memory whose buffers make a tensor
-    one of GGML_BACKEND_GPU.
+    says that nodes are flagged as ones to compute, `counts_empty` that ggml_nbytes adds up the strides of a tensor
+    without elements as of any other, so that a view of no rows may take more than there is. `gpu_families` are the
+    kinds of memory whose buffers make a tensor one of GGML_BACKEND_GPU.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Release:
     tensor_fields: tuple[str, ...] = TENSOR
     hash_node_fields: tuple[str, ...] = ("n_children", "n_views", "buffer_id", "addr", "allocated")
     compute_flag: bool = True
+    counts_empty: bool = False
     gpu_families: frozenset[str] = frozenset()
 
     @property

@@ -53,5 +53,6 @@ RELEASE = Release(
     ),
     hash_node_fields=("n_children", "n_views"),
     compute_flag=False,
+    counts_empty=True,
     gpu_families=frozenset(("CUDA", "ROCm")),
 )

@@ -10,7 +10,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dyn_tallocr import Chunk, Planner
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.version import MAX_FREE_BLOCKS
+from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX
 
 MEASURED_SIZE = (2**64 - 1) // 2
 """Bytes that an allocator has that only measures: half of what a size can say, against overflows."""
@@ -103,8 +103,7 @@ class Tallocr(Planner):
         """The bytes that a tensor takes here."""
         buft = self.buffer.buft
         size = t.nbytes if buft.plain else buft.get_alloc_size(t)
-        alignment = self.alignment
-        return (size + alignment - 1) // alignment * alignment
+        return (size + -size % self.alignment) & SIZE_MAX
 
     def alloc(self, t: Tensor) -> None:
         """ggml_tallocr_alloc: the smallest free block that is large enough, else the last one.

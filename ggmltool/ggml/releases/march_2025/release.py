@@ -35,4 +35,5 @@ RELEASE = Release(
     debug_realloc=False,
     hash_node_fields=("n_children", "n_views", "buffer_id", "offset", "allocated"),
     compute_flag=False,
+    counts_empty=True,
 )

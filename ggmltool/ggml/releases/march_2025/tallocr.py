@@ -19,6 +19,18 @@ class DynTallocr(dyn_tallocr.DynTallocr):
         """ggml_dyn_tallocr_reset: half of what a size can say is free, against overflows."""
         self.chunks = [dyn_tallocr.Chunk(SIZE_MAX // 2)]
 
+    def alloc(self, size: int) -> dyn_tallocr.Address:
+        """ggml_dyn_tallocr_alloc, of a size that may be nothing once a size_t has rounded it up."""
+        return super().alloc(self._rounded(size))
+
+    def free_bytes(self, addr: dyn_tallocr.Address, size: int) -> None:
+        """The part of ggml_dyn_tallocr_free_tensor that gives a range back."""
+        super().free_bytes(addr, self._rounded(size))
+
+    def _rounded(self, size: int) -> int:
+        """The size as a multiple of the alignment, in a size_t."""
+        return (size + -size % self.alignment) & SIZE_MAX
+
     def out_of_memory(self, size: int) -> GgmlError:
         """The refusal of what is larger than all that is free."""
         largest = max((size for _, size in self.chunks[0].free_blocks), default=0)
