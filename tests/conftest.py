@@ -105,6 +105,15 @@ def vulkan() -> Vulkan:
 
 
 @pytest.fixture(scope="module")
+def warmed() -> Iterator[None]:
+    """The processes of a module that captures many models are forked from one that has imported what they need."""
+    from tests.sources.warm import warm
+
+    with warm():
+        yield
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium. Its driver keeps the thread's event loop, which other modules want: it ends with a module."""
     from playwright.sync_api import sync_playwright

@@ -18,6 +18,7 @@ from tests.attach.programs import started
 from tests.cli.conftest import Call, call
 from tests.needs import attachable, compiled, library, real_vulkan
 from tests.sources.models import cached
+from tests.sources.warm import warm
 
 __all__ = ["call"]
 
@@ -218,8 +219,11 @@ STANDS_FOR = {
     "model-bf16.gguf": "model.gguf",
     "python transcribe.py ggml-tiny.en.bin": "graphs --iterations 4",
     "./my-program its arguments": "graphs",
+    "8192..131072": "65536..131072",
+    "4096..131072": "65536..131072",
 }
-"""What the little model, which has no vocabulary and 304 tokens, gets in place of a text and of other tokens."""
+"""What the little model, which has no vocabulary and 304 tokens, gets in place of a text and of other tokens, and of
+many contexts."""
 PROCESS = "41271"
 """The number of a process, for which a program of the tests stands."""
 SAYS_A_DIFFERENCE = ("ggmltool diff", "ggmltool compare")
@@ -250,7 +254,10 @@ NEEDS = {
 def test_every_line_for_a_shell_runs_in_order(
     call: Call, tmp_path: Path, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From a folder with nothing but a model: what a line needs, one before it makes."""
+    """From a folder with nothing but a model: what a line needs, one before it makes.
+
+    The lines of one page start every process as users do, and as many.
+    """
     for used, needed in NEEDS.items():
         if any(used in line for line in BASH[page]):
             needed()
@@ -260,6 +267,10 @@ def test_every_line_for_a_shell_runs_in_order(
         (tmp_path / "bin" / name).chmod(0o755)
     shutil.copy(cached("llama"), tmp_path / "model.gguf")
     with ExitStack() as running:
+        if page != "README":
+            running.enter_context(warm())
+            monkeypatch.setenv("GGMLTOOL_FIT_JOBS", "1")
+            monkeypatch.setenv("GGMLTOOL_SWEEP_JOBS", "1")
         stands_for = STANDS_FOR
         if any(PROCESS in line for line in BASH[page]):
             (tmp_path / "bin" / "graphs").symlink_to(compiled())

@@ -17,6 +17,8 @@ from tests.sources.models import cached
 
 __all__ = ["call"]
 
+pytestmark = pytest.mark.usefixtures("warmed")
+
 
 def test_why_does_this_op_run_on_that_backend(call: Call) -> None:
     """llama.cpp 25800: the pass, the rule, the source that decided, what each other backend answered."""

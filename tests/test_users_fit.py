@@ -17,7 +17,7 @@ from tests.sources.real_models import real
 
 __all__ = ["call"]
 
-pytestmark = needs_library
+pytestmark = [needs_library, pytest.mark.usefixtures("warmed")]
 
 QUICK = ("--margin", "0", "-c", "2048", "-ub", "512", "-j", "1")
 

@@ -16,6 +16,8 @@ from tests.golden import check_golden
 from tests.sources.library import needs_library
 from tests.sources.models import cached
 
+pytestmark = pytest.mark.usefixtures("warmed")
+
 GOLDEN = Path(__file__).parent / "golden"
 GEMMA = "gemma-3-270m"
 SMALL = ("--margin", "0", "-ub", "64", "-j", "1")

@@ -15,6 +15,8 @@ import pytest
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 
+pytestmark = pytest.mark.usefixtures("warmed")
+
 GOLDEN = Path(__file__).parent / "golden"
 GEMMA = "gemma-3-270m"
 

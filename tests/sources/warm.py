@@ -1,20 +1,25 @@
 """Processes that load llama.cpp, forked from one that has imported what they need.
 
-Half of what a capture of a small model takes is the start of its process. Tests that make hundreds of them do so in
+Most of what a capture of a small model takes is the start of its process. Tests that make many of them do so in
 `warm`: `python -m MODULE` in `capture`, `place` and `decode` is then a fork of a server, which reads the same
 standard input, in the same environment, and ends as it would. Other tests start the process as users do.
+
+A server ends with the process that asks it.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +36,7 @@ ENTRIES = {
 """Modules that are started, and the function that `python -m` calls."""
 
 CALLERS = ("ggmltool.sources.llama.asking", "tests.sources.fake_gpus", "tests.sources.reference")
-"""Modules that start them, with subprocess.run."""
+"""Modules that start them, with subprocess.run or subprocess.Popen."""
 
 
 class Server:
@@ -47,18 +52,56 @@ class Server:
         )
 
     def ask(self, request: dict[str, Any]) -> int:
-        """The exit status of the fork; files for its input and output are named in the request."""
+        """The number that answers a request: to start a process its id, to wait for one its exit status."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline())
 
-    def stop(self) -> None:
-        self.process.communicate("")
+    def start(self, files: Sequence[int], env: Mapping[str, str]) -> int:
+        """The id of a fork, which has opened these descriptors of ours as its standard files."""
+        names = [f"/proc/{os.getpid()}/fd/{fd}" for fd in files]
+        return self.ask({"files": names, "env": dict(env), "cwd": str(Path.cwd())})
+
+    def wait(self, pid: int) -> int:
+        return self.ask({"wait": pid})
 
 
-SERVERS: dict[str, Server] = {}
+@cache
+def _server(module: str, asking: int) -> Server:
+    """The server of a process; one that was forked from ours has its own."""
+    server = Server(module)
+    atexit.register(server.process.communicate, "")
+    return server
+
+
+class Child:
+    """What subprocess.Popen gives, as far as it is used: pipes to a fork, its end, and a way to end it."""
+
+    def __init__(self, args: Sequence[str], *, stderr: IO[bytes], env: Mapping[str, str], **pipes: Any) -> None:
+        self.server = _server(args[-1], os.getpid())
+        asked, write = os.pipe()
+        read, told = os.pipe()
+        self.pid = self.server.start([asked, told, stderr.fileno()], env)
+        os.close(asked)
+        os.close(told)
+        self.stdin, self.stdout = open(write, "wb"), open(read, "rb")  # noqa: SIM115, PTH123
+        self.status: int | None = None
+
+    def kill(self) -> None:
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        if self.status is None:
+            self.status = self.server.wait(self.pid)
+        return self.status
+
+
+def popen(args: Sequence[str], **pipes: Any) -> Child | subprocess.Popen[bytes]:
+    """subprocess.Popen of one of the modules, or of anything else."""
+    return Child(args, **pipes) if args[-1] in ENTRIES else subprocess.Popen(args, **pipes)
 
 
 def run(
@@ -71,20 +114,33 @@ def run(
     **pipes: Any,
 ) -> subprocess.CompletedProcess[Any]:
     """subprocess.run of one of the modules; standard output and error are always captured."""
-    module = args[-1]
-    with tempfile.TemporaryFile() as ask, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        ask.write(input.encode() if isinstance(input, str) else input)
-        ask.seek(0)
-        if module not in SERVERS:
-            SERVERS[module] = Server(module)
-        pid = os.getpid()
-        files = [f"/proc/{pid}/fd/{file.fileno()}" for file in (ask, out, err)]
-        status = SERVERS[module].ask({"files": files, "env": dict(env), "cwd": str(Path.cwd())})
-        said = [_read(out), _read(err)]
+    asked = input.encode() if isinstance(input, str) else input
+    status, *said = _answer(args[-1], asked, frozenset(env.items()), _as_it_is(asked))
     done = subprocess.CompletedProcess(list(args), status, *([s.decode() for s in said] if text else said))
     if check:
         done.check_returncode()
     return done
+
+
+@lru_cache(16)
+def _answer(module: str, asked: bytes, env: frozenset[tuple[str, str]], about: object) -> tuple[int, bytes, bytes]:
+    """Exit status, output and errors; what was asked lately of the same file is known."""
+    with tempfile.TemporaryFile() as ask, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        ask.write(asked)
+        ask.seek(0)
+        server = _server(module, os.getpid())
+        status = server.wait(server.start([ask.fileno(), out.fileno(), err.fileno()], dict(env)))
+        return status, _read(out), _read(err)
+
+
+def _as_it_is(asked: bytes) -> object:
+    """What tells a model's file from another one in its place, or from itself after a change."""
+    request = json.loads(asked)
+    path = Path(request["path"]) if isinstance(request, dict) and "path" in request else None
+    if path is None or not path.exists():
+        return object()
+    stat = path.stat()
+    return str(path.resolve()), stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _read(file: IO[bytes]) -> bytes:
@@ -94,32 +150,34 @@ def _read(file: IO[bytes]) -> bytes:
 
 @contextmanager
 def warm() -> Iterator[None]:
-    """Lets the processes of `CALLERS` be forks."""
+    """Lets the processes of `CALLERS` be forks, where the system lets a process open the files of another."""
     with pytest.MonkeyPatch.context() as patch:
-        for caller in CALLERS:
+        for caller in CALLERS if Path("/proc/self/fd").exists() else ():
             patch.setattr(
-                import_module(caller),
-                "subprocess",
-                SimpleNamespace(run=run, PIPE=subprocess.PIPE, Popen=subprocess.Popen),
+                import_module(caller), "subprocess", SimpleNamespace(run=run, PIPE=subprocess.PIPE, Popen=popen)
             )
         yield
-    while SERVERS:
-        SERVERS.popitem()[1].stop()
 
 
 def _serve(module: str) -> None:
-    """Fork for every line of standard input; write the exit status of each."""
+    """Fork, or wait for a fork, for every line of standard input, and answer it."""
     entry = getattr(import_module(module), ENTRIES[module])
     for line in sys.stdin:
         request = json.loads(line)
-        pid = os.fork()
-        if not pid:
-            _be(entry, request)
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201
+        if "wait" in request:
+            answer = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
+        else:
+            began, begins = os.pipe()
+            answer = os.fork()
+            if not answer:
+                _be(entry, request, begins)
+            os.close(begins)
+            os.read(began, 1)  # until it has opened its files
+            os.close(began)
+        print(answer, flush=True)  # noqa: T201
 
 
-def _be(entry: Any, request: dict[str, Any]) -> None:
+def _be(entry: Any, request: dict[str, Any], begins: int) -> None:
     """Become the process: its directory, environment and standard files."""
     os.chdir(request["cwd"])
     for name in os.environ.keys() - request["env"].keys():
@@ -129,6 +187,7 @@ def _be(entry: Any, request: dict[str, Any]) -> None:
         opened = os.open(path, flags)
         os.dup2(opened, fd)
         os.close(opened)
+    os.close(begins)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     try:
         entry()
