@@ -56,14 +56,15 @@ class EvalCallback:
                 self._set(self._plain(), self.sched)
             user = [2, _ALL_BITS, [self._user]]
             points.append(self.link.ask("break_if", self._function, [user]))
-            inside = self._goes_on(points[-1])
+            inside = self._goes_on(points[-1]) is not None
             if inside:
                 first()
                 self.link.ask("delete", [points.pop()])
-                done = [[0, _ALL_BITS, sorted(nodes)], [1, _BYTE, [0]], user]
+                done = [[1, _BYTE, [0]], [0, _ALL_BITS, sorted(nodes)], user]
                 points.append(self.link.ask("break_if", self._function, done))
-                while inside := self._goes_on(points[-1]):
-                    computed(self.link.arguments()[0])
+                while stop := self._goes_on(points[-1]):
+                    computed(stop.arguments[0])
+                inside = False
             self._put_back()
         except Dies:
             # It goes nowhere from here but out: nothing asks a callback any more.
@@ -91,14 +92,14 @@ class EvalCallback:
         if self._function != self._old:
             self._set(self._old, self._old_user)
 
-    def _goes_on(self, point: int) -> bool:
-        """Go on to the next call of the callback that stops at its breakpoint (True), or to the end of computing."""
+    def _goes_on(self, point: int) -> Stop | None:
+        """Go on to the next call of the callback that stops at its breakpoint, or to the end of computing (None)."""
         while True:
             stop = self.session.go()
             if point in stop.numbers:
-                return True
+                return stop
             if self._returned(stop):
-                return False
+                return None
 
     def _returned(self, stop: Stop) -> bool:
         stack, back = self._back

@@ -282,9 +282,7 @@ class Server:
 
     def do_arguments(self):
         """The registers that hold the first whole arguments of the function that was just entered."""
-        frame = gdb.newest_frame()
-        names = _ARGUMENTS[_architecture()]
-        return [_register(frame, name) for name in names]
+        return _arguments(gdb.newest_frame())
 
     def do_frames(self, most):
         """The calls that the program is in, innermost first: who, where, and the registers that outlive calls."""
@@ -442,6 +440,10 @@ def _given(frame):
     return out
 
 
+def _arguments(frame):
+    return [_register(frame, name) for name in _ARGUMENTS[_architecture()]]
+
+
 def _register(frame, name):
     return int(frame.read_register(name).cast(_long())) & 0xFFFFFFFFFFFFFFFF
 
@@ -526,7 +528,10 @@ def _run(command):
     if "is executing new program" in said:
         out["reason"] = "exec"
     elif isinstance(stop, gdb.BreakpointEvent):
-        out.update(reason="breakpoint", numbers=[b.number for b in stop.breakpoints if b.is_valid()])
+        points = [b for b in stop.breakpoints if b.is_valid()]
+        out.update(reason="breakpoint", numbers=[b.number for b in points])
+        if any(isinstance(point, _Chosen) for point in points):
+            out["arguments"] = _arguments(frame)
     elif isinstance(stop, gdb.SignalEvent):
         out.update(reason="signal", signal=stop.stop_signal)
     return out

@@ -34,7 +34,8 @@ class NoBytes(LinkError):  # noqa: N818 - it says what is the matter
 class Stop(NamedTuple):
     """Why the program stands still: `reason` is breakpoint, signal, exec (it has become another), exited, gone (it was
     ended) or stopped (its libraries have changed, say); `numbers` are the breakpoints', `signal` its name, `status`
-    what it exited with, `sp` the stack pointer, `children` how many processes it started until then."""
+    what it exited with, `sp` the stack pointer, `children` how many processes it started until then, `arguments` those
+    of the function at whose entry it stopped, where the breakpoint looked at them."""
 
     reason: str
     pc: int = 0
@@ -44,6 +45,7 @@ class Stop(NamedTuple):
     signal: str = ""
     status: int | None = None
     children: int = 0
+    arguments: tuple[int, ...] = ()
 
 
 class Call(NamedTuple):
@@ -243,4 +245,5 @@ _RUNNING = ("go", "call")
 
 
 def _stop(value: dict[str, Any]) -> Stop:
-    return Stop(**{**value, "numbers": tuple(value.get("numbers", ()))})
+    numbers, arguments = (tuple(value.get(name, ())) for name in ("numbers", "arguments"))
+    return Stop(**{**value, "numbers": numbers, "arguments": arguments})

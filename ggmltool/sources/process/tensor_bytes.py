@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -42,6 +42,7 @@ class TensorBytes:
         self._buffer = Record(structs, "ggml_backend_buffer", ("iface.get_tensor", "buft|", "size"))
         self._buffers: dict[int, _Buffer] = {}
         self._room = 0
+        self._gathered: dict[int, int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -64,6 +65,23 @@ class TensorBytes:
         if buffer.host or buffer.can_get:
             return ""
         return f"{buffer.name} keeps it in an order of its own and does not give it back"
+
+    def gather(self, tensors: Iterable[tuple[int, int]]) -> None:
+        """Have the program copy tensors of these sizes to its host memory all at once, as many as there is room for:
+        from there they are read until it goes on. Raises LinkError."""
+        self._gathered, end, calls = {}, 0, []
+        for tensor, size in tensors:
+            try:
+                buffer, data = self._where(tensor)
+            except Unreadable:
+                continue
+            inside = buffer.base <= data <= buffer.base + buffer.size - size
+            if inside and not buffer.host and end + size <= PIECE:
+                calls.append(self._get(tensor, end, 0, size))
+                self._gathered[tensor] = end
+                end += size
+        if calls:
+            self.link.call(calls, alone=False)
 
     def pieces(self, tensor: int, size: int) -> Iterator[bytes]:
         """The `size` bytes of a tensor, its ggml_nbytes, from where its data begins. Raises Unreadable, LinkError."""
@@ -101,11 +119,17 @@ class TensorBytes:
     def _fetched(self, tensor: int, offset: int, size: int) -> int:
         """Have the program copy a part of a tensor to its host memory: where it lies. Its other threads go on, for a
         device may need them."""
+        if tensor in self._gathered:
+            return self._room + self._gathered[tensor] + offset
+        self.link.call([self._get(tensor, 0, offset, size)], alone=False)
+        self._gathered = {}
+        return self._room
+
+    def _get(self, tensor: int, to: int, offset: int, size: int) -> Call:
         if not self._room:
             self._room = self._mapped()
         get = self.instance.address("ggml_backend_tensor_get")
-        self.link.call([Call(get, "void", (tensor, self._room, offset, size))], alone=False)
-        return self._room
+        return Call(get, "void", (tensor, self._room + to, offset, size))
 
     def _mapped(self) -> int:
         found = mapped(self.link, PIECE)

@@ -90,15 +90,12 @@ class Capture:
         with TensorBytes(self.session) as memory:
 
             def first() -> None:
-                self._read_inputs(memory, store, None)
+                self._read(memory, store, None)
 
             def computed(address: int) -> None:
                 id = ids[address]
                 out.seen.append(id)
-                if id in wanted:
-                    self._read(memory, store, id, id)
-                    out.nodes.append(id)
-                self._read_inputs(memory, store, id)
+                self._read(memory, store, id, [id] if id in wanted else [])
 
             self.callback.watch(ids.keys(), first, computed)
         if not out.nodes:
@@ -159,12 +156,19 @@ class Capture:
             f"name fewer nodes, or allow more: --max-bytes {_rounded(self.nbytes).replace(' ', '')}",
         )
 
-    def _read_inputs(self, memory: TensorBytes, store: ValueStore, after: str | None) -> None:
-        for name, id in self.cut.inputs.get(after, ()):
-            self._read(memory, store, name, id)
+    def _read(self, memory: TensorBytes, store: ValueStore, after: str | None, nodes: Sequence[str] = ()) -> None:
+        """Read these nodes, and the inputs that are to be read when the node `after` has been computed."""
+        inputs = self.cut.inputs.get(after, ())
+        ids = [*nodes, *(id for _, id in inputs)]
+        memory.gather((self.addresses[id], nbytes_of(*self._layout(id))) for id in dict.fromkeys(ids))
+        for id in nodes:
+            self._keep(memory, store, id, id)
+            self.out.nodes.append(id)
+        for name, id in inputs:
+            self._keep(memory, store, name, id)
             self.out.inputs.append(name)
 
-    def _read(self, memory: TensorBytes, store: ValueStore, name: str, id: str) -> None:
+    def _keep(self, memory: TensorBytes, store: ValueStore, name: str, id: str) -> None:
         type, ne, nb = self._layout(id)
         try:
             pieces = memory.pieces(self.addresses[id], nbytes_of(type, ne, nb))
