@@ -206,7 +206,7 @@ class GraphWriter(ABC):
                 out["flags"] = named
         name = text(t.name)
         if name != id:
-            out["name"] = printable(name)
+            out["name"] = without_controls(name)
         return out
 
     def _type(self, number: int) -> str:
@@ -242,7 +242,7 @@ def text(name: bytes) -> str:
     return name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
-def printable(name: str) -> str:
+def without_controls(name: str) -> str:
     """A name without control characters, which a scenario's names cannot have."""
     if name.isprintable():
         return name

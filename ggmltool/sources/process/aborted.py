@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from ggmltool.sources.process.link import Link, LinkError
+from ggmltool.sources.process.memory import c_string
 from ggmltool.sources.process.printed import MOST, Arguments, Value, printed
 
 ABORT = "ggml_abort"
@@ -155,6 +156,6 @@ def _as_written(link: Link, abort: Abort, i: int) -> Abort:
 
 def _text(link: Link, address: int) -> str:
     try:
-        return link.text(address, MOST)
+        return c_string(link, address, MOST)
     except LinkError:
         return "?"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.devices.questions import trimmed
-from ggmltool.sources.graph_writer import printable, text
+from ggmltool.sources.graph_writer import text, without_controls
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.names import Names
 from ggmltool.sources.process.state import Answers, Snapshot, TensorState
@@ -73,7 +73,7 @@ class _Decided:
 
     def _name(self, address: int) -> str:
         known = self.ids.get(address)
-        return known if known is not None else printable(text(self._tensor(address).name))
+        return known if known is not None else without_controls(text(self._tensor(address).name))
 
     def _splits(self) -> list[dict[str, Any]]:
         return [
@@ -106,7 +106,7 @@ class _Decided:
                 {
                     "index": index,
                     "id": self._name(address),
-                    "name": printable(text(t.name)),
+                    "name": without_controls(text(t.name)),
                     "type": after.type_names.get(t.type),
                     "ne": list(t.ne),
                     "nb": list(t.nb),
@@ -163,7 +163,7 @@ class _Decided:
         t = self._tensor(address)
         place = self._place(t)
         return {
-            "name": printable(text(t.name)),
+            "name": without_controls(text(t.name)),
             "of": self._name(of),
             "backend": self.names.backend(backend),
             "copy": copy,

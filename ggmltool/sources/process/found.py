@@ -7,7 +7,7 @@ points to one is told from what does not by the struct that it points to, so no 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ggmltool.layouts.layout import Layout
@@ -156,10 +156,10 @@ def _on_stack(link: Link, layout: Layout, frames: Sequence[Mapping[str, Any]], f
         schedulers += arguments
         graphs += arguments
     words = list(dict.fromkeys([register for frame in frames for register in frame["registers"]]))
-    sched = _first_scheduler(link, layout, [*schedulers, *words])
+    sched = next(schedulers_among(link, layout, [*schedulers, *words]), 0)
     if not sched and any(frame["function"].startswith("ggml_") for frame in frames):
         words += _stack_words(link, frames)
-        sched = _first_scheduler(link, layout, words)
+        sched = next(schedulers_among(link, layout, words), 0)
     if not sched:
         return Found(0, 0, call)
     if not graphs:
@@ -194,12 +194,13 @@ def _stack_words(link: Link, frames: Sequence[Mapping[str, Any]]) -> list[int]:
     return [word for word in dict.fromkeys(words) if _points(word) and not start <= word < end]
 
 
-def _first_scheduler(link: Link, layout: Layout, addresses: Sequence[int]) -> int:
+def schedulers_among(link: Link, layout: Layout, addresses: Sequence[int]) -> Iterator[int]:
+    """Those of these addresses where a scheduler lies, as far as its fields tell."""
     f = _Fields(link, layout, "ggml_backend_sched")
     wanted = [address for address in dict.fromkeys(addresses) if _points(address)]
     heads = link.read_many([(address + f.offset("n_backends"), 4) for address in wanted])
     likely = [a for a, raw in zip(wanted, heads, strict=True) if 1 <= int.from_bytes(raw, "little") <= _MOST_BACKENDS]
-    return next((address for address in likely if is_scheduler(link, layout, address)), 0)
+    return (address for address in likely if is_scheduler(link, layout, address))
 
 
 def _first_graph(

@@ -14,12 +14,6 @@ import tempfile
 
 import gdb
 
-_SAVED = {
-    "x86-64": ("rbx", "rbp", "r12", "r13", "r14", "r15"),
-    "aarch64": tuple("x%d" % number for number in range(19, 29)),
-}
-"""Registers that a function finds again as they were when it has called another."""
-
 _FRAME_MADE = (b"\x55\x48\x89\xe5", b"\xf3\x0f\x1e\xfa\x55\x48\x89\xe5")
 """How functions on x86-64 begin that keep their arguments in a frame: push rbp; mov rbp, rsp."""
 
@@ -148,21 +142,16 @@ def _arguments():
 
 
 def _frame(frame, names):
-    architecture = inside._architecture()
     variables = {}
     for name in names:
         with contextlib.suppress(ValueError, gdb.error, RuntimeError):
-            variables[name] = int(frame.read_var(name).cast(inside._long())) & 0xFFFFFFFFFFFFFFFF
-    registers = []
-    for name in _SAVED.get(architecture, ()):
-        with contextlib.suppress(ValueError, gdb.error):
-            registers.append(int(frame.read_register(name).cast(inside._long())) & 0xFFFFFFFFFFFFFFFF)
+            variables[name] = inside.word(frame.read_var(name))
     return {
         "function": frame.name() or "",
         "pc": frame.pc(),
         "file": gdb.solib_name(frame.pc()) or gdb.current_progspace().filename or "",
-        "stack": inside._stack(frame),
-        "registers": registers,
+        "stack": inside.stack_pointer(frame),
+        "registers": list(inside.lasting(frame).values()),
         "variables": variables,
     }
 
@@ -195,18 +184,6 @@ def serving(folder):
             finally:
                 self.restore()
 
-        def _frames(self, most, names):
-            """The frames of the selected thread, the newest first, with the variables of these names."""
-            out = []
-            frame = gdb.newest_frame()
-            while frame is not None and len(out) < most:
-                out.append(_frame(frame, names))
-                try:
-                    frame = frame.older()
-                except gdb.error:
-                    break
-            return out
-
         def do_threads(self):
             """The numbers of the threads, the selected one first."""
             selected = gdb.selected_thread()
@@ -222,7 +199,7 @@ def serving(folder):
                 for one in gdb.selected_inferior().threads():
                     if one.num == thread:
                         one.switch()
-                        return self._frames(most, names)
+                        return inside.walked(most, lambda frame: _frame(frame, names))
                 return []
             finally:
                 if selected is not None:
@@ -236,7 +213,7 @@ def serving(folder):
             type = value.type.strip_typedefs()
             if type.code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_ARRAY) and value.address is not None:
                 return {"number": int(value.address), "type": str(type) + " *", "at": True}
-            return {"number": int(value.cast(inside._long())), "type": str(type), "at": False}
+            return {"number": inside.word(value), "type": str(type), "at": False}
 
         def do_readable(self):
             """The process whose memory is what gdb shows of it: not one elsewhere, nor one that is played back; 0."""

@@ -203,7 +203,7 @@ class Server:
         inferior = gdb.selected_inferior()
         return {
             "gdb": gdb.VERSION,
-            "architecture": _architecture(),
+            "architecture": architecture(),
             "pid": inferior.pid,
             "threads": len(inferior.threads()),
             "program": gdb.current_progspace().filename,
@@ -287,15 +287,7 @@ class Server:
     def do_frames(self, most):
         """The calls that the program is in, innermost first: who, where, and the registers that outlive calls."""
         _load_some(".")
-        out = []
-        frame = gdb.newest_frame()
-        while frame is not None and len(out) < most:
-            out.append(_frame(frame))
-            try:
-                frame = frame.older()
-            except gdb.error:
-                break
-        return out
+        return walked(most, _frame)
 
     def do_disassemble(self, address, count):
         """So many instructions from an address on: [address, text in Intel's syntax, length]."""
@@ -381,8 +373,8 @@ class Server:
     def do_entered(self):
         """The stack pointer at the entry of a function, and where it returns to."""
         frame = gdb.newest_frame()
-        stack = _stack(frame)
-        if _architecture() == "aarch64":
+        stack = stack_pointer(frame)
+        if architecture() == "aarch64":
             return [stack, _register(frame, "x30")]
         back = gdb.selected_inferior().read_memory(stack, 8).tobytes()
         return [stack, int.from_bytes(back, "little")]
@@ -407,19 +399,38 @@ _LASTING = {
     "x86-64": ("rbx", "rbp", "r12", "r13", "r14", "r15"),
     "aarch64": tuple("x%d" % i for i in range(19, 30)),
 }
+"""Registers that a function finds again as they were when it has called another."""
 
 
-def _frame(frame):
-    registers = {}
-    for name in _LASTING[_architecture()]:
+def walked(most, told):
+    """What is told of each frame of the selected thread, the newest first."""
+    out = []
+    frame = gdb.newest_frame()
+    while frame is not None and len(out) < most:
+        out.append(told(frame))
+        try:
+            frame = frame.older()
+        except gdb.error:
+            break
+    return out
+
+
+def lasting(frame):
+    """The registers of a frame that outlive calls, by name."""
+    out = {}
+    for name in _LASTING.get(architecture(), ()):
         with contextlib.suppress(gdb.error, ValueError):
             value = frame.read_register(name)
             if not value.is_optimized_out:
-                registers[name] = int(value.cast(_long())) & 0xFFFFFFFFFFFFFFFF
+                out[name] = word(value)
+    return out
+
+
+def _frame(frame):
     pc = frame.pc()
-    out = {"function": frame.name(), "file": gdb.solib_name(pc), "pc": pc, "registers": registers, "arguments": {}}
+    out = {"function": frame.name(), "file": gdb.solib_name(pc), "pc": pc, "registers": lasting(frame), "arguments": {}}
     with contextlib.suppress(gdb.error):
-        out["sp"] = _stack(frame)
+        out["sp"] = stack_pointer(frame)
     with contextlib.suppress(gdb.error, RuntimeError):
         out["arguments"] = _given(frame)
     return out
@@ -441,11 +452,11 @@ def _given(frame):
 
 
 def _arguments(frame):
-    return [_register(frame, name) for name in _ARGUMENTS[_architecture()]]
+    return [_register(frame, name) for name in _ARGUMENTS[architecture()]]
 
 
 def _register(frame, name):
-    return int(frame.read_register(name).cast(_long())) & 0xFFFFFFFFFFFFFFFF
+    return word(frame.read_register(name))
 
 
 class _Chosen(gdb.Breakpoint):
@@ -459,7 +470,7 @@ class _Chosen(gdb.Breakpoint):
     def stop(self):
         """Whether the program stops at this call."""
         frame = gdb.newest_frame()
-        names = _ARGUMENTS[_architecture()]
+        names = _ARGUMENTS[architecture()]
         return all(_register(frame, names[which]) & mask in values for which, mask, values in self.tests)
 
 
@@ -495,8 +506,9 @@ def _back_out():
             execute("return")
 
 
-def _stack(frame):
-    return _register(frame, "rsp" if _architecture() == "x86-64" else "sp")
+def stack_pointer(frame):
+    """The stack pointer of a frame."""
+    return _register(frame, "rsp" if architecture() == "x86-64" else "sp")
 
 
 def _run(command):
@@ -522,7 +534,7 @@ def _run(command):
         "reason": "stopped",
         "children": children,
         "pc": frame.pc(),
-        "sp": _stack(frame),
+        "sp": stack_pointer(frame),
         "thread": gdb.selected_thread().num,
     }
     if "is executing new program" in said:
@@ -653,13 +665,15 @@ def _exit_signal():
     return "" if number.type.code == gdb.TYPE_CODE_VOID else signal.Signals(int(number)).name
 
 
-def _architecture():
+def architecture():
+    """x86-64, aarch64, or what gdb calls another."""
     name = gdb.selected_inferior().architecture().name()
     return "aarch64" if "aarch64" in name else "x86-64" if "x86-64" in name else name
 
 
-def _long():
-    return gdb.selected_inferior().architecture().integer_type(64, False)
+def word(value):
+    """A value as a number of 64 bits, as a register has it."""
+    return int(value.cast(gdb.selected_inferior().architecture().integer_type(64, False))) & 0xFFFFFFFFFFFFFFFF
 
 
 def _quoted(path):

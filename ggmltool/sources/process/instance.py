@@ -18,6 +18,7 @@ from ggmltool.sources.process.elf import regular_file, stands_in
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.getters import Getters
 from ggmltool.sources.process.link import Call, Link, LinkError
+from ggmltool.sources.process.memory import c_string
 
 SYMBOLS = "ggml_|gguf_"
 """What the names of ggml's functions and data begin with."""
@@ -126,11 +127,11 @@ def _version(link: Link, function: int | None, calls: bool) -> str:
     with suppress(LinkError):
         code = _LITERAL.match(link.read(function, 12))
         if code:
-            return link.text(function + code.end(1) - 1 + int.from_bytes(code[2], "little", signed=True), 32)
+            return c_string(link, function + code.end(1) - 1 + int.from_bytes(code[2], "little", signed=True), 32)
         address = Getters(link, link.ask("about")["architecture"]).result(function)
         if address is None and calls:
             (address,) = link.call([Call(function, "unsigned long", ())])
-        return link.text(address or 0, 32)
+        return c_string(link, address or 0, 32)
     return ""
 
 

@@ -154,15 +154,6 @@ class Link:
             at += n
         return out
 
-    def text(self, address: int, most: int = 256) -> str:
-        """A C string, of which so many bytes are read at most. Raises NoBytes."""
-        page = 4096
-        first = min(most, page - address % page)
-        out = self.read(address, first)
-        if b"\0" not in out and first < most:
-            out += self.read(address + first, most - first)
-        return out.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-
     def call(self, calls: Sequence[Call], seconds: float = CALLS, alone: bool = True) -> list[int | None]:
         """Call functions in the program, one after the other; their results, None of void. A call that takes too long
         is given up, and the program is where it was before. `alone`: its other threads stand still meanwhile."""

@@ -138,7 +138,15 @@ def _too_much() -> AttachError:
     )
 
 
-def texts(link: Reads, addresses: Sequence[int], most: int = limits.TEXT) -> list[str | None]:
+def c_string(link: Reads, address: int, most: int = limits.TEXT) -> str:
+    """A C string, of which so many bytes are read at most. Raises NoBytes."""
+    (found,) = c_strings(link, [address], most)
+    if found is None:
+        raise NoBytes(address, most)
+    return found
+
+
+def c_strings(link: Reads, addresses: Sequence[int], most: int = limits.TEXT) -> list[str | None]:
     """C strings, read anew: a function that was called may have just written them. None where none can be read."""
     spans = [(a, min(most, PAGE - a % PAGE)) if 0 < a < _END else (0, 0) for a in addresses]
     found = [data if n else b"" for (_, n), data in zip(spans, link.read_many(spans), strict=True)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ggmltool.sources.graph_writer import printable
 from ggmltool.sources.process.state import Snapshot
 
 MAX_NAME = 200
@@ -60,7 +59,7 @@ def unique(name: str | None, otherwise: str, taken: set[str]) -> str:
 
 def clean(text: str) -> str:
     """A program's text as a scenario can have it."""
-    return "".join(c if c.isprintable() else "?" for c in printable(text[:MAX_NAME]))
+    return "".join(c if c.isprintable() else "?" for c in text[:MAX_NAME])
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ggmltool.sources.process.link import Link, LinkError
+from ggmltool.sources.process.memory import c_string
 
 MOST = 2048
 """Bytes of a message: what ggml_abort has room for."""
@@ -112,7 +113,7 @@ def _filled(link: Link, found: re.Match[str], arguments: Arguments) -> Value:
     elif conversion in "uxXo":
         text = f"{form}{conversion.replace('u', 'd')}" % (raw & ((1 << 8 * _BYTES[size]) - 1))
     elif conversion == "s":
-        text = f"{form}s" % (link.text(raw, MOST) if raw else "(null)")
+        text = f"{form}s" % (c_string(link, raw, MOST) if raw else "(null)")
     elif conversion == "p":
         text = f"{form}s" % (f"{raw:#x}" if raw else "(nil)")
     elif conversion == "c":

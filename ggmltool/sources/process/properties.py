@@ -14,7 +14,7 @@ from ggmltool.layouts.layout import Layout
 from ggmltool.sources.process import limits
 from ggmltool.sources.process.link import Call, Late, LinkError
 from ggmltool.sources.process.mappings import Mappings
-from ggmltool.sources.process.memory import Reads, texts
+from ggmltool.sources.process.memory import Reads, c_strings
 
 
 class Calls(Reads, Protocol):
@@ -83,7 +83,7 @@ class Questions:
     def words(self) -> dict[Any, str]:
         """The same of functions that give back a C string."""
         found = {key: address for key, address in self.answers().items() if address}
-        read = texts(self.link, list(found.values()))
+        read = c_strings(self.link, list(found.values()))
         return {key: text for key, text in zip(found, read, strict=True) if text is not None}
 
 

@@ -9,6 +9,7 @@ from ggmltool.sources.process.aborted import Frame, held
 from ggmltool.sources.process.corefile import CoreFile
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.fields import NotAsLaidOut
+from ggmltool.sources.process.found import schedulers_among
 from ggmltool.sources.process.link import Link, LinkError
 from ggmltool.sources.process.reading import Reader
 from ggmltool.sources.process.state import GraphState, SchedState
@@ -25,8 +26,8 @@ _TRIES = 4096
 
 def schedulers_held(link: Link, reader: Reader, frames: Sequence[Frame]) -> list[SchedState]:
     """The schedulers that the calls have in hand, the innermost first."""
-    words = (word.value for word in held(link, frames))
-    return list(_schedulers(reader, (at for at in words if _begins(reader, at))))
+    words = [word.value for word in held(link, frames)]
+    return list(_schedulers(reader, schedulers_among(link, reader.layout, words)))
 
 
 def schedulers_dumped(reader: Reader, core: CoreFile) -> list[SchedState]:
@@ -57,16 +58,6 @@ def graph_of(link: Link, reader: Reader, sched: SchedState, frames: Sequence[Fra
         "memory of its graph is used for something else",
         refused=True,
     )
-
-
-def _begins(reader: Reader, address: int) -> bool:
-    if address % 8:
-        return False
-    try:
-        flags, n = reader.memory.numbers(address, "I", 2)
-    except (LinkError, AttachError):
-        return False
-    return flags in _FLAGS and 1 <= n <= 16
 
 
 def _schedulers(reader: Reader, addresses: Iterable[int]) -> Iterator[SchedState]:

@@ -10,6 +10,7 @@ from ggmltool.layouts.layout import layout
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.fields import Record
 from ggmltool.sources.process.link import Call, NoBytes
+from ggmltool.sources.process.memory import c_string
 from ggmltool.sources.process.room import mapped, unmapped
 from ggmltool.sources.process.session import Session
 
@@ -114,7 +115,7 @@ class TensorBytes:
                 Call(self.instance.address("ggml_backend_buffer_name"), "unsigned long", (address,)),
             ]
         )
-        return _Buffer(base or 0, size, bool(host), bool(get), self.link.text(name or 0) if name else "its buffer")
+        return _Buffer(base or 0, size, bool(host), bool(get), c_string(self.link, name) if name else "its buffer")
 
     def _fetched(self, tensor: int, offset: int, size: int) -> int:
         """Have the program copy a part of a tensor to its host memory: where it lies. Its other threads go on, for a

@@ -10,6 +10,7 @@ import pytest
 
 from ggmltool.sources.process.getters import Getters
 from ggmltool.sources.process.link import Call, Link
+from ggmltool.sources.process.memory import c_string
 from ggmltool.sources.process.session import Session
 from tests.needs import compiled, needs_gcc, needs_gdb
 
@@ -39,7 +40,7 @@ def test_what_a_device_says_of_itself_is_read_off_its_code(stopped: Session) -> 
         followed += found is not None
         told += 1
         if text and found:
-            assert stopped.link.text(found) == stopped.link.text(real or 0)
+            assert c_string(stopped.link, found) == c_string(stopped.link, real or 0)
         else:
             assert found in (None, real), (name, arguments)
         return real or 0

@@ -12,6 +12,7 @@ from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.galloc import Galloc
 from ggmltool.debugger.expressions.image.graphs import Graphs
 from ggmltool.debugger.expressions.image.old import OldGalloc, OldSched
+from ggmltool.debugger.expressions.image.parts import Parts
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
@@ -44,12 +45,13 @@ class Image:
         tensors.gpus = self.devices.gpu_bases()
         self.galloc: Galloc | OldGalloc
         self.sched: Sched | OldSched
+        parts = Parts(program, cells, layout, tensors, self.devices, self.graphs, memory)
         if program.release.reserves:
             self.galloc = Galloc(program, cells, layout, tensors, self.devices, memory)
-            self.sched = Sched(program, cells, layout, tensors, self.devices, self.graphs, memory)
+            self.sched = Sched(parts)
         else:
             self.galloc = OldGalloc(program, cells, layout, tensors, memory)
-            self.sched = OldSched(program, cells, layout, tensors, self.devices, self.graphs, memory)
+            self.sched = OldSched(parts)
         Contents(program, tensors, self.devices, memory, computed)
         memory.add(addresses.TABLES, 4 * _HALVES, made_once(_halves), TABLE_NAMES[0])
         memory.add(addresses.STRINGS, addresses.STRINGS_ROOM, program.strings)

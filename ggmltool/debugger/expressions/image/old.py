@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any
 
 from ggmltool.debugger.expressions.image import addresses
-from ggmltool.debugger.expressions.image.devices import Devices
-from ggmltool.debugger.expressions.image.graphs import Graphs
 from ggmltool.debugger.expressions.image.keys import built, numbered
 from ggmltool.debugger.expressions.image.packing import pack, pack_array, records
+from ggmltool.debugger.expressions.image.parts import Parts
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory, made_once
@@ -124,33 +123,19 @@ class OldGalloc:
 class OldSched:
     """The scheduler of January 2024."""
 
-    def __init__(
-        self,
-        program: Program,
-        cells: State,
-        layout: Layout,
-        tensors: Tensors,
-        devices: Devices,
-        graphs: Graphs,
-        memory: Memory,
-    ) -> None:
-        self._program = program
-        self._cells = cells
-        self._layout = layout
-        self._tensors = tensors
-        self._devices = devices
-        self._graphs = graphs
-        self._keys = _Keys(program, cells, tensors)
-        sched, heap = layout.structs["ggml_backend_sched"], addresses.HEAP
+    def __init__(self, parts: Parts) -> None:
+        self._program, self._cells, self._layout, self._tensors, self._devices, self._graphs, memory = parts
+        self._keys = _Keys(parts.program, parts.cells, parts.tensors)
+        sched, heap = parts.layout.structs["ggml_backend_sched"], addresses.HEAP
         memory.add(heap["sched"], sched.size, made_once(lambda: pack(sched, self.fields())))
         size, wide = self._keys.size, self._max_backends()
         self._pointers(memory, "sched.hash_set.keys", size, lambda: [key or 0 for key in self._keys.slots().keys])
         self._pointers(memory, "hv_tensor_backend_ids", size, self._tallocs)
         self._pointers(memory, "hv_tensor_copies", size * wide, self._copies)
         for part in ("nodes", "leafs"):
-            own = [tensors.address(t) for t in cells.get(("sched_graph", part), ())]
+            own = [parts.tensors.address(t) for t in parts.cells.get(("sched_graph", part), ())]
             self._pointers(memory, f"sched.graph.{part}", max(len(own), 1), partial(list, own))
-        graph = layout.structs["ggml_cgraph"]
+        graph = parts.layout.structs["ggml_cgraph"]
         memory.add(heap["sched.graph"], graph.size, made_once(lambda: pack(graph, self._own_graph())))
 
     @staticmethod

@@ -7,16 +7,13 @@ from functools import partial
 from typing import Any
 
 from ggmltool.debugger.expressions.image import addresses
-from ggmltool.debugger.expressions.image.devices import Devices
-from ggmltool.debugger.expressions.image.graphs import Graphs, bits
+from ggmltool.debugger.expressions.image.graphs import bits
 from ggmltool.debugger.expressions.image.packing import fleeting, pack, pack_array, records
-from ggmltool.debugger.expressions.image.program import Program
-from ggmltool.debugger.expressions.image.tensors import Tensors
+from ggmltool.debugger.expressions.image.parts import Parts
 from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SCHED_INITIAL_SPLITS
-from ggmltool.inspect.history.cells import SplitCell, State
-from ggmltool.layouts.layout import Layout
+from ggmltool.inspect.history.cells import SplitCell
 from ggmltool.layouts.types import INT, VOID, Array, Pointer, bare
 
 _POINTER = Pointer(VOID)
@@ -25,22 +22,8 @@ _POINTER = Pointer(VOID)
 class Sched:
     """The scheduler at a point."""
 
-    def __init__(
-        self,
-        program: Program,
-        cells: State,
-        layout: Layout,
-        tensors: Tensors,
-        devices: Devices,
-        graphs: Graphs,
-        memory: Memory,
-    ) -> None:
-        self._program = program
-        self._cells = cells
-        self._layout = layout
-        self._tensors = tensors
-        self._devices = devices
-        self._graphs = graphs
+    def __init__(self, parts: Parts) -> None:
+        self._program, self._cells, self._layout, self._tensors, self._devices, self._graphs, memory = parts
         self._slots: tuple[HashSet, list[int]] | None = None
         self._graph_keys: list[int] | None = None
         self._made: list[int] | None = None

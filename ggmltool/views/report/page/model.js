@@ -308,57 +308,21 @@ class Model {
   }
 }
 
+/** The fields of a row of `tensors`; what is a text there is its number in `strings`. */
+const TENSOR = [
+  ..."id named kind op shape nbytes flags backend cause split viewOf buffer chunk offset size layer uses".split(" "),
+  ..."reason by other answers src reads".split(" "),
+];
+
 function tensorOf(row, i, strings) {
-  const [
-    id,
-    named,
-    kind,
-    op,
-    shape,
-    nbytes,
-    flags,
-    backend,
-    cause,
-    split,
-    viewOf,
-    buffer,
-    chunk,
-    offset,
-    size,
-    layer,
-    uses,
-    reason,
-    by,
-    other,
-    answers,
-    src,
-    reads,
-  ] = row;
+  const told = Object.fromEntries(TENSOR.map((field, at) => [field, row[at]]));
   const t = {
+    ...told,
     i,
-    id,
-    kind,
-    nbytes,
-    flags,
-    backend,
-    split,
-    viewOf,
-    buffer,
-    chunk,
-    offset,
-    size,
-    layer,
-    uses,
-    reason,
-    by,
-    other,
-    answers,
-    src,
-    reads,
-    shown: clean(named === "" ? id : named),
-    op: kind === 2 ? "copy" : (strings[op] ?? ""),
-    shape: strings[shape] ?? "",
-    cause: strings[cause] ?? "",
+    shown: clean(told.named === "" ? told.id : told.named),
+    op: told.kind === 2 ? "copy" : (strings[told.op] ?? ""),
+    shape: strings[told.shape] ?? "",
+    cause: strings[told.cause] ?? "",
     column: -1,
     number: -1,
     users: [],
@@ -368,7 +332,7 @@ function tensorOf(row, i, strings) {
     events: [],
     assignments: [],
   };
-  t.searched = `${id} ${named} ${t.op} ${t.shape}`.toLowerCase();
+  t.searched = `${t.id} ${t.named} ${t.op} ${t.shape}`.toLowerCase();
   return t;
 }
 
