@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ggmltool.cli.attach_line import AttachCommand, check_together
-from ggmltool.cli.attached import goes_on, numbered, save, tell_verified, verified
+from ggmltool.cli.attached import goes_on, numbered, save, verified
 from ggmltool.cli.attaching_end import ended_of_core, tell_end, until_end
 from ggmltool.cli.attaching_values import ValuesAsked, values_of, values_options
 from ggmltool.cli.attaching_views import ViewsAsked, views_options
@@ -132,7 +132,7 @@ def attach(
 
     \b
     Example:
-      ggmltool attach -o whisper.json.gz -- whisper-cli -m ggml-base.bin speech.wav
+      ggmltool attach -o whisper.json.gz -- whisper-cli -m base.bin speech.wav
       ggmltool attach --verify --graph 3 41271
       ggmltool attach --timeout 10 --json 41271
       ggmltool attach --until-abort -o bug.json.gz --redact -- ./my-program
@@ -140,7 +140,7 @@ def attach(
       ggmltool attach --core core.41271 ./whisper-cli
       ggmltool attach --verify --remote board:1234 --sysroot /srv/board ./whisper-cli
       ggmltool attach --gdb
-      ggmltool attach --compare -- whisper-cli -m ggml-base.bin speech.wav
+      ggmltool attach --compare -- whisper-cli -m base.bin speech.wav
       ggmltool attach --values 'Qcur-*' --dump tensors 41271
       ggmltool attach --values all -o x.json.gz --graph 2 -- ./my-program
     """
@@ -211,7 +211,7 @@ def attach(
         raise CliError(str(error), GGML_FAILED if error.refused else WRONG_USE) from None
     except LinkError as error:
         raise CliError(f"cannot look at the program any more: {error}", GGML_FAILED) from None
-    return _verify(session, [visited for _, visited in seen], format == "json") if verify else FINE
+    return _verify(session, seen, format == "json") if verify else FINE
 
 
 def _for_gdb() -> int:
@@ -282,13 +282,16 @@ def _tell(session: Session, seen: list[tuple[int, Visited]], json: bool) -> None
         Output().write_document(document)
 
 
-def _verify(session: Session, visited: list[Visited], json: bool) -> int:
+def _verify(session: Session, seen: list[tuple[int, Visited]], json: bool) -> int:
     """Hold what was decided beside the plans; 1 if they are not the same."""
-    found = [verified(one) for one in visited]
-    if not json:
-        return tell_verified(found, session.name, session.launched is not None)
-    from ggmltool.views.attach.verified import AttachVerifyDocument
+    from ggmltool.views.attach.verified import AttachVerifyDocument, verified_view
 
-    for one in found:
-        Output().write_document(AttachVerifyDocument.of(one))
-    return FINE if all(one.same for one in found) else GGML_FAILED
+    found = [(number, verified(visited)) for number, visited in seen]
+    output = Output(aside=session.launched is not None and not json)
+    for number, one in found:
+        if json:
+            output.write_document(AttachVerifyDocument.of(one))
+        else:
+            title = session.name if len(found) == 1 else f"{session.name}, call {number}"
+            output.write(verified_view(one, title, output.style))
+    return FINE if all(one.same for _, one in found) else GGML_FAILED

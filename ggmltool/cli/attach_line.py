@@ -25,6 +25,9 @@ _ALONE = {
 }
 """Options that leave no room for others: why, and those that go with them."""
 
+_FOR = {"tolerance": ("compare",), "worst": ("compare",), "max_bytes": ("values", "compare", "dump")}
+"""Options that say more of others, and those."""
+
 _COMMON = {"color", "verbose", "quiet", "traceback", "json", "words"}
 
 
@@ -62,6 +65,10 @@ def check_together(words: Sequence[str]) -> None:
         if idle:
             raise click.UsageError(f"--{name.replace('_', '-')}: {why} Leave out {', '.join(idle)}.")
     names = {p.name for p in given}
+    for name, others in _FOR.items():
+        if name in names and not names.intersection(others):
+            listed = " and ".join(f"--{other}" for other in others)
+            raise click.UsageError(f"--{name.replace('_', '-')} is for {listed}.")
     if not words and not names & {"core", "gdb", "remote"}:
         raise click.UsageError("name a process by its number, or a program behind `--`")
     if "sysroot" in names and not names & {"core", "remote"}:

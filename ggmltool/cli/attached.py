@@ -6,7 +6,6 @@ from dataclasses import replace
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.cli.errors import FINE, GGML_FAILED
 from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
@@ -50,13 +49,3 @@ def goes_on(session: Session) -> None:
     if status and not session.ended:
         how = f"by {Signals(-status).name}" if status < 0 else f"with status {status}"
         note(f"{session.name} ended {how}")
-
-
-def tell_verified(found: list[Verified], title: str, aside: bool) -> int:
-    """Print whether the program did what the plan says; 1 if it did not. `aside`: standard output is the program's."""
-    from ggmltool.views.attach.verified import verified_view
-
-    output = Output(aside=aside)
-    for one in found:
-        output.write(verified_view(one, title, output.style))
-    return FINE if all(one.same for one in found) else GGML_FAILED

@@ -63,8 +63,6 @@ class ValuesAsked(NamedTuple):
             raise click.UsageError("Values are read while one graph is computed: leave --at and --count out.")
         if json and not self.compare:
             raise click.UsageError("--json of values is what --compare found: add it, or write them with -o or --dump.")
-        if self.tolerance is not None and not self.compare:
-            raise click.UsageError("--tolerance is for --compare.")
         if output.path is not None:
             if ending_of(output.path) not in _ENDINGS or output.path.name.lower().endswith(".gguf.gz"):
                 raise click.UsageError(f"Values go to {', '.join(_ENDINGS)} or, the scenario, .json.gz.")

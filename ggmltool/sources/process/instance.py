@@ -135,9 +135,11 @@ def _version(link: Link, function: int | None, calls: bool) -> str:
     return ""
 
 
-def nothing_found(name: str, symbols: Mapping[str, Mapping[str, int]], without: Sequence[str], loaded: int) -> str:
+def nothing_found(
+    name: str, symbols: Mapping[str, Mapping[str, int]], without: Sequence[str], loaded: int, begun: bool
+) -> str:
     """Why there is no ggml in a process: what was found instead. `without` are files that have its words, but no
-    symbols."""
+    symbols; `begun`: it ran before we came, so that nobody knows what it has started."""
     if symbols:
         file, found = max(symbols.items(), key=lambda item: len(item[1]))
         return f"{name} has no scheduler of ggml: {Path(file).name} has {len(found)} of ggml's functions, not {HEART}"
@@ -147,7 +149,5 @@ def nothing_found(name: str, symbols: Mapping[str, Mapping[str, int]], without: 
             f"{name} has ggml in {files}, but where its functions are cannot be told: it was stripped of its symbols "
             "(build it without -s, or link it with ggml's shared library)"
         )
-    return (
-        f"{name} has no ggml: none of the {loaded} files that it has loaded knows a function of ggml's "
-        "(a program that it starts is not followed: name that one instead)"
-    )
+    hint = " (a program that it starts is not followed: name that one instead)" if begun else ""
+    return f"{name} has no ggml: none of the {loaded} files that it has loaded knows a function of ggml's{hint}"

@@ -376,8 +376,10 @@ class Session:
             self.instances = instances_of(self.link, self._files.symbols, self._files.tells_structs, calls=True)
 
     def _nothing(self) -> str:
-        said = nothing_found(self.name, self._files.symbols, self._files.without, len(self._files))
-        missing = self._files.missing if self.kind == "remote" else ()
+        files = self._files
+        begun = self.kind in ("pid", "remote")
+        said = nothing_found(self.name, files.symbols, files.without, len(files), begun)
+        missing = files.missing if self.kind == "remote" else ()
         if not missing:
             return said
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""

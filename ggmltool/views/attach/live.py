@@ -16,7 +16,7 @@ from ggmltool.inspect.attached.seen import (
 from ggmltool.sources.process.state import TensorAllocState
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Head, Style, Table, heading, render_lines, render_table
-from ggmltool.views.text import count, shortened, size
+from ggmltool.views.text import count, shortened, size, wrapped
 
 _MAX_OPS = 4
 _MAX_BLOCKS = 4
@@ -197,8 +197,8 @@ def graph_view(seen: Seen, style: Style) -> str:
         shape = f"{seen.type(t)}{_shape(t.ne)}"
         rows.append((i, seen.name(address), seen.op(t), shape, backend or Cell("none", "dim"), sources))
     facts = [count(len(rows), "node"), count(len(s.graph.leafs), "leaf")]
-    leafs = ", ".join(seen.name(a) for a in s.graph.leafs)
-    return _head(seen, facts, style) + render_table(_NODES, rows, style) + render_lines(["", f"leafs: {leafs}"], style)
+    leafs = wrapped(f"leafs: {', '.join(seen.name(a) for a in s.graph.leafs)}", style.width)
+    return _head(seen, facts, style) + render_table(_NODES, rows, style) + render_lines(["", *leafs], style)
 
 
 def _shape(ne: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from ggmltool.inspect.attached.verified import Divergence, Likely, Stage, Verifi
 from ggmltool.views.document import ReleaseDocument, Row
 from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.table import Style, heading, render_lines
-from ggmltool.views.text import count
+from ggmltool.views.text import count, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,12 +44,16 @@ def verified_view(found: Verified, title: str, style: Style) -> str:
         head = heading(
             title, [f"the program did what the plan says: {count(found.fields, 'field')} equal", *facts], style
         )
-        return head + render_lines([f"  note: {note}" for note in found.notes], style)
+        return head + render_lines(_notes(found, style), style)
     different = f"{count(found.different, 'field')} of {found.fields} differ from the plan"
-    return heading(title, [different, *facts], style) + render_lines(list(_lines(found)), style)
+    return heading(title, [different, *facts], style) + render_lines(list(_lines(found, style)), style)
 
 
-def _lines(found: Verified) -> Iterator[str]:
+def _notes(found: Verified, style: Style) -> list[str]:
+    return [line for note in found.notes for line in wrapped(f"note: {note}", style.width)]
+
+
+def _lines(found: Verified, style: Style) -> Iterator[str]:
     first = found.first
     if first is None:
         return
@@ -62,8 +66,9 @@ def _lines(found: Verified) -> Iterator[str]:
         yield f"    because {reason_sentence(found.reason)}"
     yield ""
     yield "What may be behind it:"
-    yield from (f"  - {LIKELY[cause]}" for cause in found.likely)
-    yield from (f"  note: {note}" for note in found.notes)
+    for cause in found.likely:
+        yield from wrapped(f"- {LIKELY[cause]}", style.width)
+    yield from _notes(found, style)
 
 
 def divergence_name(d: Divergence) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from ggmltool.sources.process.link import NoBytes
 from ggmltool.sources.process.printed import MOST, Arguments, printed
 
 TEXTS = {0x5000: b"product", 0x6000: b"CUDA0", 0x7000: b"MUL_MAT"}
@@ -36,10 +36,8 @@ class Machine:
     def read(self, address: int, length: int) -> bytes:
         return self.stack[address - 0x9000 :][:length]
 
-    def text(self, address: int, most: int) -> str:
-        if address not in TEXTS:
-            raise NoBytes(address, most)
-        return TEXTS[address].decode()
+    def read_many(self, spans: Iterable[tuple[int, int]]) -> list[bytes]:
+        return [TEXTS[address] + b"\0" if address in TEXTS else b"" for address, _ in spans]
 
 
 def filled(machine: Machine, format: str, architecture: str = "x86-64") -> str:
