@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ggmltool.sources.process.ending import Ended
     from ggmltool.sources.process.session import Session
     from ggmltool.sources.process.state import Snapshot
-    from ggmltool.sources.process.stops import Called
+    from ggmltool.sources.process.stops import At, Called
     from ggmltool.sources.process.visited import Visited
 
 _DIGITS = 10
@@ -149,69 +150,110 @@ def attach(
     check_together(words)
     if gdb:
         return _for_gdb()
-    views.check(values=values.wanted, verify=verify)
-    if redact and output.path is None:
-        raise click.UsageError("--redact is for what is saved: add -o x.json.gz")
-    if values.wanted:
-        values.check(output, at, count, format == "json")
-        if verify or redact:
-            raise click.UsageError("Values are read while one graph is computed: leave --verify and --redact out.")
-    elif output.path is not None and output.path.suffix == ".gguf":
-        raise click.UsageError("A .gguf file holds values: say of which nodes (--values all).")
-    else:
-        for n in range(2, count + 1):
-            numbered(output, n).check()
-    from ggmltool.sources.process.ending import ended
-    from ggmltool.sources.process.errors import AttachError, Dies
+    asked = _Asked(at, graph, count, timeout, until_abort, verify, views, redact, format == "json", output)
+    asked.check(values)
+    from ggmltool.sources.process.errors import AttachError
     from ggmltool.sources.process.link import LinkError
     from ggmltool.sources.process.session import Session
-    from ggmltool.sources.process.visited import glance
 
     try:
         if core is not None:
-            with Session.core(core, words[0] if words else None, sysroot, gdb_program) as session:
-                died = ended_of_core(session)
-            if views.views:
-                views.tell_core(session, died, format == "json")
-                if output.path is not None and died.written is not None:
-                    save([died.written.document], output, redact)
-                return FINE
-            return tell_end(session, died, output, redact, format == "json")
+            session = Session.core(core, words[0] if words else None, sysroot, gdb_program)
+            return _tell_core(session, asked)
         session = _open(words, remote, sysroot, gdb_program)
         if values.wanted:
-            return values_of(session, values, graph, timeout, output, format == "json")
-        seen: list[tuple[int, Visited]] = []
-        shown: list[tuple[int, Snapshot]] = []
-        last: Ended | None = None
-        try:
-            with session:
-                try:
-                    if until_abort:
-                        until_end(session, timeout)
-                    for called in _calls(session, at, (graph, count), timeout):
-                        if views.views and output.path is None:
-                            shown.append((called.number, glance(session, called, views.when)))
-                            continue
-                        one = _visited(session)
-                        seen.append((called.number, one))
-                        shown.append((called.number, one.before if views.when == "before" else one.after))
-                except Dies as death:
-                    last = ended(session, *session.entered, death.signal)
-        finally:
-            if last is None:
-                if views.views:
-                    views.tell(session, shown, format == "json")
-                else:
-                    _tell(session, seen, format == "json" and not verify)
-                if output.path is not None:
-                    save([visited.written.document for _, visited in seen], output, redact)
-        if last is not None:
-            return tell_end(session, last, output, redact, format == "json")
+            return values_of(session, values, graph, timeout, output, asked.json)
+        return _look(session, asked)
     except AttachError as error:
         raise CliError(str(error), GGML_FAILED if error.refused else WRONG_USE) from None
     except LinkError as error:
         raise CliError(f"cannot look at the program any more: {error}", GGML_FAILED) from None
-    return _verify(session, seen, format == "json") if verify else FINE
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is to be looked at in a program, and what is to become of it."""
+
+    at: At | None
+    graph: int
+    count: int
+    timeout: float | None
+    until_abort: bool
+    verify: bool
+    views: ViewsAsked
+    redact: bool
+    json: bool
+    output: Output
+
+    def check(self, values: ValuesAsked) -> None:
+        """Raises UsageError for options that do not go together, CliError for files that cannot be written."""
+        self.views.check(values=values.wanted, verify=self.verify)
+        path = self.output.path
+        if self.redact and path is None:
+            raise click.UsageError("--redact is for what is saved: add -o x.json.gz")
+        if values.wanted:
+            values.check(self.output, self.at, self.count, self.json)
+            if self.verify or self.redact:
+                raise click.UsageError("Values are read while one graph is computed: leave --verify and --redact out.")
+        elif path is not None and path.suffix == ".gguf":
+            raise click.UsageError("A .gguf file holds values: say of which nodes (--values all).")
+        else:
+            for n in range(2, self.count + 1):
+                numbered(self.output, n).check()
+
+
+def _tell_core(session: Session, asked: _Asked) -> int:
+    """A core dump: why the program died, or what its scheduler has."""
+    with session:
+        died = ended_of_core(session)
+    if not asked.views.views:
+        return tell_end(session, died, asked.output, asked.redact, asked.json)
+    asked.views.tell_core(session, died, asked.json)
+    if asked.output.path is not None and died.written is not None:
+        save([died.written.document], asked.output, asked.redact)
+    return FINE
+
+
+def _look(session: Session, asked: _Asked) -> int:
+    """Look at the calls that were asked for, let the program go on, and say what was seen, whatever came between."""
+    from ggmltool.sources.process.ending import ended
+    from ggmltool.sources.process.errors import Dies
+
+    seen: list[tuple[int, Visited]] = []
+    shown: list[tuple[int, Snapshot]] = []
+    last: Ended | None = None
+    try:
+        with session:
+            try:
+                if asked.until_abort:
+                    until_end(session, asked.timeout)
+                _visit(session, asked, seen, shown)
+            except Dies as death:
+                last = ended(session, *session.entered, death.signal)
+    finally:
+        if last is None:
+            if asked.views.views:
+                asked.views.tell(session, shown, asked.json)
+            else:
+                _tell(session, seen, asked.json and not asked.verify)
+            if asked.output.path is not None:
+                save([visited.written.document for _, visited in seen], asked.output, asked.redact)
+    if last is not None:
+        return tell_end(session, last, asked.output, asked.redact, asked.json)
+    return _verify(session, seen, asked.json) if asked.verify else FINE
+
+
+def _visit(session: Session, asked: _Asked, seen: list[tuple[int, Visited]], shown: list[tuple[int, Snapshot]]) -> None:
+    """Look at each of the calls, with its number: `seen` with the devices' answers, `shown` as the views have it."""
+    from ggmltool.sources.process.visited import glance
+
+    for called in _calls(session, asked):
+        if asked.views.views and asked.output.path is None:
+            shown.append((called.number, glance(session, called, asked.views.when)))
+            continue
+        one = _visited(session)
+        seen.append((called.number, one))
+        shown.append((called.number, one.before if asked.views.when == "before" else one.after))
 
 
 def _for_gdb() -> int:
@@ -235,22 +277,16 @@ def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_p
     return Session.launch(words, gdb_program)
 
 
-def _calls(
-    session: Session,
-    at: Literal["reserve", "alloc", "compute", "any"] | None,
-    counted: tuple[int, int],
-    timeout: float | None,
-) -> Iterator[Called]:
+def _calls(session: Session, asked: _Asked) -> Iterator[Called]:
     """The calls that were asked for. Raises AttachError if they do not come."""
     from ggmltool.sources.process.stops import calls
 
     if (session.kind == "pid" and session.instance) or (session.kind == "remote" and session.instances):
         note(f"{session.name}: waiting for its next graph (Ctrl-C lets it go)")
-    first, times = counted
-    for called in calls(session, at, timeout, without=True):
-        if called.number >= first:
+    for called in calls(session, asked.at, asked.timeout, without=True):
+        if called.number >= asked.graph:
             yield called
-        if called.number >= first + times - 1:
+        if called.number >= asked.graph + asked.count - 1:
             break
 
 
