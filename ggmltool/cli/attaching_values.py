@@ -267,7 +267,8 @@ def read_values(session: Session, asked: ValuesAsked, title: str, written: Writt
         capture = Capture(session, written.document, graph, written.ids, sched, wish)
     except Mistake as mistake:
         raise CliError(f"{mistake.message}{'; ' if mistake.expected else ''}{mistake.expected}") from None
-    note(f"Reading {count(len(capture.wanted), 'node')} with what they are computed from, {size(capture.nbytes)}")
+    computed = "it is" if len(capture.wanted) == 1 else "they are"
+    note(f"Reading {count(len(capture.wanted), 'node')} with what {computed} computed from, {size(capture.nbytes)}")
     with ValueStore() as store:
         values = ReadValues(asked, title, written, capture.run(store), store)
         values.tell()

@@ -9,7 +9,7 @@ from ggmltool.views.table import Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, dims, printable, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ggmltool.inspect.attached.abort import Able, AbortFacts, Meant
 
@@ -28,7 +28,7 @@ def abort_view(facts: AbortFacts, title: str, style: Style) -> str:
     told = [title, *_where(facts)]
     parts = [heading(printable(_said(facts)), told, style), render_lines(list(_graph(facts, style)), style)]
     name = "Tensors that it may be about" if len(facts.tensors) > 1 else "Tensor"
-    parts += _TENSORS.section(name, facts.tensors, style)
+    parts += _tensors(name, facts.tensors, style)
     parts.append(render_lines(list(_meaning(facts, style)), style))
     name = "Changes with which this graph is planned (each one verified by planning)"
     parts += moves("to", {}).section(name, facts.changes, style)
@@ -98,16 +98,28 @@ def _answer(a: Able) -> str:
     return f"{a.backend}: " + ("not its memory" if a.op else "not the op" if a.memory else "neither op nor memory")
 
 
-_TENSORS: Table[Meant] = Table(
+_COLUMNS: tuple[Column[Meant], ...] = (
     Column("tensor", cut=True, get=lambda t: printable(t.name) or "(no name)"),
     Column("op", get=lambda t: t.op),
     Column("type", get=lambda t: t.type),
     Column("shape", get=lambda t: dims(t.ne)),
     Column("lies in", cut=True, get=_lies),
     Column("place", drop=2, get=_place),
+)
+_TOLD: tuple[Column[Meant], ...] = (
     Column("supported by", cut=True, drop=4, get=_answers),
     Column("known by", cut=True, drop=3, get=_known),
 )
+_WIDE = 100
+"""Columns of a terminal on which a tensor has all that is told of it in one line."""
+
+
+def _tensors(name: str, tensors: Sequence[Meant], style: Style) -> list[str]:
+    if style.width >= _WIDE or not tensors:
+        return Table(*_COLUMNS, *_TOLD).section(name, tensors, style)
+    below = [" · ".join(filter(None, (printable(t.name) or "(no name)", _answers(t), _known(t)))) for t in tensors]
+    lines = [line for text in below for line in wrapped(text, style.width)]
+    return [*Table(*_COLUMNS).section(name, tensors, style), render_lines(lines, style)]
 
 
 def _meaning(facts: AbortFacts, style: Style) -> Iterator[str]:
@@ -120,8 +132,8 @@ def _meaning(facts: AbortFacts, style: Style) -> Iterator[str]:
         texts = [("What it means", " ".join([_SIGNALS.get(facts.signal, ""), *_no_data(facts)]).strip())]
     planned = facts.planned
     if planned is not None and planned.same:
-        text = "The plan of this graph, with what the program's devices answer, ends with the same words."
-        texts.append(("The plan", f"{text} {_sentence(planned.explanation)}".strip()))
+        text = "The plan of this graph, with what the program's devices answer, ends with the same words"
+        texts.append(("The plan", f"{text}: {planned.explanation}" if planned.explanation else f"{text}."))
     elif planned is not None and planned.message is not None:
         texts.append(("The plan", f"The plan of this graph ends otherwise: {planned.message}"))
     elif planned is not None:
