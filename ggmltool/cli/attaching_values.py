@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from signal import Signals
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from ggmltool.cli.attached import goes_on
 from ggmltool.cli.attaching_end import tell_end
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
@@ -303,12 +303,8 @@ def values_of(
                 except Dies as death:
                     last = ended(session, *session.entered, death.signal)
         finally:
-            if last is None and not session.ended:
-                note(f"{session.name} goes on; it stood still for {session.stood_still:.2f} s")
-            status = session.wait()
-            if last is None and status and not session.ended:
-                how = f"by {Signals(-status).name}" if status < 0 else f"with status {status}"
-                note(f"{session.name} ended {how}")
+            if last is None:
+                goes_on(session)
         if values is None:
             assert last is not None
             if output.path is not None:

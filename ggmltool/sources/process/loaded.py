@@ -40,6 +40,7 @@ class Files:
         self._pid = pid
         self._known: dict[str, Code | None] = {}
         self._ahead: dict[tuple[str, Code], Found | None] = {}
+        self._unread: list[str] = []
         self._untold: list[str] = []
 
     def __len__(self) -> int:
@@ -47,7 +48,7 @@ class Files:
 
     def forget(self) -> None:
         """The process has become another program."""
-        self.symbols, self.without, self._known, self._untold = {}, [], {}, []
+        self.symbols, self.without, self._known, self._unread, self._untold = {}, [], {}, [], []
 
     def look(self) -> bool:
         """Find what is loaded now; whether any of ggml's functions came or went."""
@@ -84,8 +85,7 @@ class Files:
     def _read(self, file: str, code: Code | None) -> None:
         found = self._tables(file, code) if code is not None else None
         if found is None:
-            if names_ggml(file, self._root) is not False:
-                self._untold.append(file)
+            self._unread.append(file)
             return
         if found.addresses:
             self.symbols[file] = found.addresses
@@ -101,8 +101,8 @@ class Files:
     def _ask(self) -> set[str]:
         """Ask gdb for what the files themselves do not tell: it knows where their symbols are kept apart. Those of
         which it knows any."""
-        untold, self._untold, told = self._untold, [], set()
-        for file in untold:
+        told = set()
+        for file in self._doubtful():
             symbols = self._link.ask("symbols", file, SYMBOLS)
             if symbols:
                 self.symbols[file] = symbols
@@ -110,6 +110,22 @@ class Files:
             elif file not in self.symbols and names_ggml(file, self._root):
                 self.without.append(file)
         return told
+
+    def _doubtful(self) -> list[str]:
+        """The files of which gdb may know more than they tell. To search them takes long: large libraries have nothing
+        of ggml's."""
+        unread, untold, self._unread, self._untold = self._unread, self._untold, [], []
+        return [
+            *(file for file in unread if names_ggml(file, self._root) is not False),
+            *(file for file in untold if file in self.symbols or self._mentions(file)),
+        ]
+
+    def _mentions(self, file: str) -> bool:
+        try:
+            with opened(self._path(file)) as elf:
+                return elf.mentions(SYMBOLS)
+        except (OSError, ValueError, struct.error):
+            return True
 
     @property
     def _root(self) -> str:
@@ -157,6 +173,6 @@ def _symbols(path: str, code: Code, words: str = SYMBOLS) -> Found | None:
             if base is None:
                 return None
             moved = {name: code.address - base + at for name, at in found.addresses.items()}
-            return Found(moved, found.all or not (moved or elf.mentions(words)))
+            return Found(moved, found.all)
     except (OSError, ValueError, struct.error):
         return None
