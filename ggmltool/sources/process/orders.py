@@ -8,7 +8,7 @@ from ggmltool.ggml.devices.profiles import profile_of_name
 from ggmltool.ggml.devices.recorded import Order
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import BY_NAME
-from ggmltool.sources.graph_writer import printable, text
+from ggmltool.sources.graph_writer import text, without_controls
 from ggmltool.sources.process.state import Snapshot
 
 
@@ -36,7 +36,7 @@ def orders_of(before: Snapshot, after: Snapshot, ids: Mapping[int, str]) -> Iter
 
 def _order(nodes: Sequence[int], kept: Mapping[int, Sequence[int]], after: Snapshot, ids: Mapping[int, str]) -> Order:
     def name(tensor: int) -> str:
-        return ids.get(tensor) or printable(text(after.tensors[tensor].name))
+        return ids.get(tensor) or without_controls(text(after.tensors[tensor].name))
 
     until = ((name(n), tuple(name(t) for t in kept[n] if t in after.tensors)) for n in nodes if n in kept)
     return Order(tuple(map(name, nodes)), tuple(until))

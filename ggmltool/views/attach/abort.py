@@ -133,7 +133,7 @@ def _meaning(facts: AbortFacts, style: Style) -> Iterator[str]:
     planned = facts.planned
     if planned is not None and planned.same:
         text = "The plan of this graph, with what the program's devices answer, ends with the same words"
-        texts.append(("The plan", f"{text}: {planned.explanation}" if planned.explanation else f"{text}."))
+        texts.append(("The plan", ": ".join(filter(None, (text, planned.explanation.rstrip(".")))) + "."))
     elif planned is not None and planned.message is not None:
         texts.append(("The plan", f"The plan of this graph ends otherwise: {planned.message}"))
     elif planned is not None:
