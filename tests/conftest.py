@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 from ggmltool.ggml.devices import gpus
 from ggmltool.oracle.vulkan import Vulkan
@@ -20,7 +22,8 @@ from tests.needs import EVERY, real_vulkan
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-# Tests run beside one another, and their products are small: threads would wait for each other.
+# Tests run beside one another, and their products are small: threads would wait for each other. Numpy is here already
+# and reads no variable any more; programs that tests start do.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
@@ -39,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
+    threadpool_limits(1)
     # A shell that runs the tests in the background has ^C ignored, and so would all programs that they start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -64,6 +68,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     noted = set(Path(file).read_text("utf-8").splitlines())
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in noted])
     items[:] = [item for item in items if item.nodeid in noted]
+
+
+def pytest_collection_finish() -> None:
+    # What was collected stays: the garbage collector need not look at it again, nor a fork copy it.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,8 @@ from ggmltool.oracle.lib import Abort, Lib, load
 from ggmltool.scenario.since import days
 from ggmltool.scenario.versions import lacks
 from tests.another_cpu import MovedArray
-from tests.conformance.releases import JUDGED, release_of
+from tests.batches import each
+from tests.conformance.releases import release_of
 from tests.conformance.small import apart
 
 load_ops()
@@ -410,15 +411,15 @@ def check_values(lib: Lib, case: Call, seed: int = 1) -> None:
     check_result(case, *both_values(lib, case, seed))
 
 
-def _for_each(check: Callable[[Lib, Call], None]) -> Callable[[Sequence[Call]], Callable[[Call], None]]:
-    """A test of each case, to be given a name in a module of tests; its `cases` are what its `check` is called with."""
+def for_each(check: Callable[[Lib, Call], None]) -> Callable[[Sequence[Call]], Callable[..., None]]:
+    """A test of all cases, to be given a name in a module of tests: an item for each constructor and release.
 
-    def make(cases: Sequence[Call]) -> Callable[[Call], None]:
-        pairs = [(release, case) for release in JUDGED for case in cases if case.is_in(RELEASES[release])]
+    Its `cases` are what its `check` is called with.
+    """
 
-        @pytest.mark.parametrize(("release", "case"), pairs, indirect=["release"], ids=str)
-        def test(case: Call, lib: Lib) -> None:
-            check(lib, case)
+    def make(cases: Sequence[Call]) -> Callable[..., None]:
+        def test(calls: list[Call], lib: Lib) -> None:
+            each(calls, lambda case: check(lib, case))
 
         test.cases, test.check = cases, check  # type: ignore[attr-defined]
         return test
@@ -426,6 +427,6 @@ def _for_each(check: Callable[[Lib, Call], None]) -> Callable[[Sequence[Call]], 
     return make
 
 
-same_tensor = _for_each(check_tensor)
-same_values = _for_each(check_values)
-same_refusal = _for_each(check_abort)
+same_tensor = for_each(check_tensor)
+same_values = for_each(check_values)
+same_refusal = for_each(check_abort)

@@ -8,15 +8,35 @@ prints the packages with libraries that the extra `test` leaves out, since of ea
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import requires
+from typing import Any, TypeVar
 
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle.lib import Lib
 
+Test = TypeVar("Test", bound=Callable[..., None])
+
 JUDGED = tuple(release.name for release in RELEASES.values() if release.library is not None)
 """All that a package carries the library of, the newest first."""
+
+
+def seeds_of(release: str, n: int) -> range:
+    """`n` seeds for a release, which no other has: what they share is the same engine."""
+    first = n * JUDGED.index(release)
+    return range(first, first + n)
+
+
+def in_turn(argument: str, values: Iterable[Any]) -> Callable[[Test], Test]:
+    """A test of each value, judged by one of the releases in turn, or with `--every-release` by each."""
+
+    def mark(test: Test) -> Test:
+        test.in_turn = (argument, tuple(values))  # type: ignore[attr-defined]
+        return test
+
+    return mark
 
 
 @cache

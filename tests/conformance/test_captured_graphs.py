@@ -9,6 +9,7 @@ import pytest
 import ggmltool
 from ggmltool.oracle import run
 from tests.conformance import captured
+from tests.conformance.releases import in_turn
 from tests.conformance.run import engine_run, judge, planning_only
 
 NAMES = captured.names()
@@ -21,7 +22,7 @@ def expected() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.skipif(not NAMES, reason="the captured graphs are not beside this checkout")
-@pytest.mark.parametrize("name", NAMES)
+@in_turn("name", NAMES)
 def test_a_captured_graph_is_planned_as_llama_cpp_and_the_real_library_plan_it(
     name: str, expected: dict[str, dict[str, Any]], release: str
 ) -> None:
@@ -45,9 +46,9 @@ def test_a_captured_graph_is_planned_as_llama_cpp_and_the_real_library_plan_it(
 
 
 @pytest.mark.skipif(not NAMES, reason="the captured graphs are not beside this checkout")
-@pytest.mark.parametrize(("prompt", "token"), captured.pairs())
-def test_a_models_graphs_follow_one_another_on_one_scheduler(prompt: str, token: str, release: str) -> None:
-    loaded = ggmltool.load({**captured.together(prompt, token), "steps": STEPS}, ggml=release)
+@in_turn("pair", captured.pairs())
+def test_a_models_graphs_follow_one_another_on_one_scheduler(pair: tuple[str, str], release: str) -> None:
+    loaded = ggmltool.load({**captured.together(*pair), "steps": STEPS}, ggml=release)
     model = planning_only(loaded)
     plans, texts = engine_run(loaded, model)
     assert len(plans) == 6

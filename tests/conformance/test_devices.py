@@ -22,7 +22,7 @@ from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mirror import Mirror
 from tests.conformance import captured
 from tests.conformance.judged import Judging
-from tests.conformance.releases import release_of
+from tests.conformance.releases import in_turn, release_of
 from tests.conformance.run import engine_run, judge, planning_only
 
 
@@ -136,7 +136,7 @@ def on(profile: str, scenario: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.skipif(not captured.names(), reason="the captured graphs are not beside this checkout")
 @pytest.mark.parametrize("profile", ["CUDA", "ROCm", "Metal", "Vulkan", "SYCL", "OpenCL", "CANN", "RPC"])
-@pytest.mark.parametrize("name", captured.names()[::9])
+@in_turn("name", captured.names()[::9])
 def test_a_model_on_gpus_of_any_kind_is_planned_as_the_real_library_plans_it(
     name: str, profile: str, release: str
 ) -> None:

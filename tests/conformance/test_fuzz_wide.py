@@ -16,13 +16,14 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.oracle import run
 from tests.conformance.fuzz_wide import OWN_ORDER, wide_scenario
+from tests.conformance.releases import seeds_of
 from tests.conformance.run import outcomes
 
 SEEDS = range(100)
 
 
 def test_the_engine_does_what_the_real_library_does(release: str) -> None:
-    failed = {o.seed: o.differences for o in outcomes(SEEDS, release, kind="wide") if o.differences}
+    failed = {o.seed: o.differences for o in outcomes(seeds_of(release, 60), release, kind="wide") if o.differences}
     assert failed == {}
 
 
@@ -31,7 +32,7 @@ def test_devices_that_pad_are_refused_as_ggml_refuses_them(release: str, monkeyp
     profiles = profiles_of(RELEASES[release])
     for name in OWN_ORDER:
         monkeypatch.setitem(profiles, name, replace(profiles[name], alloc_size=_padded))
-    results = list(outcomes(SEEDS[:40], release, kind="wide"))
+    results = list(outcomes(seeds_of(release, 30), release, kind="wide"))
     assert {o.seed: o.differences for o in results if o.differences} == {}
 
 

@@ -26,6 +26,7 @@ from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.steps import GRAPH_STEPS
 from tests.conformance.fuzz import scenario
+from tests.conformance.releases import in_turn
 from tests.conformance.test_gallocr_tables import HashNode, LeafAlloc
 
 Place = tuple[int, int, int, int]
@@ -170,7 +171,7 @@ def test_the_tables_after_each_step_of_a_sample_are_the_real_ones(sample: Path, 
     check_steps(ggmltool.load(sample, ggml=release).model)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@in_turn("seed", range(60))
 def test_the_tables_after_each_step_of_a_random_run_are_the_real_ones(seed: int, release: str) -> None:
     try:
         model = ggmltool.load(scenario(seed), ggml=release).model

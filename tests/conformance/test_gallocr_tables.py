@@ -21,7 +21,7 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.scenario.model import Model
 from tests.conformance.fuzz import scenario
-from tests.conformance.releases import release_of
+from tests.conformance.releases import in_turn, release_of
 
 
 class HashNode(ctypes.Structure):
@@ -157,7 +157,7 @@ def test_the_tables_of_a_sample_are_those_of_the_real_allocator(sample: Path, li
     check_tables(lib, sample)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@in_turn("seed", range(60))
 def test_the_tables_of_random_graphs_are_those_of_the_real_allocator(seed: int, lib: Lib) -> None:
     try:
         check_tables(lib, scenario(seed))

@@ -32,7 +32,7 @@ from ggmltool.scenario.scenario import Scenario
 from tests.conformance.releases import release_of
 from tests.conformance.test_compute import nmse, with_data
 
-SEEDS = 120
+SEEDS = 80
 BATCH = 40
 
 LARGEST = 1 << 20

@@ -12,10 +12,10 @@ from ggmltool.oracle.build import Builder
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.structs import CGraph
 from tests.conformance.fuzz import scenario
-from tests.conformance.releases import release_of
+from tests.conformance.releases import in_turn, release_of
 
 
-@pytest.mark.parametrize("seed", range(40))
+@in_turn("seed", range(40))
 def test_a_graph_s_hash_set_has_the_same_slots_and_use_counts(seed: int, lib: Lib) -> None:
     try:
         loaded = ggmltool.load(scenario(seed), ggml=release_of(lib).name)

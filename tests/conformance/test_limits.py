@@ -23,7 +23,7 @@ from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.scenario.model import Model
 from tests.conformance.fuzz import scenario
-from tests.conformance.releases import release_of
+from tests.conformance.releases import in_turn, release_of
 from tests.limits import AT, split_inputs
 
 REFUSED = "preallocated.yaml"
@@ -102,7 +102,7 @@ def test_the_gauges_of_a_sample_are_the_librarys(sample: Path, lib: Lib) -> None
     compare_figures(lib, sample)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@in_turn("seed", range(60))
 def test_the_gauges_of_random_graphs_are_the_librarys(seed: int, lib: Lib) -> None:
     try:
         compare_figures(lib, scenario(seed))

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError, NotComputable
@@ -27,6 +26,7 @@ from tests.conformance.ops_case import (
     call,
     check_result,
     cut,
+    for_each,
     permuted,
 )
 from tests.conformance.releases import release_of
@@ -269,6 +269,4 @@ def check_outcome(lib: Lib, case: Call) -> None:
     check_result(replace(case, nmse=tolerance), comparable(type, got), comparable(type, expected))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_cpu_computes_or_refuses_as_ggml_does(case: Call, lib: Lib) -> None:
-    check_outcome(lib, case)
+test_the_cpu_computes_or_refuses_as_ggml_does = for_each(check_outcome)(CASES)

@@ -7,7 +7,7 @@ import pytest
 
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.oracle.lib import Lib
-from tests.conformance.ops_case import Call, Engine, Src, call, cut, permuted
+from tests.conformance.ops_case import Call, Engine, Src, call, cut, for_each, permuted
 from tests.conformance.releases import release_of
 from tests.conformance.test_ops_cpu_limits_matrix import check_outcome, engine_outcome
 from tests.conformance.test_ops_deepseek import indexer
@@ -56,9 +56,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_cpu_computes_or_refuses_as_ggml_does(case: Call, lib: Lib) -> None:
-    check_outcome(lib, case)
+test_the_cpu_computes_or_refuses_as_ggml_does = for_each(check_outcome)(CASES)
 
 
 BEYOND = [

@@ -18,9 +18,11 @@ from ggmltool.oracle import run_many
 from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.fuzz import scenario
+from tests.conformance.releases import seeds_of
 from tests.conformance.samples import samples
 
-SEEDS = 150
+SEEDS = 75
+LEVELS = (1, 2)
 
 
 def pairs(scenario: Scenario) -> list[tuple[str, str]]:
@@ -61,19 +63,16 @@ def cases_of(scenarios: list[Scenario]) -> list[tuple[ReallocFacts, Model]]:
     return out
 
 
-@pytest.mark.parametrize("level", [1, 2])
-def test_the_samples_graphs_serve_each_other_as_in_ggml(
-    level: int, release: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_samples_graphs_serve_each_other_as_in_ggml(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scenarios = [ggmltool.load(path, ggml=release) for path in samples(release)]
-    assert check(cases_of([s for s in scenarios if len(s.model.graphs) > 1]), level, monkeypatch) >= 1
+    cases = cases_of([s for s in scenarios if len(s.model.graphs) > 1])
+    for level in LEVELS:
+        assert check(cases, level, monkeypatch) >= 1
 
 
-@pytest.mark.parametrize("level", [1, 2])
-def test_random_graphs_serve_each_other_as_in_ggml(level: int, release: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenarios = [
-        s for s in (ggmltool.load(scenario(seed), ggml=release) for seed in range(SEEDS)) if len(s.model.graphs) > 1
-    ]
-    cases = cases_of(scenarios)
+def test_random_graphs_serve_each_other_as_in_ggml(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = [ggmltool.load(scenario(seed), ggml=release) for seed in seeds_of(release, SEEDS)]
+    cases = cases_of([s for s in loaded if len(s.model.graphs) > 1])
     assert len(cases) > SEEDS // 10
-    assert check(cases, level, monkeypatch) >= 2
+    for level in LEVELS:
+        assert check(cases, level, monkeypatch) >= 2

@@ -14,7 +14,7 @@ from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.fuzz import scenario
-from tests.conformance.releases import release_of
+from tests.conformance.releases import in_turn, release_of
 
 Found = tuple[dict[str, int], list[int], list[int]]
 
@@ -60,7 +60,7 @@ def test_the_fields_of_a_sample_are_the_librarys(sample: Path, lib: Lib) -> None
     compare(lib, ggmltool.load(sample, ggml=release_of(lib).name))
 
 
-@pytest.mark.parametrize("seed", range(100, 140))
+@in_turn("seed", range(100, 140))
 def test_the_fields_of_random_graphs_are_the_librarys(seed: int, lib: Lib) -> None:
     try:
         compare(lib, ggmltool.load(scenario(seed), ggml=release_of(lib).name))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 import ggmltool
 from ggmltool.ggml.devices.profiles import make_buft, make_device
 from ggmltool.ggml.releases.parts import profiles_of
 from tests.conformance import captured
+from tests.conformance.releases import in_turn
 
 
-@pytest.mark.parametrize("name", captured.names())
+@in_turn("name", captured.names())
 def test_a_reason_is_there_exactly_where_a_device_does_not_run_a_node(name: str, release: str) -> None:
     scenario = ggmltool.load(captured.read(name), ggml=release)
     run = scenario.start()

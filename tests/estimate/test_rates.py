@@ -11,6 +11,7 @@ from ggmltool.scenario.known_devices import known_devices
 from ggmltool.scenario.measure import measure
 from ggmltool.scenario.model import BackendSpec
 from ggmltool.scenario.own_rates import OwnRates
+from tests.batches import in_batches
 
 
 def test_a_card_has_the_numbers_of_its_maker() -> None:
@@ -33,7 +34,7 @@ def test_a_cpu_has_its_channels_and_cores() -> None:
     assert rates.to_device is None
 
 
-@pytest.mark.parametrize("name", known_devices())
+@in_batches("name", known_devices())
 def test_every_device_can_be_estimated_and_says_where_its_numbers_are_from(name: str) -> None:
     for family in known_devices()[name].families:
         rates = known_rates(known_devices()[name], family)

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from ggmltool.inspect.messages import match
 from ggmltool.inspect.messages.conditions import required
 from ggmltool.inspect.messages.explain import explained
 from ggmltool.inspect.messages.match import ASSERTION, find, find_all, nearest
+from tests.batches import each, in_batches
 
 MESSAGES = messages()
 ENGINE = Path(__file__).parents[2] / "ggmltool" / "ggml"
@@ -49,7 +51,7 @@ def test_the_list_is_of_this_release() -> None:
     assert {file for file, *_ in TEXTS} == {"ggml-alloc.c", "ggml-backend.cpp"}
 
 
-@pytest.mark.parametrize("row", TEXTS, ids=lambda row: f"{row[1]}: {row[3][:40]}")
+@in_batches("row", TEXTS)
 def test_every_text_of_allocator_and_backends_has_an_entry_and_is_found(row: tuple[str, str, str, str]) -> None:
     _, function, kind, text = row
     assert keys_of(text)
@@ -60,7 +62,7 @@ def test_every_text_of_allocator_and_backends_has_an_entry_and_is_found(row: tup
     assert text in MESSAGES[found.key].texts
 
 
-@pytest.mark.parametrize("row", BEFORE, ids=lambda row: f"{row[0]} {row[2][:40]}")
+@in_batches("row", BEFORE)
 def test_texts_of_older_releases_are_found(row: tuple[str, str, str]) -> None:
     _, kind, text = row
     filled = re.sub(r"%[-0-9.]*(?:z[ux]|lu|\w)", "7", text)
@@ -69,7 +71,7 @@ def test_texts_of_older_releases_are_found(row: tuple[str, str, str]) -> None:
     assert found.score == 1
 
 
-@pytest.mark.parametrize("key", [k for k, m in MESSAGES.items() if not m.era])
+@in_batches("key", [k for k, m in MESSAGES.items() if not m.era])
 def test_functions_are_those_that_print_it(key: str) -> None:
     message = MESSAGES[key]
     theirs = {function for _, function, _, text in TEXTS if text and text in message.texts}
@@ -82,7 +84,7 @@ def test_no_text_means_two_things() -> None:
     assert len(texts) == len(set(texts))
 
 
-@pytest.mark.parametrize("key", MESSAGES)
+@in_batches("key", MESSAGES)
 def test_every_entry_says_what_it_means_what_brings_it_about_and_what_to_do(key: str) -> None:
     m = MESSAGES[key]
     assert m.means.endswith((".", ")"))
@@ -134,19 +136,25 @@ def refusals() -> Iterator[tuple[str, str]]:
                     yield "condition", text
 
 
-REFUSALS = sorted(set(refusals()))
+@cache
+def all_refusals() -> list[tuple[str, str]]:
+    return sorted(set(refusals()))
 
 
 def test_the_walk_finds_the_refusals_of_the_engine() -> None:
-    assert len(REFUSALS) > 400
-    assert ("GgmlAssert", "ggml_can_mul_mat(a, b)") in REFUSALS
-    assert ("condition", "ggml_can_mul_mat(k, q)") in REFUSALS
-    assert {kind for kind, _ in REFUSALS} == {"GgmlAssert", "GgmlAbort", "LineAssert", "condition"}
+    found = all_refusals()
+    assert len(found) > 400
+    assert ("GgmlAssert", "ggml_can_mul_mat(a, b)") in found
+    assert ("condition", "ggml_can_mul_mat(k, q)") in found
+    assert {kind for kind, _ in found} == {"GgmlAssert", "GgmlAbort", "LineAssert", "condition"}
 
 
-@pytest.mark.parametrize(("kind", "text"), REFUSALS, ids=lambda text: text[:60])
-def test_every_refusal_of_the_engine_is_known(kind: str, text: str) -> None:
+def test_every_refusal_of_the_engine_is_known() -> None:
     """U15: whatever `plan` or `run` stops with, `explain error` knows."""
+    each(all_refusals(), lambda refusal: check_is_known(*refusal))
+
+
+def check_is_known(kind: str, text: str) -> None:
     found = find(text if kind == "GgmlAbort" else f"/src/ggml/src/ggml.c:123: GGML_ASSERT({text}) failed")
     assert found is not None
     told = explained(found).told

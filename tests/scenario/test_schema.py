@@ -17,6 +17,7 @@ from ggmltool.scenario.long_form import KEYS
 from ggmltool.scenario.samples import samples
 from ggmltool.scenario.schema import scenario_schema
 from ggmltool.scenario.text import read_document
+from tests.batches import in_batches
 from tests.cli.conftest import Call, call
 from tests.fuzz import bases
 from tests.fuzz.schema import case, difference, refusal, rule_broken, validator
@@ -49,12 +50,12 @@ def test_every_sample_is_valid(path: Path) -> None:
     assert rule_broken(read_document(path).value) == ""
 
 
-@pytest.mark.parametrize("name", sorted(bases.texts()))
+@in_batches("name", sorted(bases.texts()))
 def test_every_example_of_an_op_is_valid(name: str) -> None:
     assert rule_broken(bases._parsed(name)) == ""
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@in_batches("path", RECORDED)
 def test_every_recorded_scenario_of_older_releases_is_valid(path: Path) -> None:
     scenario = json.loads(gzip.decompress(path.read_bytes()))["scenario"]
     assert rule_broken(scenario if isinstance(scenario, dict) else bases._read(scenario)) == ""

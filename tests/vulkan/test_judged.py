@@ -36,10 +36,10 @@ def test_the_random_ops_reach_yes_and_no_for_every_op_that_vulkan_has(random_ops
 
 def test_random_graphs_get_the_order_of_the_real_device_and_keep_what_it_keeps(vulkan: Vulkan) -> None:
     judged = GraphsJudged(vulkan)
-    judged.judge_random(range(1000))
+    judged.judge_random(range(300))
     assert judged.wrong == []
-    assert judged.reordered > 500
-    assert judged.kept > 500
+    assert judged.reordered > 150
+    assert judged.kept > 150
 
 
 @pytest.mark.parametrize("name", ["gemma-3-270m", "transformer", "moe", "node-order"])

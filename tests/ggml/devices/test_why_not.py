@@ -12,6 +12,7 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Tensor
+from tests.batches import in_batches
 from tests.ggml.graphs import Builder
 
 EXTENTS = (1, 2, 16, 31, 32, 40, 64, 128, 256, 512)
@@ -45,8 +46,7 @@ def any_node(random: Random, op: Op) -> Tensor:
     return build.node("n", op, *sources, type=random.choice(COMMON), params=params)
 
 
-@pytest.mark.parametrize("op", list(Op))
-@pytest.mark.parametrize("profile", sorted(PROFILES))
+@in_batches("profile, op", [(profile, op) for profile in sorted(PROFILES) for op in Op], by=lambda case: case[0])
 def test_there_is_a_reason_exactly_where_the_answer_is_no(profile: str, op: Op) -> None:
     device, random = make(profile), Random(int(op))
     for _ in range(60):
