@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,11 +62,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return WorkStealingScheduling(config, log)
 
 
+@cache
+def _noted(file: str) -> frozenset[str]:
+    return frozenset(Path(file).read_text("utf-8").splitlines())
+
+
+@cache
+def _modules(file: str) -> frozenset[str]:
+    """The modules of the tests that are noted."""
+    return frozenset(name.partition("::")[0] for name in _noted(file))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    file = config.getoption(NOTED)
+    if file is None or not collection_path.is_file():
+        return None
+    return True if collection_path.relative_to(config.rootpath).as_posix() not in _modules(file) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     file = config.getoption(NOTED)
     if file is None:
         return
-    noted = set(Path(file).read_text("utf-8").splitlines())
+    noted = _noted(file)
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in noted])
     items[:] = [item for item in items if item.nodeid in noted]
 
