@@ -5,6 +5,7 @@ answer is a line of JSON, `{"value": …, "bytes": n}` or `{"error": text, "gone
 more)}`, with n raw bytes behind it.
 """
 
+import bisect
 import contextlib
 import json
 import os
@@ -102,6 +103,7 @@ class Server:
         self.exec = None
         self.files = None
         self.sysroot = None
+        self.sections = []
         self.signal = None
 
     def serve(self):
@@ -180,6 +182,7 @@ class Server:
                 execute(f"core-file {_quoted(core)}")
             if sysroot:
                 _look_here()
+        self.sections = sorted({first for first, *_ in _sections()})
 
     def _look_in(self, folder):
         """Take the files of another machine from a folder."""
@@ -239,11 +242,19 @@ class Server:
         parts = []
         for address, length in spans:
             try:
-                parts.append(inferior.read_memory(address, length).tobytes())
+                pieces = self._pieces(address, length)
+                parts.append(b"".join(inferior.read_memory(at, n).tobytes() for at, n in pieces))
             except gdb.MemoryError:
                 parts.append(b"")
         self.blob = b"".join(parts)
         return [len(part) for part in parts]
+
+    def _pieces(self, address, length):
+        """A span, cut where sections of a core dump begin: behind the end of one gdb has nothing but zeros."""
+        end = address + length
+        first, last = bisect.bisect_right(self.sections, address), bisect.bisect_left(self.sections, end)
+        cuts = [address, *self.sections[first:last], end]
+        return [(cuts[i], cuts[i + 1] - cuts[i]) for i in range(len(cuts) - 1)]
 
     def do_mappings(self):
         """What the process has mapped: [first address, end, rights, file]; of a core dump, files without rights, of a
