@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import pickletools
+from functools import cache
 from typing import Any
 
 import pytest
@@ -28,9 +29,13 @@ def watched(spec: Any, ggml: str | None = None) -> Watched:
     return watch(Opened(load(spec, ggml), "it"), Moment(), Record(Keep.MEMORY))
 
 
+@cache
+def matmul() -> Opened:
+    return Opened(load("matmul"), "it")
+
+
 def written(found: Watched) -> bytes:
-    opened = Opened(load("matmul"), "it")
-    return snapshot_pickle(found.plan, found.record.memory, opened.tensors("main"))
+    return snapshot_pickle(found.plan, found.record.memory, matmul().tensors("main"))
 
 
 def replayed(data: bytes) -> list[tuple[int, dict[int, int]]]:
@@ -77,10 +82,18 @@ def replayed(data: bytes) -> list[tuple[int, dict[int, int]]]:
     return out
 
 
+def seeds_of_each(ggml: str) -> range:
+    """Seeds for a release that no other has: what writes the file is the same. An old one refuses most of them."""
+    if RELEASES[ggml].library is None:
+        return range(80)
+    first = 25 * list(RELEASES).index(ggml)
+    return range(first, first + 25)
+
+
 @pytest.mark.parametrize("ggml", RELEASES)
 def test_replayed_it_has_the_peaks_of_the_plan(ggml: str) -> None:
     n_devices = 0
-    for seed in range(80):
+    for seed in seeds_of_each(ggml):
         try:
             found = watched(scenario(seed), ggml)
         except ScenarioError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import islice
 
 import pytest
@@ -47,9 +48,6 @@ from ggmltool.ggml.tensor import (
 )
 from tests.ggml.devices.cases import Cases
 from tests.ggml.graphs import Builder
-
-CASES = list(islice(Cases(11), 6000))
-"""Ops of any types, shapes and layouts."""
 
 WHAT = r"(the result|source \d)"
 TYPE = f"({'|'.join(TYPES)})"
@@ -100,10 +98,16 @@ def claims(op: Tensor, reason: str) -> Iterator[bool]:
 PROFILES = {f"{release.name} {name}": p for release in RELEASES.values() for name, p in profiles_of(release).items()}
 
 
+@cache
+def cases() -> list[Tensor]:
+    """Ops of any types, shapes and layouts."""
+    return list(islice(Cases(11), 6000))
+
+
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES.keys())
 def test_what_a_reason_says_of_types_shapes_and_strides_is_true_of_the_op(profile: Profile) -> None:
     device = make_device(profile, "D", make_buft(profile, "D", "D"))
-    for op in CASES:
+    for op in cases():
         try:
             reason = device.why_not(op)
         except GgmlAssert:
@@ -115,7 +119,7 @@ def test_what_a_reason_says_of_types_shapes_and_strides_is_true_of_the_op(profil
 def test_rules_as_data_ask_what_the_rules_ask(profile: Profile) -> None:
     data = {key: written(rule) for key, rule in profile.rules.items()}
     again = {key: any_of(*map(read, rules)) for key, rules in data.items() if rules}
-    for op in CASES:
+    for op in cases():
         if op.key in again:
             assert (again[op.key].ask(op) is None) == (profile.rules[op.key].ask(op) is None), op
 

@@ -8,6 +8,7 @@ GPU without any feature. `metal_alloc_sizes` are the cases that take more or les
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,11 @@ from ggmltool.ggml.tensor import Tensor
 from tests.ggml.devices.cases import N_CASES, Cases, graph
 
 HERE = Path(__file__).parent / "recorded"
-CASES = list(Cases(7))
+
+
+@cache
+def cases() -> list[Tensor]:
+    return list(Cases(7))
 
 
 def recorded(name: str) -> Any:
@@ -39,7 +44,7 @@ def test_a_device_runs_what_ggml_says_it_runs(name: str) -> None:
     features = frozenset[str]() if name.endswith("-none") else None
     device = make_device(profile, "D", make_buft(profile, "D", "D"), features=features)
     answers = 0
-    for i, t in enumerate(CASES):
+    for i, t in enumerate(cases()):
         try:
             answer = device.supports_op(t)
         except GgmlAssert:  # ggml would not answer either
@@ -53,7 +58,7 @@ def test_metal_leaves_as_much_room_behind_a_tensor_as_ggml_says() -> None:
     sizes = dict(recorded("answers")["metal_alloc_sizes"])
     buft = make_buft(PROFILES["Metal"], "MTL0", "MTL0")
     assert len(sizes) > 500
-    for i, t in enumerate(CASES):
+    for i, t in enumerate(cases()):
         assert buft.get_alloc_size(t) == sizes.get(i, t.nbytes), node(t)
 
 
@@ -85,7 +90,7 @@ def test_the_cases_reach_yes_and_no_for_most_ops_of_each_device() -> None:
         bits, profile = int(answers[name], 16), PROFILES[name]
         rules = {op_of(key): rule for key, rule in profile.rules.items()}
         seen: dict[int, set[bool]] = {}
-        for i, t in enumerate(CASES):
+        for i, t in enumerate(cases()):
             seen.setdefault(t.op, set()).add(bool(bits >> i & 1))
         for op in set(Op) - VIEW_OPS - {Op.NONE}:
             rule = rules.get(op, ALWAYS if profile.others else NEVER)
