@@ -59,6 +59,9 @@ class Remote(NamedTuple):
         except LinkError as error:
             why = str(error).rstrip(".")
             if any(word in why for word in _REJECTED):
-                why += "; is it of another machine? Name its program behind HOST:PORT, and see --gdb-program"
+                why = (
+                    "its registers are those of a machine that this gdb does not know, or was not told of: name the "
+                    "program's file behind HOST:PORT, and install gdb-multiarch (or name a gdb with --gdb-program)"
+                )
             raise AttachError(f"cannot attach to {self.where}: {why}") from None
         return began

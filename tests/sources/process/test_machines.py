@@ -10,6 +10,7 @@ import pytest
 
 from ggmltool.sources.process import machines
 from ggmltool.sources.process.errors import AttachError
+from ggmltool.sources.process.link import Link, LinkError
 from ggmltool.sources.process.machines import gdb_for, lacks, machine_of, not_ours
 from ggmltool.sources.process.remote import Remote
 from ggmltool.sources.process.session import Session
@@ -90,3 +91,26 @@ def test_places_of_gdbservers_are_taken(tmp_path: Path) -> None:
     for remote in (Remote(":1", str(tmp_path / "none")), Remote(":1", None, str(tmp_path / "none"))):
         with pytest.raises(OSError, match="none"):
             remote.check()
+
+
+class Refusing(Link):
+    """A gdb that cannot connect."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def ask(self, verb: str, *arguments: object) -> None:
+        if verb == "remote":
+            raise LinkError(self.why)
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ("board:1: Connection timed out.", "cannot attach to board:1: board:1: Connection timed out"),
+        ("Truncated register 37 in remote 'g' packet", "cannot attach to board:1: its registers .* gdb-multiarch"),
+    ],
+)
+def test_a_place_that_does_not_answer_as_this_gdb_expects_is_told(why: str, said: str) -> None:
+    with pytest.raises(AttachError, match=f"^{said}"):
+        Remote("board:1").join(Refusing(why))
