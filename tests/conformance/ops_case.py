@@ -29,7 +29,7 @@ from ggmltool.scenario.versions import lacks
 from tests.another_cpu import MovedArray
 from tests.batches import each
 from tests.conformance.releases import release_of
-from tests.conformance.small import apart
+from tests.conformance.small import apart, each_apart
 
 load_ops()
 
@@ -422,6 +422,23 @@ def for_each(check: Callable[[Lib, Call], None]) -> Callable[[Sequence[Call]], C
             each(calls, lambda case: check(lib, case))
 
         test.cases, test.check = cases, check  # type: ignore[attr-defined]
+        return test
+
+    return make
+
+
+def for_each_apart(
+    attempt: Callable[[str, Call], Any], check: Callable[[Lib, Call, Any], None]
+) -> Callable[[Sequence[Call]], Callable[..., None]]:
+    """As `for_each`, of calls that may abort: `check` gets what came of the `attempt` in a process apart."""
+
+    def make(cases: Sequence[Call]) -> Callable[..., None]:
+        def test(calls: list[Call], lib: Lib) -> None:
+            outcomes = each_apart(release_of(lib).name, attempt, calls)
+            pairs = zip(calls, outcomes, strict=True)
+            each(pairs, lambda pair: check(lib, *pair), lambda pair: str(pair[0]))
+
+        test.cases = cases  # type: ignore[attr-defined]
         return test
 
     return make

@@ -7,9 +7,10 @@ import pytest
 
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.oracle.lib import Lib
-from tests.conformance.ops_case import Call, Engine, Src, call, cut, for_each, permuted
+from tests.conformance.ops_case import Call, Engine, Src, call, cut, for_each_apart, permuted
 from tests.conformance.releases import release_of
-from tests.conformance.test_ops_cpu_limits_matrix import check_outcome, engine_outcome
+from tests.conformance.small import each_apart
+from tests.conformance.test_ops_cpu_limits_matrix import attempt, check_outcome, engine_outcome
 from tests.conformance.test_ops_deepseek import indexer
 from tests.conformance.test_ops_recurrent import changed, conv, delta, gla, scan, wkv6, wkv7
 
@@ -56,7 +57,7 @@ CASES = [
 ]
 
 
-test_the_cpu_computes_or_refuses_as_ggml_does = for_each(check_outcome)(CASES)
+test_the_cpu_computes_or_refuses_as_ggml_does = for_each_apart(attempt, check_outcome)(CASES)
 
 
 BEYOND = [
@@ -89,5 +90,9 @@ def test_what_leads_ggml_out_of_a_tensor_is_not_computed(case: Call, words: str,
 def test_larger_operands_than_needed_are_read_in_part(lib: Lib) -> None:
     """q and k with longer rows and more tokens, a gate with more heads."""
     case = changed(DELTA, 0, Src(ne=(9, 4, 5, 2)))
-    check_outcome(lib, changed(case, 3, Src(ne=(1, 5, 4, 3), data=[-0.1])))
-    check_outcome(lib, call(LINEAR[0].fn, *LINEAR[0].sources[:3], Src(ne=(64, 3)), *LINEAR[0].sources[4:]))
+    cases = [
+        changed(case, 3, Src(ne=(1, 5, 4, 3), data=[-0.1])),
+        call(LINEAR[0].fn, *LINEAR[0].sources[:3], Src(ne=(64, 3)), *LINEAR[0].sources[4:]),
+    ]
+    for each, outcome in zip(cases, each_apart(release_of(lib).name, attempt, cases), strict=True):
+        check_outcome(lib, each, outcome)
