@@ -92,8 +92,8 @@ class Run(ABC):
         self._stand_ins: dict[int, Tensor] = {}
         self._errors: dict[int, GgmlError] = {}
         self._files: dict[Path, NDArray[Any]] = {}
-        self._pool: list[int] = []
-        self._pool_used = 0
+        self._pools: dict[str, list[int]] = {}
+        self._used: dict[str, int] = {}
 
     def start(self) -> AnyScheduler:
         """Make the devices, allocate the contexts that have a buffer type, and make the scheduler."""
@@ -198,9 +198,9 @@ class Run(ABC):
         self.undone = list(self._unread)
         self._unread.clear()
         if sched.is_reset:
-            self._pool_used = 0
+            self._used.clear()
         n_new = len(compiled.nodes) + self.persistent.count(None)
-        take = iter(self._take(n_new))
+        take = iter(self._take(name, n_new))
         make = self._make
         table: list[Tensor] = []
         if n_new > len(compiled.nodes):
@@ -236,14 +236,16 @@ class Run(ABC):
         self.newest[name] = (graph, table)
         return graph
 
-    def _take(self, n: int) -> list[int]:
-        """`n` indices for new tensors; those of graphs nobody can refer to come again."""
-        need = self._pool_used + n - len(self._pool)
-        if need > 0:
-            self._pool += self.indices.take_many(need)
-        out = self._pool[self._pool_used : self._pool_used + n]
-        self._pool_used += n
-        return out
+    def _take(self, name: str, n: int) -> list[int]:
+        """`n` indices for new tensors of a graph; those of its builds that nobody can refer to come again.
+
+        Other graphs have others: what an earlier split left in a build may be a view of theirs.
+        """
+        pool, used = self._pools.setdefault(name, []), self._used.get(name, 0)
+        if used + n > len(pool):
+            pool += self.indices.take_many(used + n - len(pool))
+        self._used[name] = used + n
+        return pool[used : used + n]
 
     @abstractmethod
     def reserve(self, name: str) -> Plan:

@@ -493,3 +493,18 @@ def test_such_memory_of_the_host_is_read_where_it_is(judged: Judging) -> None:
     result = judged(built | {"contexts": {"far": far, **built["contexts"]}})
     assert result.last.ok
     assert result.backend("y") == "CPU"
+
+
+def test_a_build_that_was_split_before_sees_what_another_graph_left_in_the_arena(judged: Judging) -> None:
+    """A copy that a node still reads became a view of an input of the other graph, which nobody assigned."""
+    inputs = {id: {"type": "f32", "ne": [64], "flags": ["input"], "backend": "CPU"} for id in "abc"}
+    source = {
+        "backends": [GPU, "CPU"],
+        "contexts": {"inputs": {"tensors": inputs}},
+        "graphs": {
+            "three": {"nodes": {"y": {"op": "add", "src": ["a", "b"], "backend": "CUDA0"}, "z": "add(y, c)"}},
+            "two": {"nodes": {"y": {"op": "add", "src": ["a", "b"], "backend": "CUDA0"}}},
+        },
+    }
+    steps = ["alloc three", "reset", "alloc two", "reset", "compute three"]
+    assert judged(source, steps).error()["condition"] == "src_backend_id != -1"
