@@ -91,13 +91,28 @@ def c_program(
     if renamed:
         ggml = _renamed(ggml)
     words = [word for word, wanted in (("debug", debug), ("stripped", stripped), ("renamed", renamed)) if wanted]
-    made = scratch() / "-".join([source, release, *words])
     options = ["-g", "-O0"] if debug else ["-O1"]
-    search = [f"-Wl,-rpath,{ggml.base.parent}:{ggml.cpu.parent}", *(["-s"] if stripped else [])]
+    if stripped:
+        options.append("-s")
+    return _compiled(compiler, source, scratch() / "-".join([source, release, *words]), ggml, release, options)
+
+
+@cache
+def c_library(release: str = "0.20.2") -> Path:
+    """`graphs.c` as a library with a function `main`. Raises NoProgram."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise NoProgram("there is no C compiler")
+    made = scratch() / f"libgraphs-{release}.so"
+    return _compiled(compiler, "graphs", made, linked(release), release, ["-O1", "-shared", "-fPIC"])
+
+
+def _compiled(compiler: str, source: str, made: Path, ggml: Linked, release: str, options: list[str]) -> Path:
+    search = f"-Wl,-rpath,{ggml.base.parent}:{ggml.cpu.parent}"
     of_release = ["-DGGML_OF_0_26=1"] if release == "0.26" else []
-    options += ["-std=c11", "-D_GNU_SOURCE", *of_release, "-Wall", "-Wextra", "-I", str(headers())]
+    words = ["-std=c11", "-D_GNU_SOURCE", *of_release, "-Wall", "-Wextra", "-I", str(headers())]
     files = [HERE / f"{source}.c", "-o", made, ggml.base, ggml.cpu, "-lpthread", "-ldl"]
-    subprocess.run([compiler, *options, *files, *search], check=True)
+    subprocess.run([compiler, *options, *words, *files, search], check=True)
     return made
 
 
