@@ -97,6 +97,17 @@ struct ggml_backend_device {
     void *             context;
 };
 
+// Whether a word is among those between commas.
+static inline bool has_word(const char * words, const char * word) {
+    size_t n = strlen(word);
+    for (const char * at = words; (at = strstr(at, word)); at += n) {
+        if ((at == words || at[-1] == ',') && (!at[n] || at[n] == ',')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // What the device is told to do wrong.
 static bool device_computes_wrong = false;
 static bool device_crashes        = false;

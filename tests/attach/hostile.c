@@ -1,5 +1,5 @@
 // graphs.c with a device that lies, or does worse, when somebody else than ggml asks it:
-//   hostile HOW [what graphs.c takes]
+//   hostile HOW[,HOW...] [what graphs.c takes]
 
 #include "device.h"
 
@@ -20,7 +20,7 @@ static char            text[1 << 16];
 static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
 static jmp_buf         elsewhere;
 
-static bool is(const char * word) { return !strcmp(how, word); }
+static bool is(const char * word) { return has_word(how, word); }
 
 // Whoever is asked by ggml itself returns into its library.
 static bool is_in_ggml(void * address) {

@@ -1,5 +1,5 @@
 // graphs.c in a program that behaves badly by itself, whoever looks at it:
-//   unruly HOW [what graphs.c takes]
+//   unruly HOW[,HOW...] [what graphs.c takes]
 
 #include "device.h"
 
@@ -24,7 +24,7 @@ static ggml_backend_t unruly_backend(void);
 static const char * how;
 static sigjmp_buf   back;
 
-static bool is(const char * word) { return !strcmp(how, word); }
+static bool is(const char * word) { return has_word(how, word); }
 
 // Whoever is asked by ggml itself returns into its library.
 static bool asked_by_ggml(void * address) {
@@ -55,7 +55,7 @@ static void confine(void) {
     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-enum { WARM = 400 };
+enum { WARM = 200 };
 
 static bool unruly_supports_op(ggml_backend_dev_t d, const struct ggml_tensor * op) {
     static int n_asked = 0;
@@ -205,6 +205,7 @@ int main(int argc, char ** argv) {
     how = argc > 1 ? argv[1] : "";
     if (is("megabytes")) { print_much(); }
     if (is("threads")) { start_threads(2000); }
+    if (is("crowd")) { start_threads(100); }
     if (is("vfork") && !vfork()) { _exit(0); }
     if (is("children")) { for (int i = 0; i < 100; i++) { if (!fork()) { _exit(0); } } while (wait(NULL) > 0) { } }
     if (is("user") && setresuid(65534, 65534, 65534)) { return 3; }

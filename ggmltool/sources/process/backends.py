@@ -220,12 +220,10 @@ class Backends:
     def _page(self) -> int:
         """A page of the program; 0 where it has none to give."""
         try:
-            found = mapped(self.questions.link, PAGE)
-        except LinkError:
-            found = None
-        if not found:
-            self.unread.append("the memory of the devices: the program has no room for the answer (mmap)")
-        return found or 0
+            return mapped(self.questions.link, PAGE)
+        except LinkError as error:
+            self.unread.append(f"the memory of the devices: {error}")
+            return 0
 
 
 def _found_in(snapshot: Snapshot) -> Found:

@@ -367,9 +367,11 @@ class Server:
         execute("set stop-on-solib-events %d" % on)
         if on and self.exec is None:
             execute("catch exec")
+            gdb.events.clear_objfiles.connect(self._forget_gone)
             self.exec = int(gdb.parse_and_eval("$bpnum"))
         elif not on and self.exec is not None:
             execute("delete %d" % self.exec)
+            gdb.events.clear_objfiles.disconnect(self._forget_gone)
             self.exec = None
 
     def do_marks(self):
@@ -398,6 +400,14 @@ class Server:
             out = _run("continue")
         self.signal = out.get("signal")
         return out
+
+    def _forget_gone(self, _):
+        """Breakpoints at addresses outlive the program that they are in, and cannot be set in the one that it has
+        become."""
+        for number, point in list(self.points.items()):
+            if point.is_valid() and not _there(int(point.location[1:])):
+                point.delete()
+                del self.points[number]
 
     def _changed(self):
         if self.sysroot:
@@ -540,24 +550,29 @@ def _run(command):
     if not gdb.selected_inferior().pid:
         return {"reason": "gone", "children": children}
     stop = stops[-1] if stops else None
-    frame = gdb.newest_frame()
-    out = {
-        "reason": "stopped",
-        "children": children,
-        "pc": frame.pc(),
-        "sp": stack_pointer(frame),
-        "thread": gdb.selected_thread().num,
-    }
+    out = {"reason": "stopped", "children": children, **_where(gdb.newest_frame())}
     if "is executing new program" in said:
         out["reason"] = "exec"
     elif isinstance(stop, gdb.BreakpointEvent):
         points = [b for b in stop.breakpoints if b.is_valid()]
         out.update(reason="breakpoint", numbers=[b.number for b in points])
         if any(isinstance(point, _Chosen) for point in points):
-            out["arguments"] = _arguments(frame)
+            out["arguments"] = _arguments(gdb.newest_frame())
     elif isinstance(stop, gdb.SignalEvent):
         out.update(reason="signal", signal=stop.stop_signal)
     return out
+
+
+def _there(address):
+    try:
+        gdb.selected_inferior().read_memory(address, 1)
+    except gdb.MemoryError:
+        return False
+    return True
+
+
+def _where(frame):
+    return {"pc": frame.pc(), "sp": stack_pointer(frame), "thread": gdb.selected_thread().num}
 
 
 def _number(expression):

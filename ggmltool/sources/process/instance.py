@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ggmltool.ggml.printable import printable
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import NEWEST, RELEASES
 from ggmltool.layouts.layout import layout, layouts_of
@@ -31,6 +32,9 @@ SCHEDULER = "hv_tensor_backend_ids"
 
 _NO_VERSION = (("ggml_backend_dev_name", "2025-03"), (HEART, "2024-01"))
 """Releases of a ggml that does not say its version, by a function that it has, the newest first."""
+
+_SECONDS = 2.0
+"""How long a program may take to say its version."""
 
 _LITERAL = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?(\x48\x8d\x05(....)\xc3)", re.DOTALL)
 """A function on x86-64 that returns the address of a constant: lea rax, [rip + n]; ret."""
@@ -121,17 +125,20 @@ def _instance(link: Link, symbols: Mapping[str, int], files: tuple[str, ...], ca
 
 
 def _version(link: Link, function: int | None, calls: bool) -> str:
-    """What ggml_version returns: read off its code, which is one or two instructions, else called."""
+    """What ggml_version returns, its beginning, harmless to print: read off its code, which is one or two instructions,
+    else called."""
     if function is None:
         return ""
+    address: int | None
     with suppress(LinkError):
         code = _LITERAL.match(link.read(function, 12))
         if code:
-            return c_string(link, function + code.end(1) - 1 + int.from_bytes(code[2], "little", signed=True), 32)
-        address = Getters(link, link.ask("about")["architecture"]).result(function)
+            address = function + code.end(1) - 1 + int.from_bytes(code[2], "little", signed=True)
+        else:
+            address = Getters(link, link.ask("about")["architecture"]).result(function)
         if address is None and calls:
-            (address,) = link.call([Call(function, "unsigned long", ())])
-        return c_string(link, address or 0, 32)
+            (address,) = link.call([Call(function, "unsigned long", ())], _SECONDS)
+        return printable(c_string(link, address, 32)) if address else ""
     return ""
 
 

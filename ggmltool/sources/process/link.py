@@ -101,7 +101,8 @@ class Link:
 
     def admit(self, pid: int) -> None:
         """Stop a running process, which is the one to be halted from now on."""
-        self.ask("attach", pid)
+        if self.ask("attach", pid) is not None:
+            raise LinkLost("gdb answers nonsense")
         self.pid = pid
         if self.patience is not None:
             self.patience.program = pid

@@ -48,6 +48,12 @@ def why_not(pid: int) -> str:
     return _not_allowed(status)
 
 
+def is_confined(pid: int) -> bool:
+    """Whether a process has a sandbox that we are not in: more filters of its calls of the system (seccomp)."""
+    theirs, ours = (int(_status(p).get("Seccomp_filters", "0")) for p in (pid, os.getpid()))
+    return theirs > ours
+
+
 def _not_allowed(status: Mapping[str, str]) -> str:
     privileged = bool(int(_status(os.getpid()).get("CapEff", "0"), 16) >> _SYS_PTRACE & 1)
     if privileged:

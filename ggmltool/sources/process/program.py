@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -54,6 +53,9 @@ _DEATH = 1
 """PR_SET_PDEATHSIG."""
 _ENDS = 5.0
 """How long gdb may take to end, in seconds."""
+_MOST_SAID = 1 << 16
+_SHOWN = 200
+"""Characters of what gdb said last."""
 
 
 class Gdb:
@@ -65,7 +67,7 @@ class Gdb:
         requests_read, requests = os.pipe()
         answers, answers_write = os.pipe()
         halts, self._halts = os.pipe()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it is there as long as gdb is
+        self._said = os.fdopen(os.memfd_create("gdb"), "w+b")
         libc = ctypes.CDLL(None)
         self._process = subprocess.Popen(
             [program, "-nx", "-nh", "-q", "-batch", "-ex", f"source {_INSIDE}", "-ex", "python start()"],
@@ -114,9 +116,9 @@ class Gdb:
         self._said.close()
 
     def said(self) -> str:
-        """What gdb has printed so far."""
-        self._said.seek(0)
-        return self._said.read().decode("utf-8", "replace")
+        """What gdb has printed so far, its end."""
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _MOST_SAID))
+        return self._said.read(_MOST_SAID).decode("utf-8", "replace")
 
 
 def _environment() -> dict[str, str]:
@@ -124,11 +126,13 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
-def why_lost(said: str) -> str:
-    """Why gdb ended before it answered, by what it printed; "" if that is not one of the usual reasons."""
+def why_lost(program: str, said: str) -> str:
+    """Why a gdb ended before it answered, by what it printed: one of the usual reasons, else its last line."""
     if "ython scripting is not supported" in said or "ython is not supported" in said:
-        return f"the installed gdb has no Python; {REMEDY}"
-    return ""
+        return f"{program} has no Python; {REMEDY}"
+    last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
+    shown = "".join(c if c.isprintable() else "?" for c in last[:_SHOWN])
+    return f"{program} did not start as gdb does{f'; it said: {shown}' if shown else ''}"
 
 
 class Launched:

@@ -5,21 +5,29 @@ from __future__ import annotations
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.sources.process.link import Call, LinkError
 from ggmltool.sources.process.loaded import library_function
+from ggmltool.sources.process.permission import is_confined
 from ggmltool.sources.process.properties import Calls
 
 _READ_AND_WRITE = 3
 _PRIVATE_AND_ANONYMOUS = 0x22
 
 
-def mapped(link: Calls, nbytes: int) -> int | None:
-    """Where so many bytes were mapped: 0 if the program has no memory left, None if it has no mmap. Raises
-    LinkError."""
+class NoRoom(LinkError):  # noqa: N818 - it says what is the matter
+    """The program cannot give memory; the message says why."""
+
+
+def mapped(link: Calls, nbytes: int) -> int:
+    """Where so many bytes were mapped. Raises NoRoom, LinkError."""
+    if is_confined(link.pid):
+        raise NoRoom("the program is in a sandbox of its own (seccomp), which may end it for asking the system")
     mmap = _function(link, "mmap")
     if mmap is None:
-        return None
+        raise NoRoom("the program has no mmap")
     how = (0, nbytes, _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, SIZE_MAX, 0)
     (found,) = link.call([Call(mmap, "unsigned long", how)])
-    return 0 if not found or found > SIZE_MAX - nbytes else found
+    if not found or found > SIZE_MAX - nbytes:
+        raise NoRoom("the program has no memory left")
+    return found
 
 
 def unmapped(link: Calls, address: int, nbytes: int) -> None:

@@ -12,6 +12,7 @@ from ggmltool.ggml.version import SCHED_MAX_COPIES, hash_size
 from ggmltool.layouts.layout import Layout
 from ggmltool.layouts.types import Array, bare
 from ggmltool.sources.process import limits
+from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.fields import NotAsLaidOut, Record
 from ggmltool.sources.process.graphs import Graphs
 from ggmltool.sources.process.link import NoBytes
@@ -237,6 +238,10 @@ class Chunks:
         return ChunkState(max_size, tuple(FreeBlockState(*f) for f in self.block.flat(data)), buffer)
 
 
+_MOST_BYTES = 1 << 40
+"""Of an arena, as far as it is known as one."""
+
+
 class Arena:
     """The arena of a scheduler, which tells the graph size that it was made for."""
 
@@ -253,9 +258,11 @@ class Arena:
         for inputs in _MAX_INPUTS:
             per_node = 2 * inputs * self._release.tensor_size
             # The arena grows with the graph size, and each node takes at least its tensors and two pointers.
-            sizes = range(min(nbytes // (per_node + 16), limits.NODES) + 1)
+            sizes = range(min(nbytes // (per_node + 16), _MOST_BYTES // per_node) + 1)
             size = bisect_left(sizes, nbytes, key=lambda n: n * per_node + self._release.graph_overhead(n))
             if hash_size(size) == slots and size * per_node + self._release.graph_overhead(size) == nbytes:
+                if size > limits.NODES:
+                    raise AttachError(f"the scheduler is for {size} nodes; graphs of {limits.NODES} are read at most")
                 return size
         raise NotAsLaidOut(f"the scheduler has an arena of {nbytes} bytes for a hash set of {slots} slots")
 

@@ -315,7 +315,9 @@ class Session:
             elif stop.reason == "exec":
                 self._files.forget()
                 self.instances = ()
-                self._news()
+                self.look()
+                # Where breakpoints were there may be nothing now.
+                self._set_points(self._wanted)
             elif stop.reason == "stopped":
                 self._news()
             elif stop.reason == "breakpoint" and stop.pc in self._aborts:
@@ -457,7 +459,7 @@ def _gdb(
             try:
                 knows = gdb.link.ask("knows", machine)
             except LinkLost as error:
-                raise AttachError(why_lost(gdb.said()) or f"{path}: {error}") from None
+                raise AttachError(f"{error}; {why_lost(path, gdb.said())}") from None
             if not knows:
                 raise AttachError(lacks(what, machine, path))
         yield gdb, exits
@@ -470,7 +472,7 @@ def _admit(gdb: Gdb, pid: int, name: str) -> float:
         began = time.monotonic()
         gdb.link.admit(pid)
     except LinkLost as error:
-        raise AttachError(why_lost(gdb.said()) or f"{name}: {error}") from None
+        raise AttachError(f"{name}: {error}; {why_lost(gdb.path, gdb.said())}") from None
     except LinkError as error:
         raise AttachError(f"cannot attach to {name}: {why_not(pid) or error}") from None
     return began

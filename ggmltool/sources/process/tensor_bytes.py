@@ -11,7 +11,7 @@ from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.fields import Record
 from ggmltool.sources.process.link import Call, NoBytes
 from ggmltool.sources.process.memory import c_string
-from ggmltool.sources.process.room import mapped, unmapped
+from ggmltool.sources.process.room import NoRoom, mapped, unmapped
 from ggmltool.sources.process.session import Session
 
 PIECE = 16 << 20
@@ -128,14 +128,9 @@ class TensorBytes:
 
     def _get(self, tensor: int, to: int, offset: int, size: int) -> Call:
         if not self._room:
-            self._room = self._mapped()
+            try:
+                self._room = mapped(self.link, PIECE)
+            except NoRoom as error:
+                raise AttachError(f"tensors of a device cannot be read: {error}") from None
         get = self.instance.address("ggml_backend_tensor_get")
         return Call(get, "void", (tensor, self._room + to, offset, size))
-
-    def _mapped(self) -> int:
-        found = mapped(self.link, PIECE)
-        if found is None:
-            raise AttachError("the program has no mmap, by which tensors of a device are read")
-        if not found:
-            raise AttachError("the program has no memory left to read tensors of a device into")
-        return found
