@@ -37,7 +37,7 @@ from ggmltool.oracle import run_many
 from ggmltool.sources.llama.behavior import behavior_of
 from ggmltool.sources.process import alone, stops
 from ggmltool.sources.process.session import AttachError, Session
-from ggmltool.sources.process.stops import in_scheduler, within
+from ggmltool.sources.process.stops import caller_of, in_scheduler
 from ggmltool.sources.process.visited import Visited, visit
 from ggmltool.sources.process.written import GRAPH
 from tests.attach.on_library import library, random_scenario, read_seeds
@@ -183,7 +183,7 @@ def stops(session: Session, at: str = "alloc") -> Iterator[Stopped]:
         except AttachError:
             return
         function = session.function()
-        if at == "alone" and (within(session, AT[at]) or in_scheduler(session)):
+        if at == "alone" and (caller_of(session) in AT[at] or in_scheduler(session)):
             continue
         sched, graph = session.link.arguments()[:2]
         yield Stopped(function, sched, graph, visit(session))

@@ -3,17 +3,21 @@
     python -m tests.benchmarks.attaching [NODES]
 
 Wall seconds, and seconds of this process and of gdb. The goal is 10 s for all of it, of which the program stands still
-for 0.3 s, and 0.2 s for each thousand nodes. The program is the tests' own in C, which needs a compiler and the package
-libggml-python.
+for 0.3 s, and 0.2 s for each thousand nodes. Then `ggmltool attach PID` of programs of 24 nodes and of so many, and
+`ggml splits` in gdb, for which the seconds of gdb and of ggmltool's process beside it are told. The program is the
+tests' own in C, which needs a compiler and the package libggml-python.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +25,8 @@ from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.reading import read_snapshot
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.written import written
-from tests.attach.programs import c_program
+from tests.attach.in_gdb import session as gdb_session
+from tests.attach.programs import c_program, environment, started
 
 FUNCTION = "ggml_backend_sched_alloc_graph"
 NODES_OF_LAYER = 6
@@ -100,6 +105,50 @@ def main() -> None:
     print(f"goal {GOAL:.0f} s: {'reached' if total <= GOAL else 'missed'}")
     still, goal = session.stood_still, STILL + n_nodes * STILL_OF_A_NODE
     print(f"it stood still for {still:.2f} s; goal {goal:.1f} s: {'reached' if still <= goal else 'missed'}")
+    by_number("24 nodes", [program[0], "--no-reserve"])
+    by_number(f"{n_nodes} nodes", [*program[:3], "--no-reserve"])
+    in_gdb(program)
+
+
+def by_number(nodes: str, program: Sequence[str]) -> None:
+    """Print how long `ggmltool attach PID` takes."""
+    with started([*program, "--forever", "--pause", "10"]) as process:
+        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        command = [sys.executable, "-m", "ggmltool", "attach", "--json", str(process.pid)]
+        subprocess.run(command, check=True, capture_output=True, env=environment())
+        wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"attach PID, {nodes}: {wall:.2f} s, {spent:.2f} s of ggmltool and gdb")
+
+
+_TIMED = """
+import sys, time
+import gdb
+
+def seconds():
+    child = sys.modules["ggmltool_ingdb"].child.process
+    stat = open("/proc/%d/stat" % child.pid).read().rpartition(")")[2].split() if child else ["0"] * 20
+    return time.perf_counter(), time.process_time(), (int(stat[11]) + int(stat[12])) / TICK
+
+def timed(command):
+    before = seconds()
+    gdb.execute(command, to_string=True)
+    print("%s: %.2f s, %.2f s of gdb, %.2f s of ggmltool" % (command, *(b - a for a, b in zip(before, seconds()))))
+"""
+
+
+def in_gdb(program: Sequence[str]) -> None:
+    """Print how long commands take in somebody's gdb: the first, with the start of ggmltool, and others."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "timed.py")
+        file.write_text(_TIMED.replace("TICK", str(TICK)))
+        asked = ["ggml splits", "ggml splits", "ggml why node_8", "ggml verify"]
+        said = gdb_session(
+            program, f"source {file}", "break ggml_backend_sched_graph_compute_async", "run",
+            *(f"python timed({command!r})" for command in asked),
+            "stepi", "python timed('ggml splits')",
+        )  # fmt: skip
+    print("\n".join(line for line in said.splitlines() if line.startswith("ggml ") and " s of gdb" in line))
 
 
 if __name__ == "__main__":

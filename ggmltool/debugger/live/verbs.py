@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.live import asking, looking, planning, stopping
+from ggmltool.debugger.live import asking, looking, stopping
 from ggmltool.debugger.live.desk import Asked, Desk, Visit
 from ggmltool.ggml.errors import Error
 from ggmltool.layouts.errors import ExpressionError
@@ -27,6 +27,17 @@ def _complete(visit: Visit, asked: Asked) -> str:
     return "\n".join(before + name for name, _ in zip(names, range(MOST_COMPLETED), strict=False))
 
 
+def _planned(verb: str) -> Answer:
+    """A verb that plans the graph: the engine is imported when the first of them is asked."""
+
+    def answer(visit: Visit, asked: Asked) -> str:
+        from ggmltool.debugger.live.planning import save, verified, why
+
+        return {"save": save, "why": why, "verify": verified}[verb](visit, asked)
+
+    return answer
+
+
 def answers() -> dict[str, Answer]:
     """By verb."""
     views = {
@@ -37,9 +48,7 @@ def answers() -> dict[str, Answer]:
         "hash": looking.hash_sets,
         "tensor": looking.tensor,
         "lifetime": looking.lifetime,
-        "save": planning.save,
-        "why": planning.why,
-        "verify": planning.verified,
+        **{verb: _planned(verb) for verb in ("save", "why", "verify")},
         "print": asking.printed,
         "ptype": asking.type_of,
         "x": asking.Examining(),

