@@ -30,6 +30,10 @@ def left_fields(process: Past, plan: Past, nodes: Sequence[str], leafs: Sequence
         yield LeftField(name, "buffers of chunks", *(_listed(p.buffers[b]) for p in (process, plan)))
     yield LeftField("", "backends of the scheduler's nodes", *(list(p.node_ids[: len(nodes)]) for p in (process, plan)))
     yield LeftField("", "backends of the scheduler's leafs", *(list(p.leaf_ids[: len(leafs)]) for p in (process, plan)))
+    for what, before in (("nodes", "prev_node_ids"), ("leafs", "prev_leaf_ids")):
+        # Behind those the program has what graphs before them left.
+        ours = getattr(plan, before)
+        yield LeftField("", f"backends of the {what} before", list(getattr(process, before)[: len(ours)]), list(ours))
     for field in _NUMBERS:
         yield LeftField("", field, getattr(process, field), getattr(plan, field))
 
