@@ -6,7 +6,7 @@ device's memory that device can use. Devices that are made while a program runs,
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from ggmltool.sources.process.asking import looked_at
@@ -15,7 +15,9 @@ from ggmltool.sources.process.state import Answers, Snapshot
 _NAMES = "the names of devices: from the copies of tensors, which have them in theirs; the last is called CPU"
 _TYPES = "what the devices are: the last of a scheduler is a CPU, others are held to be GPUs"
 _OPS = "which ops the devices take: each is held to take the nodes that it was given, and no others"
-_MEMORY = "which memory the devices can use: each is held to use its own, and where its nodes and their sources lie"
+_MEMORY = (
+    "which memory the devices can use: each is held to use its own, and others' that its nodes read without a copy"
+)
 
 
 def with_devices(snapshot: Snapshot) -> Snapshot:
@@ -50,23 +52,29 @@ def with_answers(snapshot: Snapshot, answers: Answers) -> tuple[Snapshot, Answer
             notes.append(_MEMORY)
     if not notes:
         return snapshot, answers
-    bufts |= _used(snapshot, unheard)
+    bufts |= dict.fromkeys(_used(snapshot, bufts, unheard), True)
     snapshot = replace(snapshot, unread=(*snapshot.unread, *dict.fromkeys(notes)))
     return snapshot, replace(answers, supports=supports, bufts=bufts)
 
 
-def _used(snapshot: Snapshot, devices: Collection[int]) -> dict[tuple[int, int], bool]:
-    """Which memory some devices can use: where tensors lie that they were given, and sources of these, for what a
-    device cannot use is copied."""
-    known = snapshot.tensors
-    out = {}
-    for t, b in snapshot.sched.backend_ids.items():
-        if b in devices and t in known:
-            for one in (t, *known[t].src):
-                buffer = snapshot.buffers.get(known[one].buffer) if one in known else None
-                if buffer is not None and buffer.buft in snapshot.bufts:
-                    out[b, buffer.buft] = True
-    return out
+def _used(
+    snapshot: Snapshot, bufts: Mapping[tuple[int, int], bool], devices: Collection[int]
+) -> Iterator[tuple[int, int]]:
+    """Which further memory some devices can use: where sources lie that another device was given and that are not
+    copied, and of memory that is none's where the tensors lie that they were given themselves."""
+    tensors, ids = snapshot.tensors, snapshot.sched.backend_ids
+    owned = {buft for (_, buft), yes in bufts.items() if yes}
+
+    def lies(t: int) -> int:
+        buffer = snapshot.buffers.get(tensors[t].buffer) if t in tensors else None
+        return buffer.buft if buffer is not None and buffer.buft in snapshot.bufts else 0
+
+    for t, b in ids.items():
+        if b in devices and t in tensors:
+            read = (lies(s) for s in tensors[t].src if ids.get(s, b) != b)
+            yield from ((b, buft) for buft in read if buft)
+            if lies(t) and lies(t) not in owned:
+                yield b, lies(t)
 
 
 def _with_names(snapshot: Snapshot) -> Snapshot:

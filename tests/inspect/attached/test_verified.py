@@ -129,6 +129,18 @@ def test_what_the_scheduler_keeps_is_compared() -> None:
     assert found.fields > verify(DOCUMENT, "main", "alloc", process).fields + 20
 
 
+@pytest.mark.parametrize(("which", "field"), [("prev_node_ids", "nodes"), ("prev_leaf_ids", "leafs")])
+def test_the_graph_before_is_compared(which: str, field: str) -> None:
+    document = {**DOCUMENT, "scheduler": {"past": {"node_ids": [["CPU", 2]], "leaf_ids": [["CPU", 2]]}}}
+    run = ggmltool.load(document).start()
+    run.alloc("main")
+    assert isinstance(run.sched, SchedulerState)
+    ours = past_of(run.sched)
+    for before, said in (((1, 1, 5), None), ((0, 1), f"backends of the {field} before")):
+        first = verify(document, "main", "alloc", decided(), left=Left(replace(ours, **{which: before}), None)).first
+        assert (first and first.field) == said
+
+
 @pytest.mark.parametrize(
     ("state", "row", "field"),
     [

@@ -41,12 +41,16 @@ def test_a_dead_program_is_planned_as_it_had_decided(name: str) -> None:
 def test_devices_can_use_the_memory_that_their_nodes_read_without_a_copy() -> None:
     snapshot = dead("0.26")
     sched, tensors = snapshot.sched, snapshot.tensors
-    node = next(n for n in snapshot.graph.nodes if any(s in tensors for s in tensors[n].src))
-    b = sched.backend_ids[node]
-    source = next(s for s in tensors[node].src if s in tensors)
+    ids = sched.backend_ids
+    node = next(n for n in snapshot.graph.nodes if n in ids and any(s in ids for s in tensors[n].src))
+    b = ids[node]
+    source = next(s for s in tensors[node].src if s in ids)
     buffer = next(a for a, of in snapshot.buffers.items() if of.buft != sched.bufts[b])
+    buft = snapshot.buffers[buffer].buft
     moved = replace(snapshot, tensors={**tensors, source: tensors[source]._replace(buffer=buffer)})
-    assert with_answers(moved, NOTHING)[1].bufts[b, snapshot.buffers[buffer].buft]
+    for other, can in ((b, False), ((b + 1) % len(snapshot.backends), True)):
+        given = replace(moved, sched=replace(sched, backend_ids={node: b, source: other}))
+        assert with_answers(given, NOTHING)[1].bufts[b, buft] is can
 
 
 def test_a_node_that_reads_a_copy_was_asked_about_with_what_is_copied() -> None:
