@@ -11,6 +11,7 @@ from ggmltool.oracle.lib import Lib
 from tests.conformance import captured
 from tests.conformance.captured_values import with_values
 from tests.conformance.ops_case import nmse
+from tests.conformance.releases import in_turn
 
 TOKENS = [name for name in captured.names() if name.endswith("tg1-ub1") or name == "rwkv7-tg4-s4-ub4-ngl2"]
 PROMPTS = [
@@ -23,7 +24,7 @@ NMSE = {**dict.fromkeys(TOKENS, 1e-6), **dict.fromkeys(PROMPTS, 5e-4), "t5-tg1-u
 
 
 @pytest.mark.skipif(not captured.names(), reason="the captured graphs are not beside this checkout")
-@pytest.mark.parametrize("name", [*TOKENS, *PROMPTS])
+@in_turn("name", [*TOKENS, *PROMPTS])
 def test_a_captured_model_computes_what_the_library_computes(name: str, lib: Lib, release: str) -> None:
     document = with_values(captured.read(name), lib)
     graph, content = next(iter(document["graphs"].items()))

@@ -94,10 +94,16 @@ def peaks(lanes: Lanes) -> dict[tuple[str, str], int]:
     return out
 
 
+def seeds_of(ggml: str, n: int) -> range:
+    """`n` seeds for a release, which no other has."""
+    first = n * list(RELEASES).index(ggml)
+    return range(first, first + n)
+
+
 @pytest.mark.parametrize("ggml", RELEASES)
 def test_random_scenarios_are_drawn_by_the_rules(ggml: str) -> None:
     drawn = 0
-    for seed in range(60):
+    for seed in seeds_of(ggml, 24):
         try:
             found = opened(scenario(seed), ggml)
         except ScenarioError:
@@ -106,12 +112,12 @@ def test_random_scenarios_are_drawn_by_the_rules(ggml: str) -> None:
         events = checked(lanes)
         assert lanes.clock is Clock.ORDER
         drawn += sum(e["ph"] == "X" and e["cat"] == "node" for e in events)
-    assert drawn > 100
+    assert drawn > 10
 
 
 @pytest.mark.parametrize("ggml", RELEASES)
 def test_wide_random_scenarios_are_drawn_by_the_rules(ggml: str) -> None:
-    for seed in range(40):
+    for seed in seeds_of(ggml, 16):
         try:
             found = opened(wide_scenario(seed), ggml)
         except ScenarioError:
@@ -122,7 +128,7 @@ def test_wide_random_scenarios_are_drawn_by_the_rules(ggml: str) -> None:
 @pytest.mark.parametrize("ggml", RELEASES)
 def test_random_scenarios_that_are_computed_are_drawn_by_the_rules(ggml: str) -> None:
     nodes = 0
-    for seed in range(25):
+    for seed in seeds_of(ggml, 12):
         try:
             found = opened(scenario(seed, values=True), ggml)
         except ScenarioError:
@@ -131,7 +137,7 @@ def test_random_scenarios_that_are_computed_are_drawn_by_the_rules(ggml: str) ->
         checked(lanes)
         assert lanes.clock is Clock.MEASURED
         nodes += sum(s.category == "node" for s in lanes.slices)
-    assert nodes > 20 or not RELEASES[ggml].reserves, "that release has few of the ops"
+    assert nodes > 5 or not RELEASES[ggml].reserves, "that release has few of the ops"
 
 
 def test_a_run_of_the_first_scheduler_is_drawn_by_the_rules() -> None:
