@@ -12,7 +12,7 @@ prints is what it prints alone.
 
 `--way launch`: the program is started so. `--way pid`: it has run all seeds and runs them again and again; it is
 attached to, looked at for some calls, and let go, until as many calls were seen as one round has. `--way core`: see
-`tests.attach.in_cores`.
+`tests.attach.in_cores`. On a busy machine devices may not answer in time, so that a plan differs; a note says so.
 """
 
 from __future__ import annotations
@@ -221,6 +221,8 @@ def main() -> int:
         for c in ran.compared:
             if not c.verified.same:
                 say(f"call {c.number} {c.function}{c.what}: {c.verified.different} differ, first {c.verified.first}")
+                for note in c.verified.notes:
+                    say(f"  {note}")
                 _keep(c, options.keep)
     for what in dict.fromkeys(c.what for c in compared):
         those = [c.verified for c in compared if c.what == what]
