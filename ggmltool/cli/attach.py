@@ -122,7 +122,8 @@ def attach(
     eval callback is set to a function of the program that says yes to everything, and put back afterwards. They are
     shown; with -o x.json.gz (or x.gguf) written as a scenario of these nodes with its values in x.gguf beside it, for
     `run` and `compare`; with --dump DIR as .npy files. --compare computes the same nodes here from the same inputs and
-    names the first kernel of the program's devices that is off.
+    names the first kernel of the program's devices that is off. Each node is computed by itself meanwhile: kernels that
+    a backend makes of several nodes are not judged.
 
     If the program aborts meanwhile (GGML_ASSERT, GGML_ABORT) or dies of a signal, that is explained instead: which
     tensor is meant, who supports it, what it means, and which changes avoid it; -o saves that graph, and the program

@@ -48,6 +48,7 @@ class EvalCallback:
         callback is back when it ends. Raises AttachError, and what the two raise.
         """
         self._back = self.link.ask("entered")
+        self.session.pass_by()
         thread = self.session.stopped.thread if self.session.stopped else None
         points = self.link.ask("break", [self._back[1]], thread)
         inside = True

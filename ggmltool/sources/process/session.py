@@ -254,6 +254,10 @@ class Session:
             raise AttachError(f"{self.name} {self.ended}", refused=True)
         return stop
 
+    def pass_by(self) -> None:
+        """Stop at no function any more, but where ggml gives up."""
+        self._set_points(())
+
     def detach(self) -> None:
         """Let the program go on by itself; nothing of us is left in it."""
         if not self._attached:
