@@ -48,7 +48,7 @@ def test_a_graph_is_counted_once_when_it_is_allocated() -> None:
 
 
 def test_a_running_program_without_a_scheduler_is_attached_and_ignores_the_stop_key() -> None:
-    with started([compiled(), "--gallocr", "--forever", "--pause", "1"], lines=3) as process:
+    with started([compiled(), "--gallocr", "--forever", "--pause", "50"], lines=3) as process:
         command = [sys.executable, "-m", "ggmltool", "attach", "--verify", "--graph", "5", str(process.pid)]
         looking = subprocess.Popen(
             command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
