@@ -36,6 +36,7 @@ def trees() -> Mapping[str, ast.Module]:
     return out
 
 
+@cache
 def imported(name: str) -> set[str]:
     """The modules of ours that a module imports anywhere: at its top, in a function, for its types."""
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""A few hundred cases of each kind, and the machinery that finds what is wrong with one."""
+"""About a hundred cases of each kind, and the machinery that finds what is wrong with one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fuzz.case import KINDS, Case, Kind, make
 from tests.fuzz.perform import Outcome, perform
 from tests.fuzz.shrink import smallest
 
-CASES = {"scenario": 400, "attached": 150, "gguf": 300, "log": 300, "record": 250, "prompt": 200}
+CASES = {"scenario": 150, "attached": 60, "gguf": 120, "log": 120, "record": 100, "prompt": 80}
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are bounded as Linux does it")
 
 

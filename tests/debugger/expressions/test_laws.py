@@ -21,7 +21,7 @@ from ggmltool.scenario.errors import ScenarioError
 from tests.conformance.fuzz import scenario
 
 SEEDS = (1, 2)
-POINTS = 2
+POINTS = 1
 
 
 @cache
