@@ -111,7 +111,7 @@ class Runner:
     def run(self, model: Model, emit: Emit) -> None:
         """Runs all steps of the model."""
         computing = self.values and any(step.kind in ("compute", "set", "get") for step in model.steps)
-        first = next((step for step in model.steps if step.kind in ("reserve", "alloc")), None)
+        first = next((step for step in model.steps if step.kind in ("reserve", "alloc")), next(iter(model.steps), None))
         self.log.take()
         self._current = (model, first, None, emit)
         world = World(self.callbacks, model, computing)
