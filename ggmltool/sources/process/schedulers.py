@@ -88,7 +88,10 @@ class Schedulers:
             (f["prev_node_backend_ids"], before), (f["prev_leaf_backend_ids"], before),
         ]  # fmt: skip
         memory.prefetch([(at, 4 * k) for at, k in arrays])
-        node_ids, leaf_ids, prev_nodes, prev_leafs = [memory.numbers(at, "i", k) for at, k in arrays]
+        node_ids, leaf_ids, prev_nodes, prev_leafs = ids = [memory.numbers(at, "i", k) for at, k in arrays]
+        wrong = next((b for of in ids for b in {*of} if not -1 <= b < n), None)
+        if wrong is not None:
+            raise NotAsLaidOut(f"a tensor of the scheduler at {address:#x} is for backend {wrong} of {n}")
         return SchedState(
             address=address,
             is_reset=bool(f["is_reset"]),
