@@ -101,7 +101,9 @@ class Gdb:
         os.write(self._halts, b"h")
 
     def close(self) -> None:
-        """End gdb, which lets go of the program; by force if it has to be."""
+        """End gdb, which lets go of the program; by force if it has to be. Nothing if it has ended so."""
+        if self._said.closed:
+            return
         self.link.close()
         for end in self._ends:
             with suppress(OSError):
@@ -136,9 +138,10 @@ def why_lost(program: str, said: str) -> str:
 
 
 class Launched:
-    """A program that waits to be looked at by process `tracer`: gdb attaches to what stands for it, then it starts."""
+    """A program that waits to be looked at: `gdb` attaches to what stands for it, then it starts. If it has not started
+    at the end, both end."""
 
-    def __init__(self, arguments: Sequence[str], tracer: int) -> None:
+    def __init__(self, arguments: Sequence[str], gdb: Gdb) -> None:
         program = arguments[0]
         if shutil.which(program) is None:
             raise AttachError(f"{program}: {'it cannot be run' if Path(program).exists() else 'no such program'}")
@@ -148,7 +151,8 @@ class Launched:
         ready, tells = os.pipe()
         for end in (waits, tells):
             os.set_inheritable(end, True)
-        words = (str(waits), str(tracer), program, str(tells), *arguments)
+        words = (str(waits), str(gdb.pid), program, str(tells), *arguments)
+        self._gdb = gdb
         self.process = subprocess.Popen([sys.executable, "-I", "-S", "-c", _STUB, *words], close_fds=False)
         os.close(waits)
         os.close(tells)
@@ -161,6 +165,8 @@ class Launched:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._go >= 0:
             os.close(self._go)
+            self._gdb.close()  # nobody sees the end of a process before who traces it
+            self.process.kill()
             self.process.wait()
 
     @property

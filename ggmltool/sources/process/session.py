@@ -81,7 +81,7 @@ class Session:
         """Start a program, our child with our streams; it waits for the first `stop_at`. `gdb_program` is the gdb to
         take, as for the other ways. Raises AttachError."""
         with _gdb(gdb_program) as (gdb, exits):
-            launched = exits.enter_context(Launched(arguments, gdb.pid))
+            launched = exits.enter_context(Launched(arguments, gdb))
             prepare()
             _admit(gdb, launched.pid, arguments[0])
             session = cls(gdb.link, "launched", launched.pid, arguments[0])

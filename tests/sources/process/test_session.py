@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from ggmltool.sources.process.program import Gdb
 from ggmltool.sources.process.session import AttachError, Session
 from tests import needs
 
@@ -52,3 +54,22 @@ def test_a_program_that_never_calls_ggml_is_said_to_have_ended() -> None:
     ):
         session.stop_at([ALLOC])
     assert session.wait() == 0
+
+
+def test_an_interrupt_before_a_launched_program_has_started_ends_gdb_and_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    admitted: list[int] = []
+
+    def admit(gdb: Gdb, pid: int, name: str) -> float:
+        gdb.link.ask("ready")
+        gdb.link.admit(pid)
+        admitted.extend([pid, gdb.pid])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ggmltool.sources.process.session._admit", admit)
+    with pytest.raises(KeyboardInterrupt):
+        Session.launch(["echo", "it runs"])
+    assert len(admitted) == 2
+    assert not [pid for pid in admitted if Path(f"/proc/{pid}").exists()]
+    assert capfd.readouterr().out == ""
