@@ -9,17 +9,16 @@ on can stop there.
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import Any
 
 import ggmltool
-from ggmltool.ggml.releases.table import DEFAULT, RELEASES
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle.lib import load
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Emit, Runner, ScenarioRun
 from ggmltool.scenario.model import Model, Step
-from tests.attach.on_library import random_scenario, read_seeds, say
+from tests.attach.on_library import random_scenario, read_seeds, say, seeds_parser
 from tests.conformance.run import planning_only
 
 CALLS = ("reserve", "alloc")
@@ -44,11 +43,7 @@ class KeepingRunner(Runner):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ggml", default=DEFAULT.name, choices=list(RELEASES))
-    parser.add_argument("--seeds", default="0:3", metavar="A:B,C", help="random scenarios")
-    parser.add_argument("--wide", action="store_true", help="with more of what is rare")
-    options = parser.parse_args()
+    options = seeds_parser(__doc__, "0:3").parse_args()
     runner = KeepingRunner(load(RELEASES[options.ggml]), values=False, debug=0)
     for seed in read_seeds(options.seeds):
         model = planning_only(ggmltool.load(random_scenario(seed, options.wide), ggml=options.ggml))

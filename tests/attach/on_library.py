@@ -29,12 +29,9 @@ from tests.conformance.run import planning_only
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = seeds_parser(__doc__, "0:0")
     parser.add_argument("samples", nargs="*", help="samples or files of scenarios")
-    parser.add_argument("--ggml", default=DEFAULT.name, choices=list(RELEASES))
     parser.add_argument("--version", default="", help="another library than the release's own, by its ggml_version")
-    parser.add_argument("--seeds", default="0:0", metavar="A:B,C", help="random scenarios")
-    parser.add_argument("--wide", action="store_true", help="with more of what is rare")
     parser.add_argument("--values", action="store_true", help="compute, too")
     parser.add_argument(
         "--forever", action="store_true", help="again and again, until SIGTERM; the first time is printed"
@@ -74,6 +71,15 @@ def _models(options: argparse.Namespace) -> Iterator[tuple[str, Model]]:
 def random_scenario(seed: int, wide: bool = False, values: bool = False) -> dict[str, Any]:
     """The scenario of a seed, with more of what is rare, or with values."""
     return wide_scenario(seed) if wide else scenario(seed, values=values)
+
+
+def seeds_parser(description: str | None, seeds: str) -> argparse.ArgumentParser:
+    """The options of programs that run random scenarios; `seeds` are those that they run by themselves."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ggml", default=DEFAULT.name, choices=list(RELEASES))
+    parser.add_argument("--seeds", default=seeds, metavar="A:B,C", help="random scenarios")
+    parser.add_argument("--wide", action="store_true", help="with more of what is rare")
+    return parser
 
 
 def read_seeds(text: str) -> Iterator[int]:

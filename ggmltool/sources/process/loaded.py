@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from ggmltool.sources.process.debug_info import Asks
-from ggmltool.sources.process.elf import opened
+from ggmltool.sources.process.elf import Elf, opened
 from ggmltool.sources.process.instance import HEART, SCHEDULER, SYMBOLS, names_ggml
 
 _LIBRARY = re.compile(r"/(libc[.-]|ld-musl-)[^/]*$")
@@ -69,11 +69,7 @@ class Files:
 
     def tells_structs(self, file: str) -> bool:
         """Whether a file may have debug information of the scheduler's structs."""
-        try:
-            with opened(self._path(file)) as elf:
-                return elf.may_tell(SCHEDULER)
-        except (OSError, ValueError, struct.error):
-            return True
+        return self._may(file, lambda elf: elf.may_tell(SCHEDULER))
 
     def _loaded(self) -> dict[str, Code | None]:
         if not self._pid:
@@ -117,13 +113,14 @@ class Files:
         unread, untold, self._unread, self._untold = self._unread, self._untold, [], []
         return [
             *(file for file in unread if names_ggml(file, self._root) is not False),
-            *(file for file in untold if file in self.symbols or self._mentions(file)),
+            *(file for file in untold if file in self.symbols or self._may(file, lambda elf: elf.mentions(SYMBOLS))),
         ]
 
-    def _mentions(self, file: str) -> bool:
+    def _may(self, file: str, asked: Callable[[Elf], bool]) -> bool:
+        """What a file answers; of one that cannot be read it may be so."""
         try:
             with opened(self._path(file)) as elf:
-                return elf.mentions(SYMBOLS)
+                return asked(elf)
         except (OSError, ValueError, struct.error):
             return True
 
