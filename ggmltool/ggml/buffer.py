@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, advice
 from ggmltool.ggml.op import EMPTY_OPS, Op
@@ -126,15 +126,31 @@ def _check_may_expand(t: Tensor, buft: BufferType, ops: frozenset[Op]) -> None:
     )
 
 
-class AddressSpace:
-    """Simulated addresses for buffers, the same in every run: page-aligned, never overlapping, never NULL."""
+class Outgrown(NamedTuple):
+    """Why a compute buffer was freed: in step number `step` of the run (from 1; 0: before the first), the buffer of type
+    `buft` had `size` bytes, all chunks counted, and a graph needed `new_size`.
+    """
 
-    __slots__ = ("_next",)
+    buft: str
+    size: int
+    new_size: int
+    step: int
+
+
+class AddressSpace:
+    """Simulated addresses for buffers, the same in every run: page-aligned, never overlapping, never NULL.
+
+    `step` is the number of the step that takes and frees memory now, `has_freed` whether any did free memory.
+    """
+
+    __slots__ = ("_next", "has_freed", "step")
 
     PAGE = 4096
 
     def __init__(self) -> None:
         self._next = 0x10000000
+        self.step = 0
+        self.has_freed = False
 
     def take(self, size: int, alignment: int) -> int:
         step = max(self.PAGE, alignment)
@@ -148,10 +164,11 @@ class Buffer:
 
     `base` is its simulated address (0, NULL, for an empty buffer), `chunk` its place among the buffers that were
     allocated together. `memory` holds its bytes and is made when somebody first touches it; `mapped` has the bytes of
-    tensors that lie elsewhere (in a file), by their address.
+    tensors that lie elsewhere (in a file), by their address. `freed` says why it was freed (None: it was not); tensors
+    may still point into it.
     """
 
-    __slots__ = ("_memory", "base", "buft", "chunk", "mapped", "name", "size", "usage")
+    __slots__ = ("_memory", "base", "buft", "chunk", "freed", "mapped", "name", "size", "usage")
 
     def __init__(self, buft: BufferType, size: int, addresses: AddressSpace, usage: int = USAGE_ANY) -> None:
         self.buft = buft
@@ -159,6 +176,7 @@ class Buffer:
         self.usage = usage
         self.chunk = 0
         self.name = buft.name
+        self.freed: Outgrown | None = None
         self.base = addresses.take(size, buft.alignment) if size else 0
         self._memory: NDArray[uint8] | None = None
         self.mapped: dict[int, NDArray[uint8]] = {}

@@ -11,7 +11,8 @@ Error
     │   └── LineAssert  the same as ggml of 2024 prints it, with file and line
     ├── GgmlAbort     GGML_ABORT("message")
     ├── GgmlCrash     no check: the process reads or writes where it must not
-    │   └── GgmlOverrun beyond or before a buffer, which may go unnoticed
+    │   ├── GgmlOverrun beyond or before a buffer, which may go unnoticed
+    │   └── UseAfterFree in a buffer that was freed, which may go unnoticed
     ├── GgmlFailed    a call that returned false, NULL or a status other than success
     └── NotComputable ggml can compute this, the numpy engine cannot
 """
@@ -129,6 +130,10 @@ class GgmlOverrun(GgmlCrash):
 
     def __init__(self, function: str, what: str, explanation: str = "") -> None:
         GgmlError.__init__(self, function, what, None, explanation)
+
+
+class UseAfterFree(GgmlOverrun):
+    """ggml checks nothing and uses a tensor whose buffer was freed; its values are whatever lies there now."""
 
 
 class GgmlFailed(GgmlError):  # noqa: N818 - ggml's word

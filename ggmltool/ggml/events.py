@@ -195,6 +195,19 @@ class IdsChanged(NamedTuple):
     new_backend: str
 
 
+class UsedAfterFree(NamedTuple):
+    """`tensor` lies in a compute buffer that was freed in step number `step`, to grow from `old_size` to `new_size`
+    bytes, and is used: by `node`, which is computed, or ("") read or written by the program.
+    """
+
+    tensor: str
+    node: str
+    buft: str
+    old_size: int
+    new_size: int
+    step: int
+
+
 class Logged(NamedTuple):
     """A line that ggml logs in a release build."""
 
@@ -269,6 +282,7 @@ Event = (
     | Grown
     | ReallocNeeded
     | IdsChanged
+    | UsedAfterFree
     | Logged
     | Synchronized
     | EventCall

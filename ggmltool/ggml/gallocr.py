@@ -189,6 +189,8 @@ class Gallocr(AnyGallocr):
             if realloc:
                 self.growing(self.bufts[i], buffer.size() if buffer is not None else 0, new_size)
                 sizes = [chunk.max_size for chunk in tallocr.chunks]
+                if buffer is not None:
+                    buffer.free(new_size, self.addresses)
                 self.buffers[i] = None if no_alloc else VBuffer(self.bufts[i], sizes, self.addresses)
 
     def growing(self, buft: BufferType, size: int, new_size: int) -> None:

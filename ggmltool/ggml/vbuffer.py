@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ggmltool.ggml.buffer import USAGE_COMPUTE, AddressSpace, Buffer, BufferType
+from ggmltool.ggml.buffer import USAGE_COMPUTE, AddressSpace, Buffer, BufferType, Outgrown
 
 
 class TensorAlloc(msgspec.Struct, frozen=True, gc=False):
@@ -60,3 +60,12 @@ class VBuffer:
     def size(self) -> int:
         """ggml_vbuffer_size."""
         return sum(b.size for b in self.chunks)
+
+    def free(self, new_size: int, addresses: AddressSpace) -> None:
+        """ggml_vbuffer_free, to make a buffer of `new_size` bytes in its place."""
+        if not self.chunks:
+            return
+        freed = Outgrown(self.chunks[0].buft.name, self.size(), new_size, addresses.step)
+        for b in self.chunks:
+            b.freed = freed
+        addresses.has_freed = True

@@ -23,6 +23,12 @@ class ReservingRun(Run):
 
     plan_steps = ("reserve", "alloc")
     sched: Scheduler | None
+    _held = ""
+
+    @property
+    def held(self) -> str:
+        """The graph that the scheduler has allocated, which is what it computes; "" if it has none."""
+        return self._held if self.sched is not None and self.sched.is_alloc else ""
 
     def start(self) -> Scheduler:
         """Make the devices, allocate the contexts that have a buffer type, and make the scheduler."""
@@ -90,6 +96,7 @@ class ReservingRun(Run):
             raise GgmlFailed(
                 "ggml_backend_sched_alloc_graph", "the graph could not be allocated", None, "; ".join(self.log)
             )
+        self._held = name
         plan = self.plan_of(graph, name, step)
         if self.debug:
             self.debug_records.append(sched.debug_record)
@@ -100,7 +107,7 @@ class ReservingRun(Run):
     def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
         """The step `compute`: ggml_backend_sched_graph_compute of the newest build of the graph.
 
-        Without `values` the scheduler allocates where it has to, and nothing is computed. `watch` is called with every
+        Where the scheduler holds an allocated graph, it computes that one, whatever graph it is given. Without `values` the scheduler allocates where it has to, and nothing is computed. `watch` is called with every
         node after it was computed. Without `wait` it is ggml_backend_sched_graph_compute_async: GPUs of this machine
         may still be computing when it returns, and the scheduler's `synchronize` waits for them. Raises GgmlError if
         ggml would not go on.
@@ -108,14 +115,18 @@ class ReservingRun(Run):
         sched = self.start()
         if name not in self.newest:
             self.build(name)
-        self.undone = []
-        self._unread.clear()
         graph, table = self.newest[name]
         was_alloc = sched.is_alloc
         placed = () if was_alloc else [t for t in table if t.buffer is not None]
         allocated = sched.alloc_to_compute(graph)
-        if allocated and self.values and not was_alloc:
-            self._write_data(name, placed)
+        if allocated and not was_alloc:
+            self._held = name
+            if self.values:
+                self._write_data(name, placed)
+        if allocated:
+            self._read(self.held)
+        if allocated and self.addresses.has_freed:
+            self.freed.computes(sched)
         if allocated and self.values:
             from ggmltool.ggml.sched.compute import graph_compute
 
@@ -129,6 +140,14 @@ class ReservingRun(Run):
             raise GgmlFailed(
                 "ggml_backend_sched_graph_compute", "the graph could not be allocated", None, "; ".join(self.log)
             )
+
+    def _read(self, name: str) -> None:
+        """The newest build of a graph is computed: what `set` wrote to its tensors is of use now."""
+        self.undone = []
+        if self._unread and name in self.newest:
+            graph, table = self.newest[name]
+            computed = {t.id for t in table if graph.contains(t)}
+            self._unread = {id: None for id in self._unread if id not in computed}
 
     def set_eval_callback(self, callback: EvalCallback | None) -> None:
         """ggml_backend_sched_set_eval_callback: who is asked about every node when a graph is computed."""
@@ -159,5 +178,7 @@ class ReservingRun(Run):
                 if spec.buft is None and t_spec.data is not None:
                     t = table[at]
                     if t.buffer is not None and id(t) not in kept:
+                        if self._freed is not None:
+                            self._freed.written(t)
                         tensor_set(t, t_spec.data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
                 at += 1

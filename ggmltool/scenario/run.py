@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
+from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType, Outgrown
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.errors import GgmlError, UseAfterFree
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan, PlanError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ggmltool.ggml.sched.compute import Watch
     from ggmltool.ggml.sched.eval_callback import EvalCallback
+    from ggmltool.ggml.sched.freed import FreedMemory
     from ggmltool.ggml.sched.measuring import Times
     from ggmltool.scenario.data import Data
 
@@ -49,6 +50,10 @@ class Run(ABC):
     `plans` grows by one plan for each reserve and alloc step, and by one for a step that fails. `undone` has the
     tensors that the newest build made anew although a `set` had written to them and nothing was computed since; it is
     empty again when a graph is computed.
+
+    `newest` has the last build of every graph, the newest at the end. A build keeps its tensors and their memory while
+    others are allocated, as a program's would: when a compute buffer has grown since, they lie in freed memory.
+    `freed` knows what rests on that.
 
     With `borrows` it is a run for one build of one graph, whose tensors are lent by `compiled` and not made.
 
@@ -87,6 +92,7 @@ class Run(ABC):
         self.persistent: list[Tensor | None] = []
         self.newest: dict[str, tuple[CGraph, list[Tensor]]] = {}
         self.undone: list[str] = []
+        self._freed: FreedMemory | None = None
         self._unread: dict[str, None] = {}
         self.sched: AnyScheduler | None = None
         self._stand_ins: dict[int, Tensor] = {}
@@ -108,6 +114,29 @@ class Run(ABC):
         self.sched.debug = self.debug
         self.sched.log_lines = self.log
         return self.sched
+
+    @property
+    def number(self) -> int:
+        """The number of the step that is done, from 1; 0 before the first."""
+        return self.addresses.step
+
+    @number.setter
+    def number(self, number: int) -> None:
+        self.addresses.step = number
+
+    @property
+    def held(self) -> str:
+        """The graph that the scheduler has allocated, which is what it computes; "" if it has none."""
+        return ""
+
+    @property
+    def freed(self) -> FreedMemory:
+        """What is read and computed in memory that was freed."""
+        if self._freed is None:
+            from ggmltool.ggml.sched.freed import FreedMemory
+
+            self._freed = FreedMemory()
+        return self._freed
 
     @abstractmethod
     def _make_scheduler(self) -> AnyScheduler:
@@ -195,8 +224,6 @@ class Run(ABC):
         """
         compiled = self.compiled.graphs[graph_called(self.model, name)]
         sched = self.start()
-        self.undone = list(self._unread)
-        self._unread.clear()
         if sched.is_reset:
             self._used.clear()
         n_new = len(compiled.nodes) + self.persistent.count(None)
@@ -234,6 +261,10 @@ class Run(ABC):
         # Rebuilt graphs go to the end: the last one is the newest.
         self.newest.pop(name, None)
         self.newest[name] = (graph, table)
+        ids = compiled.ids
+        self.undone = [id for id in self._unread if id in ids and graph.contains(table[ids[id]])]
+        for id in self.undone:
+            del self._unread[id]
         return graph
 
     def _take(self, name: str, n: int) -> list[int]:
@@ -290,11 +321,16 @@ class Run(ABC):
         self._errors[id(plan)] = error
         return plan
 
-    def step(self, step: Step) -> Plan | dict[str, NDArray[Any]] | None:
+    def step(self, step: Step, number: int | None = None) -> Plan | dict[str, NDArray[Any]] | None:
         """One step of a scenario: the plan of reserve and alloc, the values of get, None for the others.
 
-        A step that ggml would not survive gives its failed plan, which is also the last of `plans`.
+        `number` is the step's, by default one more than that of the step before. A step that ggml would not survive
+        gives its failed plan, which is also the last of `plans`. Tensors in freed memory have no value: `get` leaves
+        them out, and `freed.used` has what the step used of it.
         """
+        self.number = self.number + 1 if number is None else number
+        if self._freed is not None:
+            self._freed.used = []
         if step.kind in self.plan_steps:
             return self._plan_step(step.kind, step.graph or "")
         try:
@@ -308,7 +344,7 @@ class Run(ABC):
                     for name, data in step.data:
                         self.set(name, data)
                 case "get":
-                    return {name: self.get(name) for name in step.tensors}
+                    return self._get_all(step.tensors)
         except GgmlError as e:
             if self.sched is None:
                 # Devices and contexts are made for the first plan, whatever comes before it.
@@ -316,6 +352,17 @@ class Run(ABC):
             self.plans.append(self._failed(e, step.graph, step.kind))
             return self.plans[-1]
         return None
+
+    def _get_all(self, ids: Iterable[str]) -> dict[str, NDArray[Any]]:
+        values, used = {}, []
+        for id in ids:
+            try:
+                values[id] = self.get(id)
+            except UseAfterFree:
+                used += self.freed.used
+        if self._freed is not None:
+            self._freed.used = used
+        return values
 
     @abstractmethod
     def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
@@ -335,18 +382,24 @@ class Run(ABC):
         return []
 
     def tensor(self, id: str) -> Tensor:
-        """The newest tensor of this id; where no graph with it was built yet, that of the first that has it, and if
-        there is no graph at all, one without memory.
+        """The newest tensor of this id, rather one that its graph uses; where no graph with it was built yet, that of
+        the first that has it, and if there is no graph at all, one without memory.
 
         Raises ScenarioError for an id that no graph and no context has.
         """
         if not isinstance(id, str):
             raise no_tensor(self.model, id, ())
         self.start()
+        built: list[Tensor] = []
         for name in reversed(self.newest):
             at = self.compiled.graphs[name].ids.get(id)
             if at is not None:
-                return self.newest[name][1][at]
+                graph, table = self.newest[name]
+                if graph.contains(table[at]):
+                    return table[at]
+                built.append(table[at])
+        if built:
+            return built[0]
         at = self.compiled.ids.get(id)
         t = None if at is None else self.persistent[at]
         if t is not None:
@@ -375,8 +428,12 @@ class Run(ABC):
 
         if root_of(t) not in self.persistent:
             self._unread[id] = None
+        check_access("ggml_backend_tensor_set", "write", t, 0, t.nbytes)
+        if self._uses_freed(t):
+            return
+        if self._freed is not None:
+            self._freed.written(t)
         if not self.values:
-            check_access("ggml_backend_tensor_set", "write", t, 0, t.nbytes)
             return
         tensor_set(t, data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
 
@@ -391,12 +448,32 @@ class Run(ABC):
             ) from None
 
     def get(self, id: str) -> NDArray[Any]:
-        """The step `get`: the tensor's values, shape `ne` reversed; float32 unless the type is an integer."""
+        """The step `get`: the tensor's values, shape `ne` reversed; float32 unless the type is an integer.
+
+        Raises UseAfterFree where they rest on memory that was freed.
+        """
         from ggmltool.ggml.transfer import announce_get
 
         t = self.tensor(id)
         announce_get(t, self.listener)
+        self._uses_freed(t)
+        freed = self.rests_on(t)
+        if freed is not None:
+            from ggmltool.ggml.sched.freed import no_result
+
+            raise no_result(t, freed)
         return values_of(t)
+
+    def rests_on(self, t: Tensor) -> Outgrown | None:
+        """The freed memory that a tensor's bytes lie in or rest on; None if they are what ggml has there."""
+        return self.freed.freed(t) if self.addresses.has_freed else None
+
+    def _uses_freed(self, t: Tensor) -> bool:
+        """Whether the program's access to a tensor is one to freed memory, which listeners are told of."""
+        use = self.freed.accessed(t) if self.addresses.has_freed else None
+        if use is not None and self.listener is not None:
+            self.listener(use)
+        return use is not None
 
     def run(self, steps: Iterable[Step]) -> list[Plan]:
         """All steps in order, up to one that fails; the plans of its reserve and alloc steps."""

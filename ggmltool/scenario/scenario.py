@@ -155,7 +155,12 @@ class Scenario:
         outputs: Sequence[str] | None = None,
         progress: Callable[[], None] | None = None,
     ) -> dict[str, NDArray[Any]]:
-        """Compute the allocated graph of `run` and read `outputs` (see `compute`); `progress` hears of every node."""
+        """Compute the allocated graph of `run` and read `outputs` (see `compute`); `progress` hears of every node.
+
+        The scheduler computes the graph that it holds: `run.held`, else that called `name`. Values that rest on freed
+        memory are left out.
+        """
+        name = run.held or name
         if name not in run.newest:
             run.build(name)
         built, table = run.newest[name]
@@ -172,14 +177,16 @@ class Scenario:
         seen: dict[str, NDArray[Any]] = {}
 
         def watch(t: Tensor) -> None:
-            if t.id in early:
+            if t.id in early and t.index not in run.freed.results:
                 seen[t.id] = values_of(t)
             if progress is not None:
                 progress()
 
         run.compute(name, watch if early or progress is not None else None)
         table = run.newest[name][1]  # where computing builds the graph, that one is meant
-        return {id: seen[id] if id in seen else values_of(table[ids[id]]) for id in outputs}
+        late = {id: table[ids[id]] for id in outputs if id not in early}
+        seen |= {id: values_of(t) for id, t in late.items() if run.rests_on(t) is None}
+        return {id: seen[id] for id in outputs if id in seen}
 
 
 def _listed(values: object) -> object:

@@ -78,7 +78,7 @@ def _as_measured(steps: Sequence[Step]) -> list[Step]:
 
 
 class StepReader:
-    """Reads the steps in order; knows which graph is the newest, whose nodes `set` and `get` mean.
+    """Reads the steps in order; knows which graphs were built, the newest of whose nodes `set` and `get` mean.
 
     `kinds` are the steps that take a graph.
     """
@@ -96,7 +96,7 @@ class StepReader:
         self.tensors = tensors
         self.folder = folder
         self._nodes: dict[str, dict[str, TensorSpec]] = {}
-        self._newest: str | None = None
+        self._built: dict[str, None] = {}
 
     def read(self, value: object) -> list[Step]:
         """All steps. Raises Mistake."""
@@ -166,25 +166,21 @@ class StepReader:
             hint = did_you_mean(graph, self.graphs) or f"there are {', '.join(self.graphs) or 'none'}"
             raise Mistake(f"there is no graph {quoted(graph)}", hint)
         if kind != "compute":
-            self._newest = graph
+            self._built.pop(graph, None)
+        self._built[graph] = None
         return Step(cast("StepKind", kind), graph)
 
     def _tensor(self, id: str) -> TensorSpec:
-        """What an id means at this step: a tensor of a context, or a node of the newest graph."""
+        """What an id means at this step: a tensor of a context, or a node of the graph that was built last."""
         found = self.tensors.get(id)
         if found is not None:
             return found
-        graph = self._newest
-        if graph is None:
-            graph = next((name for name in self.graphs if id in self._nodes_of(name)), None)
-        nodes = self._nodes_of(graph) if graph is not None else {}
-        if id not in nodes:
-            for name in self.graphs:
-                if id in self._nodes_of(name):
-                    raise Mistake(f"{quoted(id)} is a node of graph {quoted(name)}, which is not the newest one here")
-            hint = did_you_mean(id, {**self.tensors, **nodes})
-            raise Mistake(f"there is no tensor {quoted(id)}", hint)
-        return nodes[id]
+        for graph in (*reversed(self._built), *self.graphs):
+            nodes = self._nodes_of(graph)
+            if id in nodes:
+                return nodes[id]
+        known = [*self.tensors, *(node for graph in self.graphs for node in self._nodes_of(graph))]
+        raise Mistake(f"there is no tensor {quoted(id)}", did_you_mean(id, known))
 
     def _nodes_of(self, graph: str) -> dict[str, TensorSpec]:
         if graph not in self._nodes:
