@@ -85,7 +85,7 @@ class Watcher:
         from ggmltool.inspect.eval_callback import values_if_known, watched_node
 
         step, graph = self._at
-        node, values = watched_node(self._run, t, graph, step), values_if_known(t)
+        node, values = watched_node(self._run, t, graph, step), values_if_known(self._run, t)
         if self.dump is not None and values is not None:
             self.dump.add(node, values)
         if not self.patterns:

@@ -85,6 +85,7 @@ class _Steps:
         """The batch that is allocated now."""
         run, host, lanes = self.run, self.host, self.lanes
         sched = run.start()
+        graph = run.held or graph
         plan = run.plan_of(run.newest[graph][0], graph, "compute")
         n_copies = SCHED_MAX_COPIES if sched.n_copies > 1 else 1
         host.enter(self._function, {"graph": graph, "splits": len(plan.splits), "durations": lanes.clock.value})

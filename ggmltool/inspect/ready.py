@@ -9,6 +9,7 @@ from ggmltool.ggml import bounds
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.need import need_of_compare, need_of_run
 from ggmltool.inspect.words import shortened, size
+from ggmltool.scenario.steps import computed_by
 from ggmltool.scenario.valueless import valueless
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def check_weights(model: Model, graphs: Iterable[str], steps: Iterable[Step], wi
 
 def computed_graphs(model: Model) -> list[str]:
     """The graphs that the steps of a scenario compute."""
-    return [step.graph for step in model.steps if step.kind == "compute" and step.graph is not None]
+    return [graph for _, graph in computed_by(model.steps, model.release) if graph is not None]
 
 
 def check_memory(opened: Opened, compared: str | None = None) -> None:

@@ -53,11 +53,11 @@ def trace_steps(
     families = {name: buft.family for name, buft in run.bufts.items()}
     if events:
         out.append(TracedStep("start", list(events)))
-    for step in scenario.model.steps:
+    for number, step in enumerate(scenario.model.steps, 1):
         if not compute and step.kind not in ("reserve", "alloc", "reset"):
             continue
         events.clear()
-        done = run.step(step)
+        done = run.step(step, number)
         stepped(run, step)
         if isinstance(done, Plan) and done.error is not None:
             error = dict(done.error)

@@ -17,6 +17,7 @@ from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.real_sides import OnVulkan, on_this_vulkan
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.steps import computed_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,10 +150,10 @@ def _has_data(model: Model) -> bool:
 def _with_reads(scenario: Scenario) -> list[Step]:
     """The scenario's steps, with the outputs of a graph read after it was computed."""
     steps: list[Step] = []
-    for step in scenario.model.steps:
+    for step, computed in computed_by(scenario.model.steps, scenario.model.release):
         steps.append(step)
-        if step.kind == "compute" and step.graph is not None:
-            steps.append(Step("get", tensors=tuple(output_ids(scenario, step.graph))))
+        if computed is not None:
+            steps.append(Step("get", tensors=tuple(output_ids(scenario, computed))))
     return steps
 
 

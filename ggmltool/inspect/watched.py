@@ -152,7 +152,7 @@ class Watch:
                 self.record.attach(run.start())
                 rehearse(run, self.record, step)
         nodes = run.sched.nodes if run.sched is not None else None
-        done = run.step(step)
+        done = run.step(step, number)
         is_split = run.sched is not None and run.sched.nodes is not nodes
         plan = done if isinstance(done, Plan) else None
         self._keep_build(step, refused=plan is not None and not plan.ok)

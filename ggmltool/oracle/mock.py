@@ -31,6 +31,12 @@ from ggmltool.scenario.model import BufferTypeSpec, Model
 REAL_MEMORY_LIMIT = 1 << 30
 """Bytes of tensors up to which the CPU's buffers are allocated by the real library."""
 
+POISON = 0xFF
+"""The bytes of memory that was freed, which is never given out again: NaN as floats."""
+
+POISONED = 64 << 20
+"""Bytes of a buffer up to which they are written: larger ones may never have been touched."""
+
 DEVICE_TYPES = {"cpu": 0, "gpu": 1, "igpu": 2, "accel": 3}
 
 _P = ctypes.c_void_p
@@ -262,8 +268,15 @@ class Callbacks:
         self.world.record(f"event_wait {self.world.backends[backend].name} {self._event_name(event)}")
 
     def _buffer_free(self, address: int) -> None:
+        world = self.world
         buffer = structs.Buffer.from_address(address)
-        self.world.record(f"free_buffer {self.world.bufts[buffer.buft].name} {buffer.size}")
+        if not world.bufts[buffer.buft].silent:
+            world.record(f"free_buffer {world.bufts[buffer.buft].name} {buffer.size}")
+        base = buffer.context or 0
+        if not world.closing and base and buffer.size:
+            world.freed.append((base, base + buffer.size))
+            if buffer.size <= POISONED:
+                ctypes.memset(base, POISON, buffer.size)
 
     def _buffer_set(self, buffer: int, tensor: int, data: int, offset: int, size: int) -> None:
         world = self.world
@@ -289,13 +302,16 @@ class World:
     """The buffer types, devices and backends of one scenario.
 
     `computing` takes real memory and records a trace of what ggml asked for; else addresses are made up and never
-    touched. `order` has the backends by priority, `by_name` the buffer types a context can name.
+    touched. `order` has the backends by priority, `by_name` the buffer types a context can name. `freed` are the first
+    and last addresses of memory that was freed while it computed; what is freed when it is `closing` does not count.
     """
 
     def __init__(self, callbacks: Callbacks, model: Model, computing: bool) -> None:
         self.callbacks = callbacks
         self.tracing = computing
         self.trace: list[str] = []
+        self.freed: list[tuple[int, int]] = []
+        self.closing = False
         self.names: dict[int, str] = {}
         self.events: dict[int, structs.Event] = {}
         self.memory: Memory = RealMemory() if computing else FakeMemory()
@@ -307,7 +323,7 @@ class World:
         self.by_name: dict[str, MockBuft] = {}
         self.plain_iface = structs.BufferI(get_base=callbacks.cpu_buffer.get_base)
         self.cpu_iface = structs.BufferI.from_buffer_copy(callbacks.cpu_buffer)
-        self.cpu_iface.free_buffer = None
+        self.cpu_iface.free_buffer = callbacks.buffer_free if computing else None
         self.traced_iface = structs.BufferI(
             free_buffer=callbacks.buffer_free,
             get_base=callbacks.cpu_buffer.get_base,

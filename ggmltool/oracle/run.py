@@ -17,7 +17,7 @@ from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.mock import Answered, Callbacks, World
 from ggmltool.oracle.structs import CGraph, MultiBuffer, Tensor
 from ggmltool.oracle.values import read_values
-from ggmltool.scenario.model import ContextSpec, Model, Step, TensorSpec
+from ggmltool.scenario.model import ContextSpec, GraphSpec, Model, Step, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +28,11 @@ LEVEL_WARN = 3
 LEVEL_ERROR = 4
 LEVEL_CONT = 5
 
+FREED = "freed"
+
+Places = dict[str, tuple[str, int] | str | None]
+"""Where the tensors of a build lie, by id."""
+
 Emit = Callable[[str, Any], None]
 
 
@@ -37,7 +42,9 @@ class OracleRun:
 
     `plans` are those of `Plan.as_dict` for every reserve and alloc step, without causes; the last one has the
     error where ggml aborted or crashed. `debug` is the text of GGML_SCHED_DEBUG=2 for each plan. `values` has a
-    {id: array} for every get step. `trace` is what ggml asked of the devices, in order, one line per call:
+    {id: array} for every get step. `builds` has, after every step of a run that computes, for the newest build of each
+    graph where its leafs and nodes lie: None without memory, FREED in memory that was freed, else buffer type and
+    offset. `trace` is what ggml asked of the devices, in order, one line per call:
 
     `synchronize BACKEND`, `graph_compute BACKEND [node, …]`, `event_new DEVICE K`, `event_record BACKEND K`,
     `event_wait BACKEND K`, `event_synchronize DEVICE K`, `alloc_buffer BUFT BYTES`, `free_buffer BUFT BYTES`,
@@ -48,6 +55,7 @@ class OracleRun:
     plans: list[dict[str, Any]] = field(default_factory=list)
     debug: list[bytes] = field(default_factory=list)
     values: list[dict[str, np.ndarray]] = field(default_factory=list)
+    builds: list[dict[str, Places]] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
 
     def add(self, kind: str, value: Any) -> None:
@@ -58,6 +66,8 @@ class OracleRun:
             self.debug.append(text)
         elif kind == "values":
             self.values.append(value)
+        elif kind == "builds":
+            self.builds.append(value)
         elif kind == "trace":
             self.trace = value
 
@@ -122,8 +132,11 @@ class Runner:
                 self._current = (model, step, world, emit)
                 if not run.step(step, emit):
                     break
+                if computing:
+                    emit("builds", run.builds())
         finally:
             self._current = None
+            world.closing = True
             run.close()
         if computing:
             emit("trace", world.trace)
@@ -176,7 +189,7 @@ class ScenarioRun:
         self.world = world
         self.builder = Builder(self.lib)
         self.persistent: dict[str, int] = {}
-        self.newest: dict[str, int] = {}
+        self.tables: dict[str, dict[str, int]] = {}
         self.newest_graphs: dict[str, int] = {}
         self.chunks: dict[int, int] = {}
         self.buffers: list[int] = []
@@ -191,7 +204,6 @@ class ScenarioRun:
         for context in self.model.contexts:
             if context.buft is not None:
                 self._allocate(context, context.buft)
-        self.newest.update(self.persistent)
         self._new_scheduler()
 
     def close(self) -> None:
@@ -263,6 +275,8 @@ class ScenarioRun:
             if len(graph.nodes) + n_tensors > DEFAULT_GRAPH_SIZE:
                 built = CGraph.from_address(self._build(name))
                 largest = max(largest, built.n_nodes + built.n_leafs)
+        self.tables.clear()
+        self.newest_graphs.clear()
         return largest
 
     def _build(self, name: str) -> int:
@@ -270,14 +284,56 @@ class ScenarioRun:
         loose = [t for context in self.model.contexts if context.buft is None for t in context.tensors]
         size = len(spec.nodes) + len(self.model.tensors()) + 1
         ctx = self.builder.context(len(loose) + len(spec.nodes), size)
-        self.newest = dict(self.persistent)
-        self.builder.tensors(ctx, [*loose, *spec.nodes], self.newest)
+        table = dict(self.persistent)
+        self.builder.tensors(ctx, [*loose, *spec.nodes], table)
         for node in spec.nodes:
             if node.within is not None:
-                self._place(self.placed[node.within], [node], self.newest)
-        graph = self.builder.graph(ctx, spec, self.newest, size)
+                self._place(self.placed[node.within], [node], table)
+        graph = self.builder.graph(ctx, spec, table, size)
+        # What was built last stands last.
+        self.tables.pop(name, None)
+        self.tables[name] = table
         self.newest_graphs[name] = graph
         return graph
+
+    def _newest(self, id: str) -> int:
+        """The newest tensor of an id, rather one that its graph uses, as the engine's `Run.tensor` finds it."""
+        found = [(graph, table[id]) for graph, table in reversed(self.tables.items()) if id in table]
+        for graph, address in found:
+            if address in self._tensors(graph):
+                return address
+        if found:
+            return found[0][1]
+        if id in self.persistent:
+            return self.persistent[id]
+        name = next(name for name, graph in self.model.graphs.items() if self._has(graph, id))
+        self._build(name)
+        return self.tables[name][id]
+
+    def _has(self, graph: GraphSpec, id: str) -> bool:
+        return any(t.id == id for t in (*self.model.tensors(), *graph.nodes))
+
+    def _tensors(self, graph: str) -> list[int]:
+        """Leafs and nodes of the newest build of a graph."""
+        built = CGraph.from_address(self.newest_graphs[graph])
+        return [*built.leafs[: built.n_leafs], *built.nodes[: built.n_nodes]]
+
+    def builds(self) -> dict[str, Places]:
+        """Where the tensors of each graph's newest build lie."""
+        ids = self.builder.ids
+        return {graph: {ids[t]: self._where(t) for t in self._tensors(graph)} for graph in self.tables}
+
+    def _where(self, address: int) -> tuple[str, int] | str | None:
+        t = Tensor.from_address(address)
+        if not t.buffer:
+            return None
+        if any(start <= (t.data or 0) <= end for start, end in self.world.freed):
+            return FREED
+        base = self.lib.ggml_backend_buffer_get_base(t.buffer) or 0
+        if base and not t.data:
+            # It lay in a buffer of no bytes, whose struct is that of another one now.
+            return FREED
+        return self.world.bufts[structs.Buffer.from_address(t.buffer).buft].name, (t.data or 0) - base
 
     def step(self, step: Step, emit: Emit) -> bool:
         """Runs a step; False if it failed and the run ends."""
@@ -293,9 +349,9 @@ class ScenarioRun:
         elif step.kind == "set":
             for name, data in step.data:
                 spec = self._spec(name)
-                lib.set(self.newest[name], data.raw(spec.type, spec.ne, spec.nb))
+                lib.set(self._newest(name), data.raw(spec.type, spec.ne, spec.nb))
         elif step.kind == "get":
-            emit("values", {name: read_values(lib, self.newest[name]) for name in step.tensors})
+            emit("values", {name: read_values(lib, self._newest(name)) for name in step.tensors})
         elif step.graph is not None:
             return self._plan(step, step.graph, emit)
         return True
@@ -308,13 +364,14 @@ class ScenarioRun:
         lib, sched = self.lib, self.sched
         state = lib.layout.sched.from_address(sched)
         graph = self.newest_graphs[name] if name in self.newest_graphs else self._build(name)
+        table = self.tables[name]
         if not state.is_alloc:
             if not state.is_reset:
                 lib.ggml_backend_sched_reset(sched)
             loose = [t for c in self.model.contexts if c.buft is None for t in c.tensors]
-            new = [t for t in loose if t.id in self.newest and not Tensor.from_address(self.newest[t.id]).buffer]
+            new = [t for t in loose if not Tensor.from_address(table[t.id]).buffer]
             if lib.ggml_backend_sched_alloc_graph(sched, graph) and self.world.tracing:
-                self._write_data(new, self.newest)
+                self._write_data(new, table)
         if self.experts is not None:
             self.experts.start()
         if self.world.tracing:
@@ -325,8 +382,9 @@ class ScenarioRun:
     def _plan(self, step: Step, name: str, emit: Emit) -> bool:
         lib, sched = self.lib, self.sched
         graph = self._build(name)
-        self._assign(self.model.tensors())
-        self._assign(self.model.graphs[name].nodes)
+        table = self.tables[name]
+        self._assign(self.model.tensors(), table)
+        self._assign(self.model.graphs[name].nodes, table)
         act = lib.ggml_backend_sched_reserve if step.kind == "reserve" else lib.ggml_backend_sched_alloc_graph
         ok = act(sched, graph)
         log, debug = self.runner.log.take()
@@ -342,20 +400,22 @@ class ScenarioRun:
         }
         emit("plan", (plan, debug))
         if step.kind == "alloc":
-            self._write_data([t for c in self.model.contexts if c.buft is None for t in c.tensors], self.newest)
+            self._write_data([t for c in self.model.contexts if c.buft is None for t in c.tensors], table)
         return True
 
-    def _assign(self, tensors: Sequence[TensorSpec]) -> None:
+    def _assign(self, tensors: Sequence[TensorSpec], table: Mapping[str, int]) -> None:
         for spec in tensors:
             if spec.backend is not None:
                 backend = self.devices[spec.backend].address
-                self.lib.ggml_backend_sched_set_tensor_backend(self.sched, self.newest[spec.id], backend)
+                self.lib.ggml_backend_sched_set_tensor_backend(self.sched, table[spec.id], backend)
 
     def _spec(self, name: str) -> TensorSpec:
+        """What the newest tensor of an id is."""
         for spec in self.model.tensors():
             if spec.id == name:
                 return spec
-        return next(t for graph in self.model.graphs.values() for t in graph.nodes if t.id == name)
+        graphs = [self.model.graphs[graph] for graph in reversed(self.tables)]
+        return next(t for graph in (*graphs, *self.model.graphs.values()) for t in graph.nodes if t.id == name)
 
     def _write_data(self, tensors: Sequence[TensorSpec], known: dict[str, int]) -> None:
         if not self.world.tracing:

@@ -30,6 +30,7 @@ def read_values(lib: Lib, address: int) -> np.ndarray[Any, Any]:
     dtype = TYPES_BY_ID[t.type]
     ne, nb = t.ne, t.nb
     if 0 in ne:
+        lib.ggml_backend_tensor_get(address, None, 0, 0)
         return np.zeros(ne[::-1], dtype=np.float32)
     raw = lib.get(address)
     if dtype.name in _PLAIN:

@@ -117,6 +117,9 @@ class ReservingRun(Run):
             self.build(name)
         graph, table = self.newest[name]
         was_alloc = sched.is_alloc
+        if not was_alloc:
+            # The scheduler refers to this build until the next reset: a new one takes other indices.
+            self._used[name] = len(self._pools[name])
         placed = () if was_alloc else [t for t in table if t.buffer is not None]
         allocated = sched.alloc_to_compute(graph)
         if allocated and not was_alloc:
@@ -126,7 +129,7 @@ class ReservingRun(Run):
         if allocated:
             self._read(self.held)
         if allocated and self.addresses.has_freed:
-            self.freed.computes(sched)
+            self.freed.computes(sched, self.number)
         if allocated and self.values:
             from ggmltool.ggml.sched.compute import graph_compute
 
@@ -178,7 +181,7 @@ class ReservingRun(Run):
                 if spec.buft is None and t_spec.data is not None:
                     t = table[at]
                     if t.buffer is not None and id(t) not in kept:
-                        if self._freed is not None:
-                            self._freed.written(t)
+                        if self.addresses.has_freed:
+                            self.freed.written(t)
                         tensor_set(t, t_spec.data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
                 at += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType, Outgrown
@@ -325,12 +325,10 @@ class Run(ABC):
         """One step of a scenario: the plan of reserve and alloc, the values of get, None for the others.
 
         `number` is the step's, by default one more than that of the step before. A step that ggml would not survive
-        gives its failed plan, which is also the last of `plans`. Tensors in freed memory have no value: `get` leaves
-        them out, and `freed.used` has what the step used of it.
+        gives its failed plan, which is also the last of `plans`. What rests on freed memory has no value: `get` leaves it
+        out, and `freed.uses` has it.
         """
         self.number = self.number + 1 if number is None else number
-        if self._freed is not None:
-            self._freed.used = []
         if step.kind in self.plan_steps:
             return self._plan_step(step.kind, step.graph or "")
         try:
@@ -354,14 +352,10 @@ class Run(ABC):
         return None
 
     def _get_all(self, ids: Iterable[str]) -> dict[str, NDArray[Any]]:
-        values, used = {}, []
+        values = {}
         for id in ids:
-            try:
+            with suppress(UseAfterFree):
                 values[id] = self.get(id)
-            except UseAfterFree:
-                used += self.freed.used
-        if self._freed is not None:
-            self._freed.used = used
         return values
 
     @abstractmethod
@@ -429,10 +423,8 @@ class Run(ABC):
         if root_of(t) not in self.persistent:
             self._unread[id] = None
         check_access("ggml_backend_tensor_set", "write", t, 0, t.nbytes)
-        if self._uses_freed(t):
+        if self.addresses.has_freed and self.freed.set(t, self.number, self.listener):
             return
-        if self._freed is not None:
-            self._freed.written(t)
         if not self.values:
             return
         tensor_set(t, data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
@@ -456,24 +448,13 @@ class Run(ABC):
 
         t = self.tensor(id)
         announce_get(t, self.listener)
-        self._uses_freed(t)
-        freed = self.rests_on(t)
-        if freed is not None:
-            from ggmltool.ggml.sched.freed import no_result
-
-            raise no_result(t, freed)
+        if self.addresses.has_freed:
+            self.freed.get(t, self.number, self.listener)
         return values_of(t)
 
     def rests_on(self, t: Tensor) -> Outgrown | None:
-        """The freed memory that a tensor's bytes lie in or rest on; None if they are what ggml has there."""
+        """The freed memory that a tensor's bytes lie in or were computed from; None if they are as ggml has them."""
         return self.freed.freed(t) if self.addresses.has_freed else None
-
-    def _uses_freed(self, t: Tensor) -> bool:
-        """Whether the program's access to a tensor is one to freed memory, which listeners are told of."""
-        use = self.freed.accessed(t) if self.addresses.has_freed else None
-        if use is not None and self.listener is not None:
-            self.listener(use)
-        return use is not None
 
     def run(self, steps: Iterable[Step]) -> list[Plan]:
         """All steps in order, up to one that fails; the plans of its reserve and alloc steps."""

@@ -5,10 +5,11 @@ Which of them there are depends on the release of ggml that the scenario is for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
@@ -27,6 +28,22 @@ def default_steps(graphs: Mapping[str, GraphSpec], kinds: Sequence[str] = GRAPH_
     """Every kind of step that takes a graph, of the first graph: reserve, alloc and compute."""
     first = next(iter(graphs), None)
     return [] if first is None else [Step(cast("StepKind", kind), first) for kind in kinds]
+
+
+def computed_by(steps: Iterable[Step], release: Release) -> Iterator[tuple[Step, str | None]]:
+    """Each step with the graph that it computes, None for one that computes none: of a ggml that reserves, `compute`
+    computes the graph that the scheduler holds allocated, whatever graph it is given.
+    """
+    held: str | None = None
+    for step in steps:
+        match step.kind:
+            case "alloc":
+                held = step.graph
+            case "compute":
+                held = held or step.graph if release.reserves else step.graph
+            case "reserve" | "reset":
+                held = None
+        yield step, held if step.kind == "compute" else None
 
 
 def translated(steps: Sequence[Step], kinds: Sequence[str]) -> list[Step]:

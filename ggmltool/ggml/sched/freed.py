@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import Buffer, Outgrown
 from ggmltool.ggml.errors import UseAfterFree
-from ggmltool.ggml.events import UsedAfterFree
+from ggmltool.ggml.events import Listener, UsedAfterFree
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, is_contiguous
@@ -39,17 +39,28 @@ class _Span(NamedTuple):
     freed: Outgrown
 
 
-class FreedMemory:
-    """Which bytes of living buffers rest on freed memory, as far as was computed and written.
+class FreedUse(NamedTuple):
+    """A step used memory that was freed: `tensors` lie in it, `results` were computed from it (or read), by label.
 
-    `used` are the tensors of the last computation or access that lie in freed memory, each with the node that is
-    computed from or into it ("": none); `results` what its nodes rest on, by index, of those that rest on freed memory.
+    `step` counts from 1, as that of `freed` does.
+    """
+
+    step: int
+    tensors: tuple[str, ...]
+    results: tuple[str, ...]
+    freed: Outgrown
+
+
+class FreedMemory:
+    """What was used after it was freed (`uses`, in order), and which bytes of living buffers rest on that.
+
+    `results` are the nodes of the last computation that rest on freed memory, by index.
     """
 
     def __init__(self) -> None:
-        self._spans: dict[Buffer, list[_Span]] = {}
-        self.used: list[UsedAfterFree] = []
+        self.uses: list[FreedUse] = []
         self.results: dict[int, Outgrown] = {}
+        self._spans: dict[Buffer, list[_Span]] = {}
 
     def freed(self, t: Tensor) -> Outgrown | None:
         """The freed memory that the bytes of `t` lie in or rest on; None for what is as ggml has it."""
@@ -76,15 +87,35 @@ class FreedMemory:
         if spans:
             self._spans[b] = spans
 
-    def accessed(self, t: Tensor) -> UsedAfterFree | None:
-        """The program reads or writes `t`: what to tell where that lies in freed memory."""
-        self.used = [use for use in (_use(t, ""),) if use]
-        return self.used[0] if self.used else None
+    def set(self, t: Tensor, step: int, events: Listener | None) -> bool:
+        """The program writes all of `t` in a step. True if that goes into freed memory."""
+        used = self._used(t, step, (), events)
+        if not used:
+            self.written(t)
+        return used
 
-    def computes(self, s: Scheduler) -> None:
+    def get(self, t: Tensor, step: int, events: Listener | None) -> None:
+        """The program reads `t` in a step. Raises UseAfterFree if its bytes rest on freed memory."""
+        freed = self.freed(t)
+        if freed is not None:
+            if not self._used(t, step, (t.label,), events):
+                self.uses.append(FreedUse(step, (), (t.label,), freed))
+            raise no_result(t, freed)
+
+    def _used(self, t: Tensor, step: int, results: tuple[str, ...], events: Listener | None) -> bool:
+        freed = t.buffer.freed if t.buffer is not None else None
+        if freed is None:
+            return False
+        self.uses.append(FreedUse(step, (t.label,), results, freed))
+        if events:
+            events(UsedAfterFree(t.label, "", *freed))
+        return True
+
+    def computes(self, s: Scheduler, step: int) -> None:
         """The scheduler's splits are computed, node by node. Listeners are told of what is used after it was freed."""
-        self.used, self.results = [], {}
-        seen: set[int] = set()
+        self.results = {}
+        tensors: dict[Outgrown, dict[str, None]] = {}
+        results: dict[Outgrown, dict[str, None]] = {}
         for split in s.splits[: s.n_splits]:
             for t in split.inputs:
                 self.written(s.copy_of(t, split.backend_id), self.freed(t))
@@ -94,15 +125,17 @@ class FreedMemory:
                 rests_on = None
                 for t in _touched(n):
                     rests_on = rests_on or self.freed(t)
-                    use = _use(t, n.label) if id(t) not in seen else None
-                    seen.add(id(t))
-                    if use is not None:
-                        self.used.append(use)
+                    freed = t.buffer.freed if t.buffer is not None else None
+                    if freed is not None and t.label not in tensors.setdefault(freed, {}):
+                        tensors[freed][t.label] = None
                         if s.events:
-                            s.events(use)
+                            s.events(UsedAfterFree(t.label, n.label, *freed))
                 if rests_on is not None:
                     self.results[n.index] = rests_on
+                    results.setdefault(rests_on, {})[n.label] = None
                 self.written(n, rests_on)
+        for freed in dict.fromkeys((*tensors, *results)):
+            self.uses.append(FreedUse(step, tuple(tensors.get(freed, ())), tuple(results.get(freed, ())), freed))
 
 
 def _touched(n: Tensor) -> Iterator[Tensor]:
@@ -110,11 +143,6 @@ def _touched(n: Tensor) -> Iterator[Tensor]:
     read = n.src[:1] if n.op == Op.CPY else n.src
     yield from (t for t in read if t is not None)
     yield n
-
-
-def _use(t: Tensor, node: str) -> UsedAfterFree | None:
-    freed = t.buffer.freed if t.buffer is not None else None
-    return None if freed is None else UsedAfterFree(t.label, node, *freed)
 
 
 def _without(s: _Span, start: int, end: int) -> Iterator[_Span]:

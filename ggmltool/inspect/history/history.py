@@ -124,8 +124,14 @@ class History:
         if not self.compute:
             raise InspectError("the history has no values: its steps were not computed; record it with compute")
 
+        from ggmltool.ggml.sched.freed import no_result
+
         def read(run: Run) -> None:
-            found.append(values_of(run.tensor(tensor)))
+            t = run.tensor(tensor)
+            freed = run.rests_on(t)
+            if freed is not None:
+                raise no_result(t, freed)
+            found.append(values_of(t))
 
         _stop_at(self.scenario, at, True, read)
         return found[0]
@@ -242,7 +248,7 @@ def visit_points(
         if not compute and spec.kind not in (*run.plan_steps, "reset"):
             continue
         visit(run, Point(step))
-        done = run.step(spec)
+        done = run.step(spec, step + 1)
         visit(run, Point(step, ends=True))
         if isinstance(done, Plan) and done.error is not None:
             return dict(done.error)

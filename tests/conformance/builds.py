@@ -1,0 +1,182 @@
+"""Several builds of graphs on one scheduler, in any order: where their tensors lie, what was freed, and the values.
+
+    python -m tests.conformance.builds --seeds 0:500 --ggml 0.26
+
+A build keeps its tensors while others are allocated. The library's devices never give freed memory out again and fill it
+with NaN, so that what lies there is known, and what was computed from it shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+import ggmltool
+from ggmltool.ggml.events import UsedAfterFree
+from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.oracle import OracleRun, run_many
+from ggmltool.oracle.run import FREED, Places
+from ggmltool.scenario.run import Run
+from ggmltool.scenario.scenario import Scenario
+from tests.conformance.compare import compare_runs
+from tests.conformance.fuzz import Generator, Spec
+from tests.conformance.releases import JUDGED
+from tests.conformance.values import Read, compare_values, tolerance
+
+
+VALUES = ("compute", "set", "get")
+"""Steps that end a comparison: a mock GPU computes what the engine does not, and may refuse what the engine does."""
+
+
+class Builds(Generator):
+    """Two to four graphs and steps that go back to older builds of them."""
+
+    def make_graphs(self) -> Spec:
+        rng = self.rng
+        graphs: Spec = {}
+        for i in range(rng.choice((2, 2, 3, 4))):
+            if graphs and self.chance(0.3):
+                graphs[f"g{i}"] = self.mutated(rng.choice(list(graphs.values())))
+            else:
+                graphs[f"g{i}"] = self.make_graph(rng.choice((1, 2, 3, 5, 12, 25)))
+        return graphs
+
+    def make_computing_steps(self, graphs: Spec) -> list[Any]:
+        rng = self.rng
+        steps: list[Any] = []
+        built: dict[str, bool] = {}
+        allocated = False
+        for _ in range(rng.choice((4, 6, 9, 12, 16))):
+            name = rng.choice(list(built)) if built and self.chance(0.4) else rng.choice(list(graphs))
+            kind = rng.choices(("reserve", "alloc", "compute", "reset", "set", "get"), (2, 5, 5, 3, 2, 3))[0]
+            if kind == "alloc" and allocated and self.chance(0.97):
+                steps.append("reset")
+            if kind == "reset":
+                steps.append("reset")
+                allocated = False
+            elif kind in ("set", "get"):
+                steps += self._access(kind, graphs, built)
+            else:
+                steps.append(f"{kind} {name}")
+                if kind != "compute" or not allocated:
+                    built[name] = kind != "reserve"
+                allocated = kind != "reserve"
+        return steps
+
+    def _access(self, kind: str, graphs: Spec, built: dict[str, bool]) -> list[Any]:
+        nodes = [id for name, has_memory in built.items() for id in graphs[name]["nodes"] if has_memory]
+        given = {id: t for c in self.contexts.values() for id, t in c["tensors"].items() if t["type"] == "f32"}
+        if kind == "set" and given:
+            id = self.rng.choice(list(given))
+            return [{"set": {id: {"uniform": {"seed": self.rng.randrange(100), "low": -1, "high": 1}}}}]
+        known = nodes if nodes and self.chance(0.9) else [*nodes, *given]
+        return [{"get": self.rng.sample(known, min(len(known), self.rng.randint(1, 3)))}] if known else []
+
+
+def builds_scenario(seed: int, inputs_anywhere: bool = False) -> Spec:
+    """The scenario of a seed."""
+    out = Builds(Random(f"builds {seed}"), True, True, inputs_anywhere).scenario(seed)
+    out["name"] = f"builds {seed}"
+    return out
+
+
+class Outcome(NamedTuple):
+    """What a seed gave: differences, arrays compared, tensors found in freed memory."""
+
+    seed: int
+    differences: list[str]
+    arrays: int
+    freed: int
+
+
+def places(run: Run) -> dict[str, Places]:
+    """Where the tensors of each graph's newest build lie, as `OracleRun.builds` has them."""
+    out: dict[str, Places] = {}
+    for name, (graph, _) in run.newest.items():
+        found: Places = {}
+        for t in (*graph.leafs, *graph.nodes):
+            b = t.buffer
+            found[t.id] = None if b is None else FREED if b.freed else (b.buft.name, t.data - b.base)
+        out[name] = found
+    return out
+
+
+def engine_run(loaded: Scenario) -> tuple[Run, list[dict[str, Places]], Read, set[str]]:
+    """The run, where everything lay after each step, what was read, and what lay in freed memory when it was used."""
+    used: set[str] = set()
+
+    def listen(event: object) -> None:
+        if isinstance(event, UsedAfterFree):
+            used.add(event.tensor)
+
+    run = loaded.start(listen, values=True)
+    where: list[dict[str, Places]] = []
+    read: Read = []
+    for step in loaded.model.steps:
+        done = run.step(step)
+        if isinstance(done, dict):
+            read.append(done)
+        if run.plans and not run.plans[-1].ok:
+            break
+        where.append(places(run))
+    return run, where, read, used
+
+
+def judge(loaded: Scenario, real: OracleRun) -> Outcome:
+    """All differences between the engine's run and the library's, up to a step that freed memory made abort there."""
+    run, where, read, used = engine_run(loaded)
+    plans = [plan.as_dict() for plan in run.plans]
+    ended = real.plans[-1] if real.plans else None
+    stopped = ended is not None and not ended["ok"] and ended["step"] in VALUES
+    declined = bool(plans) and not plans[-1]["ok"] and plans[-1]["step"] in VALUES
+    mine, theirs = plans[: len(plans) - declined], real.plans[: len(real.plans) - stopped]
+    n = min(len(mine), len(theirs)) if stopped or declined else max(len(mine), len(theirs))
+    out = compare_runs(mine[:n], theirs[:n])
+    if "get" in (plans[-1]["step"] if declined else "", ended["step"] if stopped else "") and stopped != declined:
+        out.append(f"get: {plans[-1]['error'] if declined else ended['error']} only on one side")
+    for i, (ours, other) in enumerate(zip(where, real.builds, strict=False)):
+        if ours != other:
+            pairs = [(g, id, p, other.get(g, {}).get(id)) for g, t in ours.items() for id, p in t.items()]
+            out.append(f"step {i}: {next((p for p in pairs if p[2] != p[3]), (list(ours), list(other)))}")
+            break
+    arrays = 0
+    allowed = tolerance(loaded.model)
+    for i, (values, others) in enumerate(zip(read, real.values, strict=False)):
+        for id, array in values.items():
+            arrays += 1
+            out += [f"get {i}: {id}: {text}" for text in compare_values(array, others[id], allowed)]
+    freed = sum(place == FREED for tables in where for table in tables.values() for place in table.values())
+    return Outcome(0, out, arrays, freed)
+
+
+def outcomes(seeds: Sequence[int], release: str) -> Iterator[Outcome]:
+    """The outcome of every seed."""
+    loaded = [ggmltool.load(builds_scenario(seed), ggml=release) for seed in seeds]
+    for seed, one, real in zip(seeds, loaded, run_many((x.model for x in loaded), debug=0), strict=True):
+        yield judge(one, real)._replace(seed=seed)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints every seed that differs and a summary; 1 where one did."""
+    parser = argparse.ArgumentParser(description="Several builds of graphs on one scheduler, beside the real library.")
+    parser.add_argument("--seeds", default="0:200", metavar="A:B", help="from A up to, not including, B")
+    parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED, help="the release that is judged")
+    options = parser.parse_args(arguments)
+    first, _, last = options.seeds.partition(":")
+    n = n_arrays = n_failed = n_freed = 0
+    for found in outcomes(range(int(first), int(last or int(first) + 1)), options.ggml):
+        n += 1
+        n_arrays += found.arrays
+        n_freed += found.freed
+        if found.differences:
+            n_failed += 1
+            sys.stdout.write(f"seed {found.seed}: " + "\n    ".join(found.differences[:4]) + "\n")
+    sys.stdout.write(f"{n} scenarios, {n_arrays} arrays, {n_freed} tensors in freed memory, {n_failed} differ\n")
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
