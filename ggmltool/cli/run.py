@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.ready import check_memory
+from ggmltool.inspect.use_after_free import UseAfterFree, uses_after_free
 from ggmltool.scenario.tensor_info import tensor_infos
+from ggmltool.views.compute.freed import uses_view
 from ggmltool.views.compute.run import StepReport, steps_view
 from ggmltool.views.text import count, shortened
 
@@ -123,18 +126,20 @@ def run(
         from ggmltool.views.compute.documents import RunDocument
         from ggmltool.views.compute.values import nested
 
-        outputs = {id: nested(values) for id, values in result.values.items()}
+        outputs = {id: None if values is None else nested(values) for id, values in result.values.items()}
         watched = watcher.records if watcher is not None and watch else None
         plans, spent = result.run.plans, result.times if times else None
         output.write_document(
-            RunDocument.of(opened.model.ggml, plans, outputs, result.error, watched, result.next_token(), spent)
+            RunDocument.of(
+                opened.model.ggml, plans, outputs, result.error, watched, result.next_token(), spent, result.freed
+            )
         )
     else:
         from ggmltool.views.compute.times import times_text
 
         parts = [times_text(t) for t in result.times] if times else []
         output.write("".join([*parts, *(watcher.texts if watcher is not None else []), result.text(output)]))
-    return 1 if result.error else 0
+    return 1 if result.error or result.freed else 0
 
 
 def _watcher(
@@ -167,9 +172,14 @@ class _Result:
         self.compute = compute
         self.run: Run = opened.scenario.start(opened.listener(None), values=compute)
         self.reports: list[StepReport] = []
-        self.values: dict[str, NDArray[Any]] = {}
+        self.values: dict[str, NDArray[Any] | None] = {}
         self.error: dict[str, Any] | None = None
         self.times: list[GraphTimes] = []
+
+    @property
+    def freed(self) -> list[UseAfterFree]:
+        """What the steps so far used of memory that was freed."""
+        return uses_after_free(self.run)
 
     def check_times(self) -> None:
         """Refuse --times of a ggml that keeps none. Raises CliError."""
@@ -208,17 +218,23 @@ class _Result:
         from ggmltool.ggml.errors import GgmlError
         from ggmltool.ggml.plan import Plan
 
+        n_freed = len(self.freed)
         if step.kind == "compute" and step.graph is not None:
+            self.run.number = number
+            graph = self.run.held or step.graph
             try:
                 if self.watcher is not None:
-                    self.watcher.watch(self.run, number, step.graph)
+                    self.watcher.watch(self.run, number, graph)
                 self._warn_of_old_copies(step.graph, number)
-                values = self._compute(step.graph)
+                values = self._compute(graph)
             except GgmlError as error:
                 return StepReport(str(step), error=tuple(error.as_dict().items()))
-            self.values.update(values)
-            return StepReport(str(step), f"computed {', '.join(values) or 'nothing'}")
-        done = self.run.step(step)
+            self._keep(values, self._asked(graph) if len(self.freed) > n_freed else (), n_freed)
+            did = f"computed {', '.join(values) or 'nothing'}"
+            if graph != step.graph:
+                did += f": the scheduler holds {graph}"
+            return StepReport(str(step), did, uses_freed=len(self.freed) > n_freed)
+        done = self.run.step(step, number)
         if isinstance(done, Plan):
             undone = tell_of_undone(self.run, step)
             return (
@@ -227,9 +243,22 @@ class _Result:
                 else StepReport(str(step), error=done.error)
             )
         if isinstance(done, dict):
-            self.values.update(done)
-            return StepReport(str(step), f"read {count(len(done), 'tensor')}")
-        return StepReport(str(step), "done")
+            self._keep(done, step.tensors, n_freed)
+            return StepReport(str(step), f"read {count(len(done), 'tensor')}", uses_freed=len(self.freed) > n_freed)
+        return StepReport(str(step), "done", uses_freed=len(self.freed) > n_freed)
+
+    def _asked(self, graph: str) -> list[str]:
+        """The tensors whose values are shown of a graph."""
+        from ggmltool.inspect.built import output_ids
+
+        ids = self.opened.scenario.compiled.graphs[graph].ids
+        return [id for id in self.wanted if id in ids] or output_ids(self.opened.scenario, graph)
+
+    def _keep(self, values: dict[str, NDArray[Any]], asked: Iterable[str], n_freed: int) -> None:
+        """The newest values, None for those that rest on freed memory."""
+        results = {id for use in self.freed[n_freed:] for id in use.results}
+        self.values.update({id: None for id in (*self.values, *asked) if id in results})
+        self.values.update(values)
 
     def _compute(self, graph: str) -> dict[str, NDArray[Any]]:
         """The values of the graph's outputs, or of those asked for that it has; shows how far it is."""
@@ -268,7 +297,10 @@ class _Result:
         infos = {id: info for graph in reversed(graphs) for id, info in tensor_infos(model, graph).items()}
         backends = [name for name, _ in self.run.plans[0].backends] if self.run.plans else []
         parts = [steps_view(self.reports, backends, infos, self.opened.title, output.style)]
+        parts += ["\n", text] if (text := uses_view(self.freed, output.style)) else []
         for id, values in self.values.items():
+            if values is None:
+                continue
             parts += ["\n", matrix_view(id, infos[id].type if id in infos else str(values.dtype), values, output.style)]
         found = self.next_token()
         if found is not None:
@@ -283,4 +315,4 @@ class _Result:
             return None
         from ggmltool.inspect.next_token import next_token
 
-        return next_token(self.opened.model, self.values)
+        return next_token(self.opened.model, {id: v for id, v in self.values.items() if v is not None})

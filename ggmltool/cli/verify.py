@@ -44,7 +44,7 @@ def verify(
     """Run the scenario on the real ggml of its release, too, and show what differs.
 
     It compares all fields of the plans after every reserve and alloc step, ggml's own debug print of them, and the
-    values of the outputs. Exit status 1 if anything differs. Libraries of several releases are found in folders that
+    values of the outputs. Exit status 1 if anything differs, or if the steps use freed memory. Libraries of several releases are found in folders that
     the environment variable GGMLTOOL_LIBRARIES names (`ggmltool help compute`).
 
     \b
@@ -63,4 +63,4 @@ def verify(
         output.write_document(VerifyDocument.of(found))
     else:
         output.write(verify_view(found, opened.title, output.style))
-    return 1 if found.differences else 0
+    return 1 if found.differences or found.used_after_free else 0

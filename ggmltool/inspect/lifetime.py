@@ -14,6 +14,7 @@ from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.memory import Lifetime
 from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.scenario.errors import nearest
 from ggmltool.scenario.versions import has_no_flags
 
@@ -45,7 +46,8 @@ class TensorLife:
     it looks at. `life` is what the allocator planned for it (or its root), None for memory of a context's. `neighbors`
     have some of its bytes at some time, itself among them; `writers` are nodes that write into it in place of having
     memory of their own. `can_be_output`: this ggml keeps what is flagged output.
-    `kept_until` are the nodes until which devices asked for its memory to be kept (add_alloc_dep).
+    `kept_until` are the nodes until which devices asked for its memory to be kept (add_alloc_dep). `freed` says why its
+    memory was freed (None: it was not); `is_older`: an older plan placed it, of which the allocator knows nothing now.
     """
 
     tensor: str
@@ -66,6 +68,8 @@ class TensorLife:
     writers: tuple[str, ...]
     can_be_output: bool = True
     kept_until: tuple[Until, ...] = ()
+    freed: FreedBy | None = None
+    is_older: bool = False
 
     @property
     def takers(self) -> list[Lifetime]:
@@ -99,7 +103,8 @@ class Lifetimes:
         # Where the allocator makes a view of what it places in the memory of a source, that is no view of the graph's.
         self.inplace = gallocr.inplace
         self.tensors: dict[str, Tensor] = {}
-        for t in (*self._of_the_graph(), *self.watched.gallocr.planned_leafs, *self.watched.at.built().table):
+        older = (t for _, table in reversed(self.watched.at.run.newest.values()) for t in table)
+        for t in (*self._of_the_graph(), *self.watched.gallocr.planned_leafs, *self.watched.at.built().table, *older):
             self.tensors.setdefault(t.label, t)
 
     def _of_the_graph(self) -> list[Tensor]:
@@ -147,6 +152,8 @@ class Lifetimes:
             ),
             can_be_output=not has_no_flags(self.watched.at.sched.release),
             kept_until=tuple(self._kept_until(t, root)),
+            freed=freed_memory_of(root, self.watched.at.run.model),
+            is_older=own is not None and own in self.watched.at.sched.compute_buffers(),
         )
 
     def _views(self, v: Tensor, t: Tensor) -> bool:

@@ -11,6 +11,7 @@ from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor
 from ggmltool.inspect.allocations import HashNode, hash_node
 from ggmltool.inspect.allocator import WatchedAllocator
 from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.inspect.watched import Watched
 from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
 from ggmltool.scenario.errors import nearest
@@ -22,7 +23,7 @@ class TensorFacts:
 
     `address` is where its struct lies, `used_by` the nodes it is a source of. `node` is the allocator's hash node,
     None for a tensor that the allocator does not know; `backend` None where the scheduler gave none. `flags` are those
-    that the release of ggml knows.
+    that the release of ggml knows. `freed` says why its memory was freed, None if it was not.
     """
 
     tensor: Tensor
@@ -35,6 +36,7 @@ class TensorFacts:
     used_by: tuple[str, ...]
     copies: tuple[str, ...]
     node: HashNode | None
+    freed: FreedBy | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +83,26 @@ def _buffer_address(t: Tensor, contexts: list[Context], state: Watched) -> int:
 
 
 class Found(NamedTuple):
-    """A tensor, the context that it is in, all contexts, and the addresses of tensors by index."""
+    """A tensor, the context that it is in, all contexts, the addresses of tensors by index, and the graph that all of
+    them were built for."""
 
     tensor: Tensor
     context: Context
     contexts: list[Context]
     where: Mapping[int, int]
+    graph: str
 
 
 def find(watched: WatchedAllocator, name: str) -> Found:
-    """The tensor of this id or name. Raises InspectError if there is none."""
+    """The tensor of this id or name, of the graph that was built last or of an older one. Raises InspectError if there
+    is none.
+    """
     state = watched.at
     built = state.built()
-    contexts = arenas(state.run, built.name, built.table)
-    return Found(*_find_tensor(name, contexts, built.name), contexts, addresses(contexts, state.run))
+    tables = {built.name: built.table} | {n: table for n, (_, table) in reversed(state.run.newest.items())}
+    graph = next((g for g, table in tables.items() if any(t.id == name for t in table)), built.name)
+    contexts = arenas(state.run, graph, tables[graph])
+    return Found(*_find_tensor(name, contexts, graph), contexts, addresses(contexts, state.run), graph)
 
 
 def facts_of(watched: WatchedAllocator, found: Found) -> TensorFacts:
@@ -103,7 +111,8 @@ def facts_of(watched: WatchedAllocator, found: Found) -> TensorFacts:
     s, address = state.sched, found.where[t.index]
     b, cause, copies = state.assignment(t)
     # The same graph built again lies where it lay, so that its tensors are found in a table made for it before.
-    key = next((key for key in watched.planned.keys if key.address == address), None)
+    keys = watched.planned.keys if found.graph == state.built().name else ()
+    key = next((key for key in keys if key.address == address), None)
     return TensorFacts(
         t,
         _flags(t, state),
@@ -115,6 +124,7 @@ def facts_of(watched: WatchedAllocator, found: Found) -> TensorFacts:
         tuple(n.label for n in s.nodes if any(x is t for x in n.src)),
         tuple(copy.name for copy in copies),
         hash_node(watched.gallocr, key.node) if key is not None else None,
+        freed_memory_of(t, state.run.model),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.events import Computed, Event
+from ggmltool.ggml.events import Computed, Event, UsedAfterFree
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
@@ -27,6 +27,11 @@ class Trace(NamedTuple):
     steps: list[TracedStep]
     families: Mapping[str, str]
     error: Mapping[str, str | None] | None = None
+
+    @property
+    def uses_freed(self) -> bool:
+        """Whether a step used memory that was freed."""
+        return any(isinstance(event, UsedAfterFree) for step in self.steps for event in step.events)
 
 
 def trace_steps(

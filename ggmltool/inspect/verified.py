@@ -15,6 +15,7 @@ from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.inspect.built import output_ids
 from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.real_sides import OnVulkan, on_this_vulkan
+from ggmltool.inspect.use_after_free import UseAfterFree, uses_after_free
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.steps import computed_by
@@ -99,12 +100,14 @@ class Verified(NamedTuple):
     """What differs from the real library of a release, and how much was compared: plans, nodes, outputs.
 
     `library` is what it says of itself: its version, the commit if it knows that, and the Vulkan device that answered.
+    `used_after_free` is what the steps use of freed memory, whose values are not compared.
     """
 
     release: str
     library: str
     differences: list[Difference]
     compared: dict[str, int]
+    used_after_free: list[UseAfterFree]
 
 
 def verify(
@@ -128,14 +131,20 @@ def verify(
     model = scenario.model if on_vulkan is None else on_vulkan.model
     if values is None:
         values = _has_data(model)
-    steps = _with_reads(scenario) if values else [step for step in model.steps if step.kind in PLANNING]
+    numbered = list(_with_reads(scenario)) if values else _planning(model)
+    steps = [step for _, step in numbered]
     with doing("running the real ggml"):
         library, real = _on_the_real_library(replace(model, steps=steps), on_vulkan)
     # The real library computes on the CPU: a GPU stands beside it only where the scenario asks for one.
     backends = [replace(b, engine="numpy") if b.engine == "auto" else b for b in model.backends]
     run = Scenario(replace(model, backends=backends)).start(debug=True, values=values)
     with doing("computing here" if values else "planning here"):
-        return Verified(model.ggml, library, *_compare(run, steps, real, printed))
+        found, compared = _compare(run, numbered, real, printed)
+    return Verified(model.ggml, library, found, compared, uses_after_free(run))
+
+
+def _planning(model: Model) -> list[tuple[int, Step]]:
+    return [(number, step) for number, step in enumerate(model.steps, 1) if step.kind in PLANNING]
 
 
 def _has_data(model: Model) -> bool:
@@ -147,14 +156,12 @@ def _has_data(model: Model) -> bool:
     )
 
 
-def _with_reads(scenario: Scenario) -> list[Step]:
-    """The scenario's steps, with the outputs of a graph read after it was computed."""
-    steps: list[Step] = []
-    for step, computed in computed_by(scenario.model.steps, scenario.model.release):
-        steps.append(step)
+def _with_reads(scenario: Scenario) -> Iterator[tuple[int, Step]]:
+    """The scenario's steps with their numbers, and after each that computes a graph one that reads its outputs."""
+    for number, (step, computed) in enumerate(computed_by(scenario.model.steps, scenario.model.release), 1):
+        yield number, step
         if computed is not None:
-            steps.append(Step("get", tensors=tuple(output_ids(scenario, computed))))
-    return steps
+            yield number, Step("get", tensors=tuple(output_ids(scenario, computed)))
 
 
 def _on_the_real_library(model: Model, on_vulkan: OnVulkan | None) -> tuple[str, OracleRun]:
@@ -172,11 +179,13 @@ def _on_the_real_library(model: Model, on_vulkan: OnVulkan | None) -> tuple[str,
         raise InspectError(f"the real library cannot run this scenario: {what}") from error
 
 
-def _compare(run: Run, steps: list[Step], real: OracleRun, printed: Printed) -> tuple[list[Difference], dict[str, int]]:
+def _compare(
+    run: Run, steps: list[tuple[int, Step]], real: OracleRun, printed: Printed
+) -> tuple[list[Difference], dict[str, int]]:
     """All differences, and how much was compared."""
     read: list[dict[str, NDArray[Any]]] = []
-    for step in steps:
-        done = run.step(step)
+    for number, step in steps:
+        done = run.step(step, number)
         if isinstance(done, dict):
             read.append(done)
         if run.plans and not run.plans[-1].ok:

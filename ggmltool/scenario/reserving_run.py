@@ -129,13 +129,15 @@ class ReservingRun(Run):
         if allocated:
             self._read(self.held)
         if allocated and self.addresses.has_freed:
-            self.freed.computes(sched, self.number)
+            sched.freed = self.freed
         if allocated and self.values:
             from ggmltool.ggml.sched.compute import graph_compute
 
             graph_compute(sched, graph, watch, wait)
         else:
             if allocated:
+                if sched.freed is not None:
+                    sched.freed.computes(sched)
                 sched.computed()
             if wait:
                 sched.synchronize()

@@ -135,7 +135,7 @@ class Run(ABC):
         if self._freed is None:
             from ggmltool.ggml.sched.freed import FreedMemory
 
-            self._freed = FreedMemory()
+            self._freed = FreedMemory(self.addresses, self.listener)
         return self._freed
 
     @abstractmethod
@@ -388,8 +388,8 @@ class Run(ABC):
         for name in reversed(self.newest):
             at = self.compiled.graphs[name].ids.get(id)
             if at is not None:
-                graph, table = self.newest[name]
-                if graph.contains(table[at]):
+                build, table = self.newest[name]
+                if build.contains(table[at]):
                     return table[at]
                 built.append(table[at])
         if built:
@@ -423,7 +423,7 @@ class Run(ABC):
         if root_of(t) not in self.persistent:
             self._unread[id] = None
         check_access("ggml_backend_tensor_set", "write", t, 0, t.nbytes)
-        if self.addresses.has_freed and self.freed.set(t, self.number, self.listener):
+        if self.addresses.has_freed and self.freed.set(t):
             return
         if not self.values:
             return
@@ -449,7 +449,7 @@ class Run(ABC):
         t = self.tensor(id)
         announce_get(t, self.listener)
         if self.addresses.has_freed:
-            self.freed.get(t, self.number, self.listener)
+            self.freed.get(t)
         return values_of(t)
 
     def rests_on(self, t: Tensor) -> Outgrown | None:

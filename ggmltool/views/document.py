@@ -11,6 +11,7 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from ggmltool.estimate.records import Estimate
     from ggmltool.ggml.plan import Plan, PlanError
+    from ggmltool.inspect.use_after_free import UseAfterFree
 
 
 class Row(Struct):
@@ -42,6 +43,31 @@ class Error(Row):
     condition: str | None
     message: str | None
     explanation: str | None
+
+
+class FreedByRow(Row):
+    """The step (from 1) in which a compute buffer grew, which freed the memory; sizes in bytes."""
+
+    step: int
+    did: str
+    buft: str
+    old_size: int
+    new_size: int
+
+
+class UseAfterFreeRow(Row):
+    """A step that used `tensors` in freed memory, and the `results` that rest on it: no values."""
+
+    step: int
+    did: str
+    tensors: list[str]
+    results: list[str]
+    freed: FreedByRow
+
+    @classmethod
+    def of(cls, use: UseAfterFree) -> UseAfterFreeRow:
+        """A use of a run."""
+        return cls(use.step, use.did, list(use.tensors), list(use.results), FreedByRow(*use.freed))
 
 
 class StepDocument(ReleaseDocument, kw_only=True):

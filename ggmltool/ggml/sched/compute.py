@@ -79,6 +79,8 @@ def graph_compute(s: Scheduler, graph: CGraph, watch: Watch | None = None, wait:
 def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
     """ggml_backend_sched_compute_splits."""
     ops.load()
+    if s.freed is not None:
+        s.freed.computes(s)
     experts = UsedExperts(s) if s.rules.copies_used_experts else None
     if s.callback_copy is not None:
         s.callback_copy.start()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.buffer import Buffer, Outgrown
+from ggmltool.ggml.buffer import AddressSpace, Buffer, Outgrown
 from ggmltool.ggml.errors import UseAfterFree
 from ggmltool.ggml.events import Listener, UsedAfterFree
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, is_contiguous
 
+if TYPE_CHECKING:
+    from ggmltool.ggml.sched.scheduler import Scheduler
 
 REMEDY = (
     "allocate the graph anew after the reset (`alloc` builds it with new tensors), or reserve the largest graph first, "
@@ -57,7 +58,9 @@ class FreedMemory:
     `results` are the nodes of the last computation that rest on freed memory, by index.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, addresses: AddressSpace, events: Listener | None) -> None:
+        self.addresses = addresses
+        self.events = events
         self.uses: list[FreedUse] = []
         self.results: dict[int, Outgrown] = {}
         self._spans: dict[Buffer, list[_Span]] = {}
@@ -87,32 +90,39 @@ class FreedMemory:
         if spans:
             self._spans[b] = spans
 
-    def set(self, t: Tensor, step: int, events: Listener | None) -> bool:
-        """The program writes all of `t` in a step. True if that goes into freed memory."""
-        used = self._used(t, step, (), events)
+    def set(self, t: Tensor) -> bool:
+        """The program writes all of `t`. True if that goes into freed memory."""
+        used = self._used(t, ())
         if not used:
             self.written(t)
         return used
 
-    def get(self, t: Tensor, step: int, events: Listener | None) -> None:
-        """The program reads `t` in a step. Raises UseAfterFree if its bytes rest on freed memory."""
+    def get(self, t: Tensor) -> None:
+        """The program reads `t`. Raises UseAfterFree if its bytes rest on freed memory."""
         freed = self.freed(t)
         if freed is not None:
-            if not self._used(t, step, (t.label,), events):
-                self.uses.append(FreedUse(step, (), (t.label,), freed))
+            if not self._used(t, (t.label,)):
+                self._note((), (t.label,), freed)
             raise no_result(t, freed)
 
-    def _used(self, t: Tensor, step: int, results: tuple[str, ...], events: Listener | None) -> bool:
+    def _note(self, tensors: Iterable[str], results: Iterable[str], freed: Outgrown) -> None:
+        step = self.addresses.step
+        if self.uses and (self.uses[-1].step, self.uses[-1].freed) == (step, freed):
+            before = self.uses.pop()
+            tensors, results = dict.fromkeys((*before.tensors, *tensors)), dict.fromkeys((*before.results, *results))
+        self.uses.append(FreedUse(step, tuple(tensors), tuple(results), freed))
+
+    def _used(self, t: Tensor, results: tuple[str, ...]) -> bool:
         freed = t.buffer.freed if t.buffer is not None else None
         if freed is None:
             return False
-        self.uses.append(FreedUse(step, (t.label,), results, freed))
-        if events:
-            events(UsedAfterFree(t.label, "", *freed))
+        self._note((t.label,), results, freed)
+        if self.events:
+            self.events(UsedAfterFree(t.label, "", *freed))
         return True
 
-    def computes(self, s: Scheduler, step: int) -> None:
-        """The scheduler's splits are computed, node by node. Listeners are told of what is used after it was freed."""
+    def computes(self, s: Scheduler) -> None:
+        """The scheduler's splits are computed, node by node."""
         self.results = {}
         tensors: dict[Outgrown, dict[str, None]] = {}
         results: dict[Outgrown, dict[str, None]] = {}
@@ -128,14 +138,14 @@ class FreedMemory:
                     freed = t.buffer.freed if t.buffer is not None else None
                     if freed is not None and t.label not in tensors.setdefault(freed, {}):
                         tensors[freed][t.label] = None
-                        if s.events:
-                            s.events(UsedAfterFree(t.label, n.label, *freed))
+                        if self.events:
+                            self.events(UsedAfterFree(t.label, n.label, *freed))
                 if rests_on is not None:
                     self.results[n.index] = rests_on
                     results.setdefault(rests_on, {})[n.label] = None
                 self.written(n, rests_on)
         for freed in dict.fromkeys((*tensors, *results)):
-            self.uses.append(FreedUse(step, tuple(tensors.get(freed, ())), tuple(results.get(freed, ())), freed))
+            self._note(tensors.get(freed, ()), results.get(freed, ()), freed)
 
 
 def _touched(n: Tensor) -> Iterator[Tensor]:

@@ -17,6 +17,7 @@ from ggmltool.ggml.sched.arena import Arena, Split
 from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.sched.copy_callback import CopyCallback
 from ggmltool.ggml.sched.eval_callback import EvalCallback
+from ggmltool.ggml.sched.freed import FreedMemory
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import (
     DEFAULT_GRAPH_SIZE,
@@ -43,7 +44,7 @@ COPIES_LAST = "pipeline copies of inputs"
 class SchedulerState(AnyScheduler):
     """A ggml_backend_sched that reserves. The last backend must be a CPU device.
 
-    `graph_size` bounds nodes and leafs together, `parallel` makes 4 pipeline copies of every input, `op_offload`
+    `freed` hears of what is computed, once memory was freed. `graph_size` bounds nodes and leafs together, `parallel` makes 4 pipeline copies of every input, `op_offload`
     lets devices ask for ops whose weights lie on the host.
     """
 
@@ -90,6 +91,7 @@ class SchedulerState(AnyScheduler):
         self.prev_leaf_ids: list[int] = []
         self.callback_eval: EvalCallback | None = None
         self.callback_copy: CopyCallback | None = None
+        self.freed: FreedMemory | None = None
 
     def _new_gallocr(self, addresses: AddressSpace) -> Gallocr:
         """An allocator, which tells what it does where somebody listens."""

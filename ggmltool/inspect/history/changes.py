@@ -39,6 +39,7 @@ from ggmltool.ggml.events import (
     Synchronized,
     TensorCopied,
     TensorWritten,
+    UsedAfterFree,
 )
 from ggmltool.inspect.history.shadow import Changes, Shadow
 
@@ -123,7 +124,7 @@ class Watcher:
                 s.plain()
                 if isinstance(event, TensorWritten):
                     self._by_program(s)
-            case IdsChanged() | ReallocNeeded():
+            case IdsChanged() | ReallocNeeded() | UsedAfterFree():
                 s.plain()
             case Entered() | Left():
                 self._calls(s, event)

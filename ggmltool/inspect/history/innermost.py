@@ -31,6 +31,7 @@ from ggmltool.ggml.events import (
     Synchronized,
     TensorCopied,
     TensorWritten,
+    UsedAfterFree,
 )
 from ggmltool.ggml.why import Why
 
@@ -73,8 +74,10 @@ def innermost(event: Event) -> Innermost | None:
             return _of_allocator(event)
         case Logged(_, text):
             return Innermost(text.partition(":")[0])
-        case Entered() | Left():
+        case Entered() | Left() | UsedAfterFree(node=""):
             return None
+        case UsedAfterFree():
+            return Innermost("ggml_backend_sched_compute_splits")
         case _:
             return _of_compute(event)
 

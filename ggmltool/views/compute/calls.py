@@ -32,6 +32,7 @@ from ggmltool.ggml.events import (
     Synchronized,
     TensorCopied,
     TensorWritten,
+    UsedAfterFree,
 )
 from ggmltool.inspect.trace import TracedStep
 from ggmltool.views.explain.sentences import sentence
@@ -96,7 +97,7 @@ def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
         case Reordered(backend, at, nodes):
             what = f"nodes from {at} on: {shortened(nodes, _NODES)}"
             return [Call(0, f"ggml_backend_graph_optimize({backend})  {what}")]
-        case KeptUntil() | ReallocNeeded() | IdsChanged() | Logged():
+        case KeptUntil() | ReallocNeeded() | IdsChanged() | UsedAfterFree() | Logged():
             return [Call(0, sentence(event), True)]
         case Grown(buft, old, new):
             return [Call(0, f"ggml_backend_buft_alloc_buffer({buft}, {new})" + (f"  was {old}" if old else ""))]

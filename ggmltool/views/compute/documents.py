@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ggmltool.views.compute.times import GraphTimes
-from ggmltool.views.document import Error, Number, ReleaseDocument, Row, number
+from ggmltool.views.document import Error, Number, ReleaseDocument, Row, UseAfterFreeRow, number
 from ggmltool.views.events import EventRow, event_row
 from ggmltool.views.plan.documents import PlanDocument
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.eval_callback import WatchedNode
     from ggmltool.inspect.next_token import NextToken
     from ggmltool.inspect.trace import Trace
+    from ggmltool.inspect.use_after_free import UseAfterFree
 
 
 class TraceStep(Row):
@@ -114,7 +115,8 @@ class WatchedRow(Row, kw_only=True):
 class RunDocument(ReleaseDocument, kw_only=True):
     """`run --json`: the plans of all reserve and alloc steps, and the outputs as nested lists, by name.
 
-    `watched` and `times` are there with --watch and --times, `next_token` of a captured prompt.
+    `watched` and `times` are there with --watch and --times, `next_token` of a captured prompt, `use_after_free` where
+    a step used memory that was freed: the run is not ok then, and outputs that rest on it are null.
     """
 
     main_table = "outputs"
@@ -125,6 +127,7 @@ class RunDocument(ReleaseDocument, kw_only=True):
     watched: list[WatchedRow] | UnsetType = UNSET
     next_token: NextTokenRow | UnsetType = UNSET
     times: list[GraphTimes] | UnsetType = UNSET
+    use_after_free: list[UseAfterFreeRow] | UnsetType = UNSET
     error: Error | UnsetType = UNSET
 
     @classmethod
@@ -137,16 +140,18 @@ class RunDocument(ReleaseDocument, kw_only=True):
         watched: Sequence[WatchedRow] | None = None,
         next_token: NextToken | None = None,
         times: Sequence[GraphTimes] | None = None,
+        freed: Sequence[UseAfterFree] = (),
     ) -> RunDocument:
         """What the steps of a scenario came to."""
         return cls(
             ggml=ggml,
-            ok=error is None,
+            ok=error is None and not freed,
             plans=[PlanDocument.of(plan) for plan in plans],
             outputs=dict(outputs),
             watched=UNSET if watched is None else list(watched),
             next_token=UNSET if next_token is None else _next_token(next_token),
             times=UNSET if times is None else list(times),
+            use_after_free=[UseAfterFreeRow.of(use) for use in freed] or UNSET,
             error=UNSET if error is None else Error(**error),
         )
 

@@ -16,7 +16,7 @@ from ggmltool.views.text import count, size
 class StepReport(NamedTuple):
     """One step: what it is called, what it did (the plan of a reserve or alloc), or the error that ended the run.
 
-    `number` counts all steps of the scenario from 1, those that were left out too.
+    `uses_freed`: it used memory that was freed. `number` counts all steps of the scenario from 1, those that were left out too.
     """
 
     step: str
@@ -24,6 +24,7 @@ class StepReport(NamedTuple):
     plan: Plan | None = None
     error: tuple[tuple[str, str | None], ...] | None = None
     number: int = 1
+    uses_freed: bool = False
 
     @property
     def failure(self) -> tuple[tuple[str, str | None], ...] | None:
@@ -60,5 +61,11 @@ def _table(backends: Sequence[str], tensors: Tensors) -> Table[StepReport]:
         Column("inputs copied", planned(copies), right=True, drop=2),
         Column("bytes", planned(copied), right=True, drop=3),
         *map(buffer, backends),
-        Column("", lambda s: Cell("ggml fails", "bold red") if s.failure else s.did, cut=True),
+        Column("", _outcome, cut=True),
     )
+
+
+def _outcome(step: StepReport) -> Cell | str:
+    if step.failure:
+        return Cell("ggml fails", "bold red")
+    return Cell("use after free", "bold red") if step.uses_freed else step.did

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ggmltool.inspect.diff.plans import PARTS, BufferSide, HeldMove, NodePair, Place, PlanDiff, ShapePair
 from ggmltool.views.diff.rules import rules_of
-from ggmltool.views.document import Document, Error, ReleaseDocument, Row, error_of
+from ggmltool.views.document import Document, Error, ReleaseDocument, Row, UseAfterFreeRow, error_of
 from ggmltool.views.explain.words import words
 
 if TYPE_CHECKING:
@@ -381,6 +381,7 @@ class VerifyDocument(ReleaseDocument, kw_only=True):
     """`verify --json`: what the real library does otherwise; `compared` says how much was compared.
 
     `library` is what it says of itself: its version, the commit if it knows that, and the Vulkan device that answered.
+    `use_after_free` is there where steps used freed memory: values that rest on it are not compared.
     """
 
     kind: Literal["verify"] = "verify"
@@ -388,9 +389,18 @@ class VerifyDocument(ReleaseDocument, kw_only=True):
     same: bool
     compared: dict[str, int]
     differences: list[DifferenceRow]
+    use_after_free: list[UseAfterFreeRow] | UnsetType = UNSET
 
     @classmethod
     def of(cls, found: Verified) -> VerifyDocument:
         """A comparison with the release that the real library belongs to."""
         rows = [DifferenceRow(*d) for d in found.differences]
-        return cls(ggml=found.release, library=found.library, same=not rows, compared=found.compared, differences=rows)
+        uses = [UseAfterFreeRow.of(use) for use in found.used_after_free]
+        return cls(
+            ggml=found.release,
+            library=found.library,
+            same=not rows,
+            compared=found.compared,
+            differences=rows,
+            use_after_free=uses or UNSET,
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ggmltool.views.compute.freed import uses_view
 from ggmltool.views.plan.sched_debug import sched_debug
 from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count
@@ -27,14 +28,15 @@ def differences_view(found: Sequence[Difference], style: Style) -> str:
 
 
 def verify_view(found: Verified, title: str, style: Style) -> str:
-    """What differs, or that nothing does."""
+    """What differs, or that nothing does; and what the steps use of freed memory."""
+    uses = uses_view(found.used_after_free, style)
     if found.differences:
         head = heading(title, [f"{count(len(found.differences), 'difference')} from the real {found.library}"], style)
-        return f"{head}\n{differences_view(found.differences, style)}"
+        return f"{head}\n{differences_view(found.differences, style)}" + (f"\n{uses}" if uses else "")
     compared = found.compared
     facts = [f"{count(compared['plans'], 'plan')} with {count(compared['nodes'], 'node')}"]
     facts += [f"the values of {count(compared['outputs'], 'output')}"] if compared["outputs"] else []
-    return heading(title, [f"the real {found.library} does the same", *facts], style)
+    return heading(title, [f"the real {found.library} does the same", *facts], style) + (f"\n{uses}" if uses else "")
 
 
 def debug_text(record: SchedDebug) -> str:

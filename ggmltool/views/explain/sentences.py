@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.events import Assigned, Event, IdsChanged, Kept, KeptUntil, Logged, NotReused, ReallocNeeded
+from ggmltool.ggml.events import (
+    Assigned,
+    Event,
+    IdsChanged,
+    Kept,
+    KeptUntil,
+    Logged,
+    NotReused,
+    ReallocNeeded,
+    UsedAfterFree,
+)
 from ggmltool.views.explain.words import words
 
 
@@ -22,6 +32,9 @@ def sentence(event: Event) -> str:
         case ReallocNeeded(_, tensor, old, new):
             sizes = f" ({old} → {new})" if old is not None else ""
             return "the reserved plan does not serve: " + words(event) + (f": {tensor}" if tensor else "") + sizes
+        case UsedAfterFree(tensor, node, buft, old, new, step):
+            by = f", used by {node}" if node and node != tensor else ""
+            return f"use after free: {tensor}{by}; step {step} freed it when {buft} grew from {old} to {new} bytes"
         case Logged(level, text):
             return f"{level}: {text.rstrip()}"
     return ""

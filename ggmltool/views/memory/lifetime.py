@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ggmltool.ggml.sched.freed import REMEDY
 from ggmltool.inspect.lifetime import TensorLife
 from ggmltool.inspect.memory import Lifetime
+from ggmltool.views.compute.freed import freed_by
 from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, section
 from ggmltool.views.text import shortened, size, wrapped
 
@@ -48,6 +50,10 @@ def story(f: TensorLife, nodes: Sequence[str]) -> list[str]:
         return [f"{what} has no memory: the graph does not reach it, or it has no bytes.", *_read(f)]
     chunk = f" of chunk {f.chunk}" if f.chunk else ""
     place = f"{what} has {size(f.size)} at {f.offset}{chunk} in {f.where}"
+    if f.freed is not None:
+        return [f"{place}: {freed_by(f.freed)}. Using it is a use after free; to avoid it, {REMEDY}.", *_read(f)]
+    if f.is_older:
+        return [f"{place}. An older plan placed it: the newest plan may place other tensors there.", *_read(f)]
     if f.life is None:
         out = [f"{place}. It is pre-allocated: the graph allocator never reuses its memory."]
         if f.writers:
@@ -167,13 +173,17 @@ def collision(a: TensorLife, b: TensorLife, nodes: Sequence[str]) -> list[str]:
     if not a.where or not b.where:
         return [f"{a.tensor if not a.where else b.tensor} has no memory, so the two do not collide."]
     at_once = "" if both is None else f"both are alive from {_moment(both[0], nodes)} to {_moment(both[1], nodes)}"
+    for f in (a, b):
+        if f.freed is not None:
+            return [f"{f.tensor} lies in freed memory ({freed_by(f.freed)}): it has no bytes to share."]
     if common is None:
         where = f"{a.where} and {b.where}" if a.where != b.where else f"other places of {a.where}"
         return [f"{names} share no byte: they lie in {where}; {at_once or 'they are never alive at once'}."]
     said = f"{names} share {size(common[1] - common[0])} at {common[0]} in {a.where}"
     if a.life is b.life:
         if a.life is None:
-            return [f"{said}: the same memory of a context, where the last write wins."]
+            owner = "an older plan's memory" if a.is_older else "the same memory of a context"
+            return [f"{said}: {owner}, where the last write wins."]
         return [f"{said}: they are views of one tensor, or one is a view of the other."]
     if a.life is None or b.life is None:
         return [f"{said}."]

@@ -24,6 +24,7 @@ from ggmltool.ggml.tensor import (
     root_of,
 )
 from ggmltool.inspect.tensor import GdbFacts, TensorFacts
+from ggmltool.views.compute.freed import freed_by
 from ggmltool.views.memory.gdb import Value, char_array, gdb_value
 from ggmltool.views.table import Head, Row, Style, heading, render_lines, render_table
 from ggmltool.views.text import count, printable, size
@@ -71,7 +72,7 @@ def tensor_view(facts: TensorFacts, title: str, when: str, style: Style) -> str:
         ("layout", ", ".join(layout(t))),
         ("flags", ", ".join(flag_names(facts.flags))),
         ("backend", "none" if facts.backend is None else f"{facts.backend} {facts.cause}".rstrip()),
-        ("memory", _memory(t)),
+        ("memory", _memory(t) + (f": {freed_by(facts.freed)}" if facts.freed is not None else "")),
         ("data", f"{t.data:#x}" if t.data else "NULL"),
         ("view of", f"{t.view_src.label} at {t.view_offs}" if t.view_src is not None else ""),
         *((f"src[{j}]", s.label) for j, s in enumerate(t.src) if s is not None),

@@ -31,6 +31,7 @@ _SAYS: Mapping[type, str] = {
     ev.Grown: "the compute buffer {buffer} grows from {old_size} to {new_size}",
     ev.ReallocNeeded: "the reserved plan does not serve: {text} {tensor}",
     ev.IdsChanged: "{tensor} moved from {old_place} to {new_place}",
+    ev.UsedAfterFree: "use after free: {tensor}; step {step} freed it when {buffer} grew from {old_size} to {new_size}",
     ev.Logged: "{level}: {line}",
     ev.Synchronized: "the host waits for {backend}",
     ev.EventCall: "ggml_backend_event_{call} of {backend}, copy {copy}",
