@@ -44,8 +44,8 @@ def verify(
     """Run the scenario on the real ggml of its release, too, and show what differs.
 
     It compares all fields of the plans after every reserve and alloc step, ggml's own debug print of them, and the
-    values of the outputs. Exit status 1 if anything differs, or if the steps use freed memory. Libraries of several releases are found in folders that
-    the environment variable GGMLTOOL_LIBRARIES names (`ggmltool help compute`).
+    values of the outputs. Exit status 1 if anything differs, or if the steps use freed memory. Libraries of several
+    releases are found in folders that the environment variable GGMLTOOL_LIBRARIES names (`ggmltool help compute`).
 
     \b
     Example:

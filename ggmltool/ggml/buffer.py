@@ -127,7 +127,7 @@ def _check_may_expand(t: Tensor, buft: BufferType, ops: frozenset[Op]) -> None:
 
 
 class Outgrown(NamedTuple):
-    """Why a compute buffer was freed: in step number `step` of the run (from 1; 0: before the first), the buffer of type
+    """Why a compute buffer was freed: in step number `step` of the run (from 1; 0: before the first), the one of type
     `buft` had `size` bytes, all chunks counted, and a graph needed `new_size`.
     """
 

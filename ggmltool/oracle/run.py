@@ -42,9 +42,9 @@ class OracleRun:
 
     `plans` are those of `Plan.as_dict` for every reserve and alloc step, without causes; the last one has the
     error where ggml aborted or crashed. `debug` is the text of GGML_SCHED_DEBUG=2 for each plan. `values` has a
-    {id: array} for every get step. `builds` has, after every step of a run that computes, for the newest build of each
-    graph where its leafs and nodes lie: None without memory, FREED in memory that was freed, else buffer type and
-    offset. `trace` is what ggml asked of the devices, in order, one line per call:
+    {id: array} for every get step, without those that lie in freed memory. `builds` has, after every step of a run
+    that computes, for the newest build of each graph where its leafs and nodes lie: None without memory, FREED in
+    memory that was freed, else buffer type and offset. `trace` is what ggml asked of the devices, in order, one line per call:
 
     `synchronize BACKEND`, `graph_compute BACKEND [node, …]`, `event_new DEVICE K`, `event_record BACKEND K`,
     `event_wait BACKEND K`, `event_synchronize DEVICE K`, `alloc_buffer BUFT BYTES`, `free_buffer BUFT BYTES`,
@@ -140,6 +140,11 @@ class Runner:
             run.close()
         if computing:
             emit("trace", world.trace)
+
+    @property
+    def has_freed(self) -> bool:
+        """Whether tensors of the scenario may lie in memory that was freed, where ggml can meet anything."""
+        return self._current is not None and self._current[2] is not None and bool(self._current[2].freed)
 
     def on_abort(self, message: bytes) -> None:
         """To be called from ggml's abort callback: emits the step that aborted and what was known."""
@@ -349,9 +354,12 @@ class ScenarioRun:
         elif step.kind == "set":
             for name, data in step.data:
                 spec = self._spec(name)
-                lib.set(self._newest(name), data.raw(spec.type, spec.ne, spec.nb))
+                address = self._newest(name)
+                if self._where(address) != FREED:
+                    lib.set(address, data.raw(spec.type, spec.ne, spec.nb))
         elif step.kind == "get":
-            emit("values", {name: read_values(lib, self._newest(name)) for name in step.tensors})
+            found = {name: self._newest(name) for name in step.tensors}
+            emit("values", {name: read_values(lib, t) for name, t in found.items() if self._where(t) != FREED})
         elif step.graph is not None:
             return self._plan(step, step.graph, emit)
         return True

@@ -112,6 +112,8 @@ def _serve(start: Callable[[], Runner], models: Sequence[Model], fd: int) -> Non
         # ggml would go on with a made-up answer. A device whose rules are the engine's may abort like a real one.
         if isinstance(failure.exc_value, GgmlError):
             on_abort(failure.exc_value.message.encode("utf-8", "surrogateescape"))
+        if runner.has_freed:
+            on_abort(b"a freed buffer is used, whose struct is that of something else now")
         text = traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
         emit("raised", "".join(text))
         os._exit(1)

@@ -107,8 +107,9 @@ class ReservingRun(Run):
     def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
         """The step `compute`: ggml_backend_sched_graph_compute of the newest build of the graph.
 
-        Where the scheduler holds an allocated graph, it computes that one, whatever graph it is given. Without `values` the scheduler allocates where it has to, and nothing is computed. `watch` is called with every
-        node after it was computed. Without `wait` it is ggml_backend_sched_graph_compute_async: GPUs of this machine
+        Where the scheduler holds an allocated graph, it computes that one, whatever graph it is given. Without `values`
+        the scheduler allocates where it has to, and nothing is computed. `watch` is called with every node after it was
+        computed. Without `wait` it is ggml_backend_sched_graph_compute_async: GPUs of this machine
         may still be computing when it returns, and the scheduler's `synchronize` waits for them. Raises GgmlError if
         ggml would not go on.
         """
@@ -137,7 +138,7 @@ class ReservingRun(Run):
         else:
             if allocated:
                 if sched.freed is not None:
-                    sched.freed.computes(sched)
+                    sched.freed.computes(sched.splits[: sched.n_splits], sched.copy_of)
                 sched.computed()
             if wait:
                 sched.synchronize()

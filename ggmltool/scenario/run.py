@@ -325,8 +325,8 @@ class Run(ABC):
         """One step of a scenario: the plan of reserve and alloc, the values of get, None for the others.
 
         `number` is the step's, by default one more than that of the step before. A step that ggml would not survive
-        gives its failed plan, which is also the last of `plans`. What rests on freed memory has no value: `get` leaves it
-        out, and `freed.uses` has it.
+        gives its failed plan, which is also the last of `plans`. What rests on freed memory has no value: `get` leaves
+        it out, and `freed.uses` has it.
         """
         self.number = self.number + 1 if number is None else number
         if step.kind in self.plan_steps:

@@ -2,8 +2,8 @@
 
     python -m tests.conformance.builds --seeds 0:500 --ggml 0.26
 
-A build keeps its tensors while others are allocated. The library's devices never give freed memory out again and fill it
-with NaN, so that what lies there is known, and what was computed from it shows.
+A build keeps its tensors while others are allocated. The library's devices never give freed memory out again and fill
+it with NaN, so that what lies there is known, and what was computed from it shows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from tests.conformance.compare import compare_runs
 from tests.conformance.fuzz import Generator, Spec
 from tests.conformance.releases import JUDGED
 from tests.conformance.values import Read, compare_values, tolerance
-
 
 VALUES = ("compute", "set", "get")
 """Steps that end a comparison: a mock GPU computes what the engine does not, and may refuse what the engine does."""
@@ -127,7 +126,7 @@ def engine_run(loaded: Scenario) -> tuple[Run, list[dict[str, Places]], Read, se
 
 def judge(loaded: Scenario, real: OracleRun) -> Outcome:
     """All differences between the engine's run and the library's, up to a step that freed memory made abort there."""
-    run, where, read, used = engine_run(loaded)
+    run, where, read, _ = engine_run(loaded)
     plans = [plan.as_dict() for plan in run.plans]
     ended = real.plans[-1] if real.plans else None
     stopped = ended is not None and not ended["ok"] and ended["step"] in VALUES
@@ -147,7 +146,8 @@ def judge(loaded: Scenario, real: OracleRun) -> Outcome:
     for i, (values, others) in enumerate(zip(read, real.values, strict=False)):
         for id, array in values.items():
             arrays += 1
-            out += [f"get {i}: {id}: {text}" for text in compare_values(array, others[id], allowed)]
+            found = compare_values(array, others[id], allowed) if id in others else ["freed memory in the library"]
+            out += [f"get {i}: {id}: {text}" for text in found]
     freed = sum(place == FREED for tables in where for table in tables.values() for place in table.values())
     return Outcome(0, out, arrays, freed)
 

@@ -80,7 +80,7 @@ def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
     """ggml_backend_sched_compute_splits."""
     ops.load()
     if s.freed is not None:
-        s.freed.computes(s)
+        s.freed.computes(s.splits[: s.n_splits], s.copy_of)
     experts = UsedExperts(s) if s.rules.copies_used_experts else None
     if s.callback_copy is not None:
         s.callback_copy.start()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AddressSpace, Buffer, Outgrown
 from ggmltool.ggml.errors import UseAfterFree
 from ggmltool.ggml.events import Listener, UsedAfterFree
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, is_contiguous
-
-if TYPE_CHECKING:
-    from ggmltool.ggml.sched.scheduler import Scheduler
 
 REMEDY = (
     "allocate the graph anew after the reset (`alloc` builds it with new tensors), or reserve the largest graph first, "
-    "so that no compute buffer grows"
+    "so that no compute buffer grows, and set the inputs again: another graph may have overwritten them"
 )
 """How to keep tensors out of freed memory."""
 
@@ -121,14 +119,14 @@ class FreedMemory:
             self.events(UsedAfterFree(t.label, "", *freed))
         return True
 
-    def computes(self, s: Scheduler) -> None:
-        """The scheduler's splits are computed, node by node."""
+    def computes(self, splits: Iterable[Split], copy_of: Callable[[Tensor, int], Tensor]) -> None:
+        """A scheduler's splits are computed, node by node, after inputs were copied to `copy_of(input, backend)`."""
         self.results = {}
         tensors: dict[Outgrown, dict[str, None]] = {}
         results: dict[Outgrown, dict[str, None]] = {}
-        for split in s.splits[: s.n_splits]:
+        for split in splits:
             for t in split.inputs:
-                self.written(s.copy_of(t, split.backend_id), self.freed(t))
+                self.written(copy_of(t, split.backend_id), self.freed(t))
             for n in split.nodes:
                 if n.is_view_op or not n.op or not n.flags & FLAG_COMPUTE:
                     continue

@@ -44,8 +44,8 @@ COPIES_LAST = "pipeline copies of inputs"
 class SchedulerState(AnyScheduler):
     """A ggml_backend_sched that reserves. The last backend must be a CPU device.
 
-    `freed` hears of what is computed, once memory was freed. `graph_size` bounds nodes and leafs together, `parallel` makes 4 pipeline copies of every input, `op_offload`
-    lets devices ask for ops whose weights lie on the host.
+    `graph_size` bounds nodes and leafs together, `parallel` makes 4 pipeline copies of every input, `op_offload` lets
+    devices ask for ops whose weights lie on the host. `freed` hears of what is computed, once memory was freed.
     """
 
     id_of_tensor = "tensor_backend_id(tensor)"

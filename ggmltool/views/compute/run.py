@@ -16,7 +16,8 @@ from ggmltool.views.text import count, size
 class StepReport(NamedTuple):
     """One step: what it is called, what it did (the plan of a reserve or alloc), or the error that ended the run.
 
-    `uses_freed`: it used memory that was freed. `number` counts all steps of the scenario from 1, those that were left out too.
+    `uses_freed`: it used memory that was freed. `number` counts all steps of the scenario from 1, those that were left
+    out too.
     """
 
     step: str
