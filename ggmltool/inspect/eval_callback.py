@@ -48,7 +48,7 @@ def watched_node(run: Run, t: Tensor, graph: str, step: int) -> WatchedNode:
 
 
 def values_if_known(run: Run, t: Tensor) -> NDArray[Any] | None:
-    """The values of a node just computed; None for a type that cannot be read here, and if they rest on freed memory."""
+    """The values of a node just computed; None if the type cannot be read here, or if they rest on freed memory."""
     if t.index in run.freed.results:
         return None
     try:

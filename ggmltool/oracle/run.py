@@ -44,7 +44,8 @@ class OracleRun:
     error where ggml aborted or crashed. `debug` is the text of GGML_SCHED_DEBUG=2 for each plan. `values` has a
     {id: array} for every get step, without those that lie in freed memory. `builds` has, after every step of a run
     that computes, for the newest build of each graph where its leafs and nodes lie: None without memory, FREED in
-    memory that was freed, else buffer type and offset. `trace` is what ggml asked of the devices, in order, one line per call:
+    memory that was freed, else buffer type and offset. `trace` is what ggml asked of the
+    devices, in order, one line per call:
 
     `synchronize BACKEND`, `graph_compute BACKEND [node, …]`, `event_new DEVICE K`, `event_record BACKEND K`,
     `event_wait BACKEND K`, `event_synchronize DEVICE K`, `alloc_buffer BUFT BYTES`, `free_buffer BUFT BYTES`,
