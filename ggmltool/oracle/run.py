@@ -43,7 +43,7 @@ class OracleRun:
     `plans` are those of `Plan.as_dict` for every reserve and alloc step, without causes; the last one has the
     error where ggml aborted or crashed. `debug` is the text of GGML_SCHED_DEBUG=2 for each plan. `values` has a
     {id: array} for every get step, without those that lie in freed memory. `builds` has, after every step of a run
-    that computes, for the newest build of each graph where its leafs and nodes lie: None without memory, FREED in
+    that computes, for the newest build of each graph where its leafs and nodes lie: None without data, FREED in
     memory that was freed, else buffer type and offset. `trace` is what ggml asked of the
     devices, in order, one line per call:
 
@@ -331,15 +331,12 @@ class ScenarioRun:
 
     def _where(self, address: int) -> tuple[str, int] | str | None:
         t = Tensor.from_address(address)
-        if not t.buffer:
+        if not t.data:
             return None
-        if any(start <= (t.data or 0) <= end for start, end in self.world.freed):
+        if any(start <= t.data <= end for start, end in self.world.freed):
             return FREED
         base = self.lib.ggml_backend_buffer_get_base(t.buffer) or 0
-        if base and not t.data:
-            # It lay in a buffer of no bytes, whose struct is that of another one now.
-            return FREED
-        return self.world.bufts[structs.Buffer.from_address(t.buffer).buft].name, (t.data or 0) - base
+        return self.world.bufts[structs.Buffer.from_address(t.buffer).buft].name, t.data - base
 
     def step(self, step: Step, emit: Emit) -> bool:
         """Runs a step; False if it failed and the run ends."""

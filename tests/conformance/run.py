@@ -3,9 +3,10 @@
     python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26
     python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26 --wide
     python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26 --rare
+    python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26 --builds
 
-Every seed is a scenario of `fuzz`, with --wide of `fuzz_wide`, or with --rare of `fuzz_rare`; compared are all plans in
-every field and the debug print byte for byte.
+Every seed is a scenario of `fuzz`, with --wide of `fuzz_wide`, with --rare of `fuzz_rare`, or with --builds of
+`fuzz_builds`; compared are all plans in every field and the debug print byte for byte.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ggmltool.scenario.scenario import Scenario
 from ggmltool.views.plan.sched_debug import sched_debug
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz import scenario
+from tests.conformance.fuzz_builds import builds_scenario
 from tests.conformance.fuzz_rare import rare_scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.releases import JUDGED
@@ -76,6 +78,7 @@ MAKERS: dict[str, Callable[..., dict[str, Any]]] = {
     "long": partial(scenario, short_forms=False),
     "wide": wide_scenario,
     "rare": rare_scenario,
+    "builds": builds_scenario,
 }
 """What makes the scenario of a seed, by the kind of scenarios."""
 
@@ -127,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ("long", "long forms only"),
         ("wide", "with more of what is rare"),
         ("rare", "at the ends of all"),
+        ("builds", "with steps that go back to older builds (without values; tests.conformance.builds has them)"),
     ):
         parser.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, default="usual", help=about)
     parser.add_argument("--stop-after", type=int, default=50, metavar="N", help="give up after N failures")

@@ -7,7 +7,8 @@ from typing import Any
 import ggmltool
 from ggmltool.ggml.events import UsedAfterFree
 from ggmltool.oracle import run
-from tests.conformance.builds import builds_scenario, engine_run, outcomes
+from tests.conformance.builds import engine_run, outcomes
+from tests.conformance.fuzz_builds import builds_scenario
 from tests.conformance.releases import seeds_of
 
 TWO: dict[str, Any] = {

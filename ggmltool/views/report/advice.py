@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ggmltool.ggml.sched.freed import REMEDY
 from ggmltool.inspect.advice import (
     Advice,
     Numbers,
@@ -14,6 +15,8 @@ from ggmltool.inspect.advice import (
     other_options,
     put_together,
 )
+from ggmltool.inspect.use_after_free import uses_after_free
+from ggmltool.views.compute.freed import use_after_free
 from ggmltool.views.explain.check import status
 from ggmltool.views.explain.reasons import refusal_text
 from ggmltool.views.report.document import AdviceRow
@@ -27,8 +30,13 @@ if TYPE_CHECKING:
 
 
 def advice_rows(opened: Opened, moment: Moment, at: Watched, gauges: Iterable[Gauge]) -> list[AdviceRow]:
-    """What there is now first, then what was planned otherwise, then what stands in the way."""
-    return [*_planned(opened, moment, at), *_limits(gauges)]
+    """Uses of freed memory first, then what there is now, what was planned otherwise, and what stands in the way."""
+    return [*_freed(at), *_planned(opened, moment, at), *_limits(gauges)]
+
+
+def _freed(at: Watched) -> Iterator[AdviceRow]:
+    for use in uses_after_free(at.run):
+        yield AdviceRow("freed", f"Use after free: {use_after_free(use)} To avoid it, {REMEDY}", NONE, None, None, None)
 
 
 def _planned(opened: Opened, moment: Moment, at: Watched) -> Iterator[AdviceRow]:

@@ -125,7 +125,7 @@ function oddities(model) {
   const short = model.splits.filter((split) => split.i_end - split.i_start <= 2).length;
   if (short > 4 && short * 2 > model.splits.length)
     odd.push([`${integer(short)} of ${integer(model.splits.length)} splits have one or two nodes.`]);
-  for (const row of data.advice) if (row.kind === "op" || row.kind === "limit") odd.push(sentence(row.text));
+  for (const row of data.advice) if (["freed", "op", "limit"].includes(row.kind)) odd.push(sentence(row.text));
   for (const cut of data.left_out)
     odd.push([`Of ${integer(cut.of)} ${clean(cut.what)}, ${integer(cut.here)} are in this page.`]);
   return odd.slice(0, 14);
