@@ -232,8 +232,8 @@ class AdviceRow(Row):
     """Something that could be changed, in words, for a split (-1: for none), and what it comes to where it was planned:
     splits, bytes copied, bytes of all compute buffers; null where that is not known.
 
-    `kind` is freed (a step used freed memory), now (what there is), option (of the scheduler), weights (put elsewhere together), node, op (which a device
-    does not support) or limit.
+    `kind` is freed (a step used freed memory), now (what there is), option (of the scheduler), weights (put elsewhere
+    together), node, op (which a device does not support) or limit.
     """
 
     kind: str
