@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
+from ggmltool.ggml.buffer import USAGE_COMPUTE
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import BY_NAME, NEWEST
+from ggmltool.ggml.sched.freed import REMEDY
 from ggmltool.scenario.since import days
 from ggmltool.scenario.versions import lacks
 from ggmltool.sources.graph_writer import GraphWriter, text
@@ -167,7 +169,7 @@ class ProcessWriter(GraphWriter):
             return 0
         offset = tensor.data - buffer.base
         if not 0 <= offset <= buffer.size:
-            raise AttachError(f"{_shown(tensor)} lies outside of its buffer of {buffer.size} bytes, at byte {offset}")
+            raise AttachError(_outside(tensor, buffer, offset))
         return offset
 
     def unknown_type(self, name: str) -> Error:
@@ -185,3 +187,14 @@ class ProcessWriter(GraphWriter):
 
 def _shown(tensor: TensorState) -> str:
     return clean(text(tensor.name)) or f"the tensor at {tensor.address:#x}"
+
+
+def _outside(tensor: TensorState, buffer: BufferState, offset: int) -> str:
+    """Why the place of a tensor cannot be written down: of memory that ggml freed, that and how to avoid it."""
+    if buffer.usage != USAGE_COMPUTE:
+        return f"{_shown(tensor)} lies outside of its buffer of {buffer.size} bytes, at byte {offset}"
+    return (
+        f"use after free: {_shown(tensor)} points outside the compute buffer that its `buffer` names, which has "
+        f"{buffer.size} bytes ({tensor.data:#x}; the buffer begins at {buffer.base or 0:#x}). ggml freed the buffer "
+        f"that the tensor was allocated in, as it does when a compute buffer grows. To avoid it, {REMEDY}"
+    )
