@@ -82,7 +82,7 @@ def judge(loaded: Scenario, real: OracleRun) -> Outcome:
     run, where, read, used = engine_run(loaded)
     plans = [plan.as_dict() for plan in run.plans]
     ended = real.plans[-1] if real.plans else None
-    stopped = ended is not None and not ended["ok"] and (ended["step"] in VALUES or (is_crash(ended) and used))
+    stopped = ended is not None and not ended["ok"] and (ended["step"] in VALUES or (is_crash(ended) and bool(used)))
     declined = bool(plans) and not plans[-1]["ok"] and plans[-1]["step"] in VALUES
     mine, theirs = plans[: len(plans) - declined], real.plans[: len(real.plans) - stopped]
     n = min(len(mine), len(theirs)) if stopped or declined else max(len(mine), len(theirs))
