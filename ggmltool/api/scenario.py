@@ -91,13 +91,14 @@ class Scenario(Base):
         InspectError for a graph, a step or an option that is not there.
         """
         if after is None and parallel is None and op_offload is None:
-            return super().plan(graph, step, events)
+            return self.plan_to_compute(graph, step, events)
         at = self._look(graph=graph, step=step, after=after, parallel=parallel, op_offload=op_offload)
         if after is None:
-            return Base.plan(at.opened.scenario, graph, step, events)
+            return at.opened.scenario.plan_to_compute(graph, step, events)
         if events is not None:
             raise InspectError("events are heard of a fresh scheduler; scenario.start(events) hears those of all steps")
-        return at.watch().plan
+        watched = at.watch()
+        return watched.run.as_computed(watched.plan)
 
     def next_token(self, values: Mapping[str, NDArray[Any]] | None = None) -> NextToken | None:
         """The likeliest tokens after a captured prompt, by the `values` that `compute` gave (None: computed here).

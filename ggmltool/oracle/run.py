@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
+from ggmltool.ggml.sched.supported import computes
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
 from ggmltool.oracle import state, structs
 from ggmltool.oracle.build import Builder
@@ -344,9 +346,12 @@ class ScenarioRun:
         if step.kind == "reset":
             lib.ggml_backend_sched_reset(sched)
         elif step.kind == "compute" and step.graph is not None:
-            self._compute(step.graph)
+            error = self._compute(step.graph)
             # Where it had to split the graph, what it printed is of no plan.
             self.runner.log.take()
+            if error is not None:
+                emit("plan", (failed_plan(self.model, step, error, ()), b""))
+                return False
         elif step.kind in ("set", "get") and not self.world.tracing:
             pass
         elif step.kind == "set":
@@ -362,10 +367,11 @@ class ScenarioRun:
             return self._plan(step, step.graph, emit)
         return True
 
-    def _compute(self, name: str) -> None:
+    def _compute(self, name: str) -> dict[str, str | None] | None:
         """ggml_backend_sched_graph_compute, with the data written between its alloc and its computing.
 
-        Where nothing is to be computed, what it does before and after.
+        Where nothing is to be computed, what it does before and after. The error with which the backend that a mock
+        stands for would end, since a node that the user has assigned to it is one that it lacks.
         """
         lib, sched = self.lib, self.sched
         state = lib.layout.sched.from_address(sched)
@@ -380,10 +386,30 @@ class ScenarioRun:
                 self._write_data(new, table)
         if self.experts is not None:
             self.experts.start()
+        error = self._unsupported(name, graph)
+        if error is not None:
+            return {"kind": error.kind, "condition": error.condition, "message": error.message}
         if self.world.tracing:
             lib.ggml_backend_sched_graph_compute(sched, graph)
         else:
             lib.ggml_backend_sched_synchronize(sched)
+        return None
+
+    def _unsupported(self, name: str, graph: int) -> GgmlError | None:
+        """How ggml would end at the first node that the user has assigned to a device that does not support it."""
+        assigned = {self.newest[spec.id] for spec in self.model.graphs[name].nodes if spec.backend is not None}
+        built = CGraph.from_address(graph)
+        for address in (node for node in built.nodes[: built.n_nodes] if node in assigned):
+            backend = self.lib.ggml_backend_sched_get_tensor_backend(self.sched, address)
+            n = self.world.mirror.tensor(address)
+            mock = self.world.backends.get(backend)
+            device = None if mock is None else self.world.kernels[mock.name]
+            if device is not None and device.unsupported is not None and computes(n):
+                refusal = device.refusal(n)
+                error = None if refusal is None else device.unsupported.of(n, device.name, *refusal)
+                if error is not None:
+                    return error
+        return None
 
     def _plan(self, step: Step, name: str, emit: Emit) -> bool:
         lib, sched = self.lib, self.sched

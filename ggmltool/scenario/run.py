@@ -6,6 +6,7 @@ import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType, Outgrown
@@ -309,6 +310,20 @@ class Run(ABC):
     def plan_of(self, graph: CGraph, name: str, step: str, error: PlanError | None = None) -> Plan:
         """The state after a step of the graph called `name`; with `error`, what stood when ggml refused to go on."""
         return plan_of(self.start(), graph, name, step, self.log, error)
+
+    def as_computed(self, plan: Plan) -> Plan:
+        """The newest plan, with the error with which ggml ends when it computes what was planned: where a backend is to
+        compute what it does not support.
+        """
+        from ggmltool.ggml.sched.supported import check_supported
+
+        if plan.ok and self.sched is not None:
+            try:
+                check_supported(self.sched)
+            except GgmlError as error:
+                error.explanation += f"\n{plan.step} {plan.graph} itself succeeds: this comes when it is computed"
+                return replace(plan, ok=False, error=tuple(error.as_dict().items()))
+        return plan
 
     def failure(self, plan: Plan) -> GgmlError:
         """The error behind a plan that is not ok."""
