@@ -28,7 +28,7 @@ class Unsupported:
     beyond: Beyond = "anything"
 
     def of(self, n: Tensor, backend: str, why: str, lacks: bool) -> GgmlError | None:
-        """What comes of a node that the device of `backend` refuses, and `why`, or whether it lacks the op altogether; None
+        """What comes of a node that the device of `backend` refuses, and `why`; `lacks`: it has no such op at all. None
         if it is computed.
         """
         if lacks or self.beyond == "refused":
