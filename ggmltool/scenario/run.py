@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType, Outgrown
 from ggmltool.ggml.context import Context, IndexSpace
@@ -390,9 +390,9 @@ class Run(ABC):
         """The copies that an earlier split put into the newest build, where `compute` would split it again."""
         return []
 
-    def tensor(self, id: str) -> Tensor:
-        """The newest tensor of this id, rather one that its graph uses; where no graph with it was built yet, that of
-        the first that has it, and if there is no graph at all, one without memory.
+    def tensor(self, id: str, to: Literal["set", "get"] = "set") -> Tensor:
+        """The newest tensor of this id, `to` write or read its bytes, rather one that its graph uses; where no graph
+        with it was built yet, that of the first that has it, and if there is no graph at all, one without memory.
 
         Raises ScenarioError for an id that no graph and no context has.
         """
@@ -461,7 +461,7 @@ class Run(ABC):
         """
         from ggmltool.ggml.transfer import announce_get
 
-        t = self.tensor(id)
+        t = self.tensor(id, "get")
         announce_get(t, self.listener)
         if self.addresses.has_freed:
             self.freed.get(t)

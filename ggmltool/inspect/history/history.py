@@ -127,7 +127,7 @@ class History:
         from ggmltool.ggml.sched.freed import no_result
 
         def read(run: Run) -> None:
-            t = run.tensor(tensor)
+            t = run.tensor(tensor, "get")
             freed = run.rests_on(t)
             if freed is not None:
                 raise no_result(t, freed)
