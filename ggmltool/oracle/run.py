@@ -199,6 +199,7 @@ class ScenarioRun:
         self.persistent: dict[str, int] = {}
         self.tables: dict[str, dict[str, int]] = {}
         self.newest_graphs: dict[str, int] = {}
+        self.held = ""
         self.chunks: dict[int, int] = {}
         self.buffers: list[int] = []
         self.placed: dict[str, int] = {}
@@ -382,11 +383,12 @@ class ScenarioRun:
                 lib.ggml_backend_sched_reset(sched)
             loose = [t for c in self.model.contexts if c.buft is None for t in c.tensors]
             new = [t for t in loose if not Tensor.from_address(table[t.id]).buffer]
+            self.held = name
             if lib.ggml_backend_sched_alloc_graph(sched, graph) and self.world.tracing:
                 self._write_data(new, table)
         if self.experts is not None:
             self.experts.start()
-        error = self._unsupported(name, graph)
+        error = self._unsupported(self.held)
         if error is not None:
             return {"kind": error.kind, "condition": error.condition, "message": error.message}
         if self.world.tracing:
@@ -395,10 +397,11 @@ class ScenarioRun:
             lib.ggml_backend_sched_synchronize(sched)
         return None
 
-    def _unsupported(self, name: str, graph: int) -> GgmlError | None:
+    def _unsupported(self, name: str) -> GgmlError | None:
         """How ggml would end at the first node that the user has assigned to a device that does not support it."""
-        assigned = {self.newest[spec.id] for spec in self.model.graphs[name].nodes if spec.backend is not None}
-        built = CGraph.from_address(graph)
+        table, nodes = self.tables[name], self.model.graphs[name].nodes
+        assigned = {table[spec.id] for spec in nodes if spec.backend is not None}
+        built = CGraph.from_address(self.newest_graphs[name])
         for address in (node for node in built.nodes[: built.n_nodes] if node in assigned):
             backend = self.lib.ggml_backend_sched_get_tensor_backend(self.sched, address)
             n = self.world.mirror.tensor(address)
@@ -418,6 +421,8 @@ class ScenarioRun:
         self._assign(self.model.tensors(), table)
         self._assign(self.model.graphs[name].nodes, table)
         act = lib.ggml_backend_sched_reserve if step.kind == "reserve" else lib.ggml_backend_sched_alloc_graph
+        if step.kind == "alloc":
+            self.held = name
         ok = act(sched, graph)
         log, debug = self.runner.log.take()
         if not ok:
