@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,10 @@ class History:
     backends: Sequence[BackendNames] = ()
     error: Mapping[str, str | None] | None = None
     _stopped: tuple[int, Sequence[Buffer]] | None = field(default=None, init=False, repr=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Its fields: what was made to find answers is made again."""
+        return {f.name: None if f.name == "_stopped" else getattr(self, f.name) for f in fields(self)}
 
     @property
     def release(self) -> str:
