@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from ggmltool.api.checked import checked
 from ggmltool.api.result import Result
 from ggmltool.inspect.errors import InspectError
 
@@ -23,6 +24,7 @@ def import_log(path: str | Path, graph: None = None) -> Result[LogSummary]: ...
 def import_log(path: str | Path, graph: int | str) -> Result[LogGraph]: ...
 
 
+@checked
 def import_log(path: str | Path, graph: int | str | None = None) -> Result[LogSummary] | Result[LogGraph]:
     """What a log of GGML_SCHED_DEBUG=2 tells: its graphs, how often buffers were reallocated and why, memory.
 
