@@ -303,7 +303,8 @@ class Scenario(Base):
         """Every decision of the scenario's steps, and the state at each: `load("moe").record().cells(30)`.
 
         They are the steps that plan, with `compute` all. With a `path` the record is written there too, and
-        `open_record` reads it. Raises InspectError for weights without values, unless `zeros`, and for a path that cannot be written.
+        `open_record` reads it. Raises InspectError for weights without values, unless `zeros`, and for a path that
+        cannot be written.
         """
         from ggmltool.api.recorded import record
 

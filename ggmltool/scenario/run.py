@@ -467,6 +467,13 @@ class Run(ABC):
             self.freed.get(t)
         return values_of(t)
 
+    def check_get(self, id: str) -> None:
+        """Raises what `get` raises for a tensor without memory; nothing is read."""
+        from ggmltool.ggml.transfer import check_access
+
+        t = self.tensor(id, "get")
+        check_access("ggml_backend_tensor_get", "read", t, 0, t.nbytes)
+
     def rests_on(self, t: Tensor) -> Outgrown | None:
         """The freed memory that a tensor's bytes lie in or were computed from; None if they are as ggml has them."""
         return self.freed.freed(t) if self.addresses.has_freed else None

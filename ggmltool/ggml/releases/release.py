@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal, NamedTuple, SupportsIndex
 
 from ggmltool.ggml.op_rules import SHARED, OpRules
@@ -138,9 +140,7 @@ class Release:
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         """There is one object for each release of the table."""
-        from ggmltool.ggml.releases.table import RELEASES
-
-        if RELEASES.get(self.name) is self:
+        if _table().get(self.name) is self:
             return _release_called, (self.name,)
         return object.__reduce_ex__(self, protocol)
 
@@ -197,7 +197,11 @@ class Release:
         return self.object_size + self.tensor_size
 
 
-def _release_called(name: str) -> Release:
-    from ggmltool.ggml.releases.table import RELEASES
+def _table() -> Mapping[str, Release]:
+    """The table is made of the releases, and so is not known here before somebody has asked for it."""
+    table: Mapping[str, Release] = import_module("ggmltool.ggml.releases.table").RELEASES
+    return table
 
-    return RELEASES[name]
+
+def _release_called(name: str) -> Release:
+    return _table()[name]
