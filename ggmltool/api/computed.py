@@ -51,7 +51,7 @@ def compare(
         f"compare graph {name} of {title}: {len(found.over)} of {len(found.nodes)} nodes off",
         found,
         partial(CompareDocument.of, opened.model.ggml, found),
-        lambda style: compare_view(found, title, _WORST, style),
+        partial(compare_view, found, title, _WORST),
         tuple(found.nodes),
     )
 

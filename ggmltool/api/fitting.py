@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ggmltool.api.checked import checked
 from ggmltool.api.placed import Placing, common_of, several
 from ggmltool.api.result import Result
 from ggmltool.inspect.fit_wishes import DEPTH, Ranges, Wishes
@@ -25,6 +26,7 @@ Numbers = int | str | Sequence[int]
 """A number, some, or a range as the command has it."""
 
 
+@checked
 def fit(
     model: str | Path,
     *,

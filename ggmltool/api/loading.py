@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ggmltool.api.checked import checked
 from ggmltool.api.scenario import Scenario
 from ggmltool.api.sources import captured, read
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from ggmltool.sources.llama.options import CaptureOptions
 
 
+@checked
 def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenario:
     """Read a scenario: a path (`.yaml`, `.json`, each also `.gz`), the name of a sample if there is no such file, "-"
     for standard input, a dict, or a model (a GGUF file, a folder of safetensors), whose graph is captured as `capture`
@@ -25,6 +27,7 @@ def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenar
     return Scenario(*read(source, ggml)).prepared()
 
 
+@checked
 def capture(
     model: str | Path,
     options: CaptureOptions | None = None,
@@ -40,6 +43,6 @@ def capture(
     The settings are llama.cpp's and the batch, by name: `capture("model.gguf", n_ctx=8192, phase="token")`; they are
     the fields of CaptureOptions, and stand in for those of `options`. With `weights`, and for a `prompt` or `tokens`
     always, it says where the weights' values are, so that it can be computed. Needs the extra `llama`. Raises
-    CaptureError if there is no such library or it refuses the model, TypeError for a setting that is not there.
+    CaptureError if there is no such library or it refuses the model, InspectError for a setting that is not there.
     """
     return Scenario(*captured(model, options, weights, quantization, **settings)).prepared()

@@ -6,12 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from ggmltool.api.checked import checked
 from ggmltool.api.result import Result
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.inspect.diff.side import Side
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
+    from ggmltool.views.log.documents import LogDocument
 
 
 @overload
@@ -22,6 +24,7 @@ def import_log(path: str | Path, graph: None = None) -> Result[LogSummary]: ...
 def import_log(path: str | Path, graph: int | str) -> Result[LogGraph]: ...
 
 
+@checked
 def import_log(path: str | Path, graph: int | str | None = None) -> Result[LogSummary] | Result[LogGraph]:
     """What a log of GGML_SCHED_DEBUG=2 tells: its graphs, how often buffers were reallocated and why, memory.
 
@@ -34,22 +37,28 @@ def import_log(path: str | Path, graph: int | str | None = None) -> Result[LogSu
 
 
 def _summary(path: str) -> Result[LogSummary]:
-    from ggmltool.sources.sched_log.reader import read_all, read_summary
+    from ggmltool.sources.sched_log.reader import read_summary
     from ggmltool.sources.sched_log.stream import open_log
-    from ggmltool.views.log.documents import LogDocument, whole_rows
     from ggmltool.views.log.log import log_view
 
     with open_log(path, path) as lines:
         summary = read_summary(lines)
     title = Path(path).name
 
-    def document() -> LogDocument:
-        """With all nodes, which are read when they are asked for."""
-        with open_log(path, path) as lines:
-            found, graphs = whole_rows(partial(read_all, lines))
-        return LogDocument.of(found, path, graphs)
+    return Result(
+        f"log {title}", summary, partial(_document, path), partial(log_view, summary, title), tuple(summary.graphs)
+    )
 
-    return Result(f"log {title}", summary, document, partial(log_view, summary, title), tuple(summary.graphs))
+
+def _document(path: str) -> LogDocument:
+    """With all nodes, which are read when they are asked for."""
+    from ggmltool.sources.sched_log.reader import read_all
+    from ggmltool.sources.sched_log.stream import open_log
+    from ggmltool.views.log.documents import LogDocument, whole_rows
+
+    with open_log(path, path) as lines:
+        found, graphs = whole_rows(partial(read_all, lines))
+    return LogDocument.of(found, path, graphs)
 
 
 def _graph(path: str, choice: str) -> Result[LogGraph]:
@@ -67,7 +76,7 @@ def _graph(path: str, choice: str) -> Result[LogGraph]:
         f"graph {graph.number} of {title}",
         graph,
         partial(LogGraphDocument.of, graph, path),
-        lambda style: log_graph_view(graph, plan, tensors, title, style, "scenario.diff(…)"),
+        partial(log_graph_view, graph, plan, tensors, title, more="scenario.diff(…)"),
         plan.nodes,
         plan,
     )

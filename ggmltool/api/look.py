@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from ggmltool.api.result import Result
@@ -64,10 +65,9 @@ def answer(
     rows: tuple[Any, ...] = (),
 ) -> Result[F]:
     """The answer on the state at a moment; it does not keep the run."""
-    number = at.number
-
-    def of_the_step() -> StepDocument:
-        made = document()
-        return made if number is None else made.after_step(number)
-
+    of_the_step = document if at.number is None else partial(_of_the_step, document, at.number)
     return Result(f"{what}, {at.heading} of {at.title}", facts, of_the_step, view, rows, at.plan)
+
+
+def _of_the_step(document: Callable[[], StepDocument], number: int) -> StepDocument:
+    return document().after_step(number)

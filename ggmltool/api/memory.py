@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def buffers(look: Look) -> Result[MemoryPlan]:
-    from ggmltool.views.memory.buffers import MAX_TENSORS, buffers_view
+    from ggmltool.views.memory.buffers import buffers_view
     from ggmltool.views.memory.documents import BuffersDocument
 
     at = look.watch(Record(Keep.MEMORY))
@@ -37,7 +37,7 @@ def buffers(look: Look) -> Result[MemoryPlan]:
         "buffers",
         memory,
         partial(BuffersDocument.of, plan, memory),
-        lambda style: buffers_view(plan, memory, tensors, title, style, MAX_TENSORS),
+        partial(buffers_view, plan, memory, tensors, title),
         memory.lifetimes,
     )
 

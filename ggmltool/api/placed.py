@@ -123,6 +123,6 @@ def sweep(
         f"sweep of {title}: {len(swept.swept)} placements",
         swept,
         partial(SweepDocument.of, swept),
-        lambda style: sweep_view(swept, title, style, again),
+        partial(sweep_view, swept, title, again=again),
         tuple(swept.swept),
     )

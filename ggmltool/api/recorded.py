@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ggmltool.api.checked import checked
 from ggmltool.inspect.history.history import History, record_history
 from ggmltool.inspect.ready import check_weights, computed_graphs
 
@@ -25,6 +26,7 @@ def record(opened: Opened, path: str | Path | None, compute: bool, zeros: bool) 
     return history
 
 
+@checked
 def open_record(path: str | Path) -> History:
     """The history in the file of a record: its points, the state at each, and the call stack.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ggmltool.api.checked import checked
 from ggmltool.api.result import Result
 from ggmltool.inspect.errors import InspectError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ggmltool.scenario.model import Model
 
 
+@checked
 def ops(name: str | None = None) -> Result[tuple[OpInfo, ...]]:
     """The ops of ggml, or one in full: "rope", "ROPE", a function ("silu") or a constructor ("rope_ext").
 
@@ -36,6 +38,7 @@ def ops(name: str | None = None) -> Result[tuple[OpInfo, ...]]:
     return Result(f"op {info.name}", (info,), partial(OpDocument.of, info), partial(op_view, info), (info,))
 
 
+@checked
 def types(name: str | None = None) -> Result[tuple[TypeInfo, ...]]:
     """The types of ggml, or one in full: "q4_K". Raises InspectError if there is none of that name."""
     from ggmltool.ggml.dtypes import TYPES
@@ -51,6 +54,7 @@ def types(name: str | None = None) -> Result[tuple[TypeInfo, ...]]:
     return Result(f"type {info.name}", (info,), partial(TypeDocument.of, info), partial(type_view, info), (info,))
 
 
+@checked
 def backends(*devices: str, ggml: str | None = None) -> Result[tuple[BackendInfo | ProfileInfo, ...]]:
     """The kinds of devices that are known, or the backends of these: `backends("CUDA0:24GiB", "CPU")`.
 
@@ -97,6 +101,7 @@ def backends_of(model: Model, title: str) -> Result[tuple[BackendInfo, ...]]:
     )
 
 
+@checked
 def samples() -> Result[tuple[SampleInfo, ...]]:
     """The samples, with what each teaches; `load` takes their names."""
     from ggmltool.inspect.samples import sample_infos
@@ -107,6 +112,7 @@ def samples() -> Result[tuple[SampleInfo, ...]]:
     return Result("samples", infos, partial(SamplesDocument.of, infos), partial(samples_view, infos), infos)
 
 
+@checked
 def explain_error(text: str) -> Result[Match]:
     """What a message of ggml's or llama.cpp's means: a line of a log, or a whole one.
 

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ggmltool.api.checked import checked_methods
 from ggmltool.ggml.printable import printable
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ggmltool.views.report.document import ReportComparisonDocument, ReportDocument
 
 
+@checked_methods
 @dataclass(frozen=True, repr=False)
 class Report:
     """A page: `html` is its text, `document` what it shows, `as_dict()` the same as `ggmltool report --json` prints."""
@@ -30,7 +32,7 @@ class Report:
         return page(self.document)
 
     def save(self, path: str | Path) -> None:
-        """Write the page. Raises OSError."""
+        """Write the page. Raises InspectError if it cannot be written."""
         Path(path).write_text(self.html, "utf-8")
 
     def as_dict(self) -> dict[str, Any]:

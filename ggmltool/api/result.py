@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ggmltool.api.checked import checked_methods
 from ggmltool.ggml.printable import printable
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _WIDTH = 100
 """Columns of the text that a notebook and `str` show."""
 
 
+@checked_methods
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(Generic[F]):
     """An answer: `facts` is the record with all that was found, `rows` its lists as records of one kind each (for

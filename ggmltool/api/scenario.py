@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from ggmltool.api.checked import checked_methods
 from ggmltool.api.look import Look, When, look
 from ggmltool.api.sources import read
 from ggmltool.ggml.plan import Plan
@@ -56,6 +57,7 @@ def _plan_html(plan: Plan) -> str:
 Plan.html = _plan_html
 
 
+@checked_methods
 class Scenario(Base):
     """A loaded scenario, with a method for each command that takes one. Every call starts from the beginning.
     Several threads may use one at a time.
@@ -91,13 +93,14 @@ class Scenario(Base):
         InspectError for a graph, a step or an option that is not there.
         """
         if after is None and parallel is None and op_offload is None:
-            return super().plan(graph, step, events)
+            return self._plan_to_compute(graph, step, events)
         at = self._look(graph=graph, step=step, after=after, parallel=parallel, op_offload=op_offload)
         if after is None:
-            return Base.plan(at.opened.scenario, graph, step, events)
+            return at.opened.scenario._plan_to_compute(graph, step, events)
         if events is not None:
             raise InspectError("events are heard of a fresh scheduler; scenario.start(events) hears those of all steps")
-        return at.watch().plan
+        watched = at.watch()
+        return watched.run.as_computed(watched.plan)
 
     def next_token(self, values: Mapping[str, NDArray[Any]] | None = None) -> NextToken | None:
         """The likeliest tokens after a captured prompt, by the `values` that `compute` gave (None: computed here).
@@ -300,7 +303,8 @@ class Scenario(Base):
         """Every decision of the scenario's steps, and the state at each: `load("moe").record().cells(30)`.
 
         They are the steps that plan, with `compute` all. With a `path` the record is written there too, and
-        `open_record` reads it. Raises InspectError for weights without values, unless `zeros`, and OSError.
+        `open_record` reads it. Raises InspectError for weights without values, unless `zeros`, and for a path that
+        cannot be written.
         """
         from ggmltool.api.recorded import record
 

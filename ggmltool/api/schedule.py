@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.supports import Asked, State
     from ggmltool.inspect.timed import Timed
     from ggmltool.inspect.trace import Trace
+    from ggmltool.views.table import Style
 
 KEYS = ("op", "backend", "cause", "type", "split")
 """What nodes are counted by."""
@@ -78,7 +79,7 @@ def copied(look: Look) -> Result[tuple[CopiedInput, ...]]:
         "copied inputs",
         inputs,
         partial(CopiedDocument.of, plan, tensors, other, experts),
-        lambda style: copied_view(plan, tensors, title, style, other, experts),
+        partial(copied_view, plan, tensors, title, other=other, experts=experts),
         inputs,
     )
 
@@ -112,7 +113,7 @@ def passes(look: Look, number: int) -> Result[tuple[PassRecord, ...]]:
         f"pass {number}",
         records,
         partial(PassDocument.of, plan, records, number),
-        lambda style: pass_view(plan, records, number, title, style, names),
+        partial(pass_view, plan, records, number, title, passes=names),
         next((record.assignments for record in records if record.number == number), ()),
     )
 
@@ -157,7 +158,6 @@ def supports(opened: Opened, graph: str | None, by_node: bool, only: State | Non
 def graph(look: Look, sched: bool) -> Result[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
     from ggmltool.inspect.watched import graph_at
     from ggmltool.views.plan.documents import BuiltGraph, SchedulerGraph
-    from ggmltool.views.plan.graph_print import graph_print
 
     if not sched:
         name = graph_at(look.opened, look.moment)
@@ -165,13 +165,19 @@ def graph(look: Look, sched: bool) -> Result[tuple[tuple[Tensor, ...], tuple[Ten
         nodes, leafs = tuple(built.nodes), tuple(built.leafs)
         about = f"graph {name} of {look.opened.title}"
         document: Any = partial(BuiltGraph.of, look.opened.model.ggml, name, nodes, leafs)
-        return Result(about, (nodes, leafs), document, lambda style: graph_print(nodes, leafs))
+        return Result(about, (nodes, leafs), document, partial(_graph_text, nodes, leafs))
     at = look.watch()
     if not at.sched.nodes and at.plan.error is not None:
         raise at.refusal("the scheduler has no graph:\n")
     nodes, leafs = tuple(at.sched.nodes), tuple(at.sched.leafs)
     document = partial(SchedulerGraph.of, at.plan, nodes, leafs)
-    return answer(at, "graph of the scheduler", (nodes, leafs), document, lambda style: graph_print(nodes, leafs))
+    return answer(at, "graph of the scheduler", (nodes, leafs), document, partial(_graph_text, nodes, leafs))
+
+
+def _graph_text(nodes: Sequence[Tensor], leafs: Sequence[Tensor], style: Style) -> str:
+    from ggmltool.views.plan.graph_print import graph_print
+
+    return graph_print(nodes, leafs)
 
 
 def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool, overview: bool) -> str:
@@ -218,6 +224,6 @@ def trace(opened: Opened, compute: bool, decisions: bool, zeros: bool) -> Result
         f"trace of {title}",
         found,
         partial(TraceDocument.of, opened.model.ggml, found),
-        lambda style: trace_view(found.steps, found.families, title, style, decisions),
+        partial(trace_view, found.steps, found.families, title, decisions=decisions),
         calls,
     )

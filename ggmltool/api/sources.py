@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,11 +49,18 @@ def captured(
     **settings: Any,
 ) -> Source:
     """The graph that llama.cpp builds for a model (see `capture`)."""
+    from ggmltool.inspect.errors import WrongArgument
+    from ggmltool.scenario.errors import did_you_mean
     from ggmltool.scenario.load import load_model
     from ggmltool.sources.llama.capture import add_weights, capture
     from ggmltool.sources.llama.errors import CaptureError
     from ggmltool.sources.llama.options import CaptureOptions
 
+    known = [field.name for field in fields(CaptureOptions)]
+    wrong = next((name for name in settings if name not in known), None)
+    if wrong is not None:
+        hint = did_you_mean(wrong, known) or f"the settings are {', '.join(known)}"
+        raise WrongArgument(f"capture: there is no setting {wrong!r}; {hint}")
     chosen = replace(options or CaptureOptions(), **settings)
     path = Path(model)
     if weights and quantization:

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TextIO
 
 import click
 
@@ -47,23 +49,41 @@ def run_and_report(command: click.Command, args: Sequence[str] | None) -> int:
     """Run `command`; print what goes wrong on standard error; the exit status."""
     settings = Settings()
     _reopen_streams()
+    status = _reported(command, sys.argv[1:] if args is None else list(args), settings)
     try:
-        status = _run(command, sys.argv[1:] if args is None else list(args), settings)
         sys.stdout.flush()
-        return status
+    except OSError as error:
+        # What is left in the buffer would be tried again at exit, which has a status of its own for that.
+        sys.stdout = _to_nowhere(sys.stdout)
+        if not isinstance(error, BrokenPipeError) and status == FINE:
+            say(f"Error: {cannot_write(error)}")
+            return WRONG_USE
+    return status
+
+
+def cannot_write(error: OSError, name: str = "output") -> str:
+    """What is wrong with standard output, or standard error."""
+    slow = "it does not wait (O_NONBLOCK), and its reader is slower than the output; the rest is lost"
+    what = slow if isinstance(error, BlockingIOError) else error.strerror or str(error)
+    return f"cannot write to standard {name}: {what}"
+
+
+def _reported(command: click.Command, args: list[str], settings: Settings) -> int:
+    try:
+        return _run(command, args, settings)
     except BrokenPipeError:
-        _close_stdout()
+        sys.stdout = _to_nowhere(sys.stdout)
         return FINE
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        say("interrupted")
         return INTERRUPTED
     except Exception as error:
         if settings.traceback:
             import traceback
 
-            click.echo(_harmless(traceback.format_exc()), err=True, nl=False)
+            say(_harmless(traceback.format_exc()), nl=False)
         message, status = describe(error)
-        click.echo(_harmless(message), err=True)
+        say(_harmless(message))
         return status
 
 
@@ -97,6 +117,11 @@ def _reopen_streams() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and isinstance(sys.stdout.buffer, io.RawIOBase):
+        # Without a buffer (PYTHONUNBUFFERED) Python takes a short write for a whole one.
+        encoding, errors = sys.stdout.encoding, sys.stdout.errors
+        whole = io.BufferedWriter(sys.stdout.detach())
+        sys.stdout = io.TextIOWrapper(whole, encoding, errors, line_buffering=True)
 
 
 def describe(error: Exception) -> tuple[str, int]:
@@ -120,6 +145,8 @@ def describe(error: Exception) -> tuple[str, int]:
         return f"Error: {message}", GGML_FAILED if error.refused else WRONG_USE
     if isinstance(error, GgmlError):
         return ggml_error(error.as_dict(), error.where), GGML_FAILED
+    if isinstance(error, BlockingIOError):
+        return f"Error: {cannot_write(error)}", WRONG_USE
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename is not None else ""
         return f"Error: {name}{error.strerror or error}", WRONG_USE
@@ -174,9 +201,18 @@ def variable_of(param: click.Option, ctx: click.Context) -> str:
     return f"{ctx.auto_envvar_prefix}_{(param.name or '').upper()}" if ctx.auto_envvar_prefix else ""
 
 
-def _close_stdout() -> None:
-    """Whoever read our output is gone: let nothing more be written at exit."""
+def say(message: str, nl: bool = True) -> None:
+    """Print on standard error; where that cannot be written, nothing more is said there."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        click.echo(message, err=True, nl=nl)
+    except OSError:
+        sys.stderr = _to_nowhere(sys.stderr)
+
+
+def _to_nowhere(stream: TextIO) -> TextIO:
+    """A stream that nobody reads any more: what is left in it, and all that comes, is dropped."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return stream
     except (OSError, ValueError):
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+        return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123

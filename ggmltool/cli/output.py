@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
 
-import click
-
 from ggmltool.cli.command import current_settings
 from ggmltool.cli.endings import is_packed
-from ggmltool.cli.errors import FINE, GGML_FAILED, CliError, suggestion
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError, cannot_write, say, suggestion
 from ggmltool.inspect.watched import Watched
 from ggmltool.views.table import Style
 from ggmltool.views.text import harmless
@@ -167,8 +165,7 @@ def _print(data: bytes, stream: TextIO) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        name = "error" if stream is sys.stderr else "output"
-        raise CliError(f"cannot write to standard {name}: {error.strerror or error}") from None
+        raise CliError(cannot_write(error, "error" if stream is sys.stderr else "output")) from None
 
 
 def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -194,13 +191,13 @@ def _umask() -> int:
 def note(message: str) -> None:
     """Tell the user something on standard error, unless --quiet."""
     if current_settings().verbosity >= 0:
-        click.echo(harmless(message), err=True)
+        say(harmless(message))
 
 
 def detail(message: str) -> None:
     """Tell the user something on standard error with --verbose."""
     if current_settings().verbosity > 0:
-        click.echo(harmless(message), err=True)
+        say(harmless(message))
 
 
 def log_lines(lines: Iterable[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.moment import Look, moment_command
 from ggmltool.inspect.watched import watch
@@ -31,6 +33,7 @@ def plan(look: Look) -> int:
         return show_plan(opened, look.json, look.output)
     opened = opened.what_if(look.what_if)
     watched = watch(opened, look.moment)
+    watched = replace(watched, plan=watched.run.as_computed(watched.plan))
     if look.json:
         from ggmltool.views.plan.documents import PlanDocument
 

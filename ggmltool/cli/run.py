@@ -162,6 +162,10 @@ def _watcher(
     return Watcher(opened, watch, Dump(dump, output.force, several) if dump is not None else None, output, streamed)
 
 
+_UNDONE = {"compute": "not computed", "set": "not written"}
+"""What a step does without --compute."""
+
+
 class _Result:
     """A run under way: what each step did, and the values so far, by id."""
 
@@ -204,8 +208,6 @@ class _Result:
 
     def do_steps(self) -> None:
         for number, step in enumerate(self.opened.model.steps, 1):
-            if not self.compute and step.kind not in ("reserve", "alloc", "reset"):
-                continue
             report = self._do(step, number)._replace(number=number)
             self.reports.append(report)
             if report.plan is not None:
@@ -219,7 +221,9 @@ class _Result:
         from ggmltool.ggml.plan import Plan
 
         n_freed = len(self.freed)
-        if step.kind == "compute" and step.graph is not None:
+        if not self.compute and step.kind == "get":
+            return self._check_get(step)
+        if step.kind == "compute" and step.graph is not None and self.compute:
             self.run.number = number
             graph = self.run.held or step.graph
             try:
@@ -245,7 +249,19 @@ class _Result:
         if isinstance(done, dict):
             self._keep(done, step.tensors, n_freed)
             return StepReport(str(step), f"read {count(len(done), 'tensor')}", uses_freed=len(self.freed) > n_freed)
-        return StepReport(str(step), "done", uses_freed=len(self.freed) > n_freed)
+        did = "done" if self.compute else _UNDONE.get(step.kind, "done")
+        return StepReport(str(step), did, uses_freed=len(self.freed) > n_freed)
+
+    def _check_get(self, step: Step) -> StepReport:
+        """A get of which nothing is read: whether its tensors have memory."""
+        from ggmltool.ggml.errors import GgmlError
+
+        try:
+            for id in step.tensors:
+                self.run.check_get(id)
+        except GgmlError as error:
+            return StepReport(str(step), error=tuple(error.as_dict().items()))
+        return StepReport(str(step), "not read")
 
     def _asked(self, graph: str) -> list[str]:
         """The tensors whose values are shown of a graph."""

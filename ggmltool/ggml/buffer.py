@@ -93,6 +93,11 @@ class BufferType:
     def __repr__(self) -> str:
         return f"<BufferType {self.name}>"
 
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        """What it is; without the functions that its device has for it, and without what the bytes lie in."""
+        gone = ("alloc_size", "rule", "gpu", "pinned_by")
+        return None, {name: None if name in gone else getattr(self, name) for name in self.__slots__}
+
     def get_alloc_size(self, t: Tensor) -> int:
         """ggml_backend_buft_get_alloc_size: the bytes `t` takes in this type, before alignment."""
         if self.alloc_size is not None:

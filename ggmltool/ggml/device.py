@@ -12,6 +12,7 @@ from ggmltool.ggml.tensor import MAX_SRC, Tensor, nrows
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.gpu import Gpu, Queue
+    from ggmltool.ggml.devices.unsupported import Unsupported
 
 DeviceType = Literal["cpu", "gpu", "igpu", "accel"]
 
@@ -118,8 +119,9 @@ class Device:
     of every split into an order of the device's own (None: they stay as they are). `copies_async` is whether devices of
     its kind copy among themselves without waiting, `sets_async` whether the host's writes and reads need not wait.
     `looks_at_memory`: more than table and rules may decide, such as where the sources lie.
-    `ops` are the rules of the ggml whose kernels it has. `gpu` is the device of this machine that computes (None: it is
-    simulated).
+    `ops` are the rules of the ggml whose kernels it has. `unsupported` is how its backend ends when it is to compute
+    what the device does not support (None: it computes it, or nobody knows). `gpu` is the device of this machine that
+    computes (None: it is simulated).
     """
 
     __slots__ = (
@@ -143,6 +145,7 @@ class Device:
         "sets_async",
         "table",
         "type",
+        "unsupported",
     )
 
     def __init__(
@@ -163,6 +166,7 @@ class Device:
         sets_async: bool | None = None,
         graph_optimize: GraphOrder | None = None,
         ops: OpRules = SHARED,
+        unsupported: Unsupported | None = None,
     ) -> None:
         self.name = name
         self.type = type
@@ -180,6 +184,7 @@ class Device:
         self.sets_async = copies_async if sets_async is None else sets_async
         self.graph_optimize = graph_optimize
         self.ops = ops
+        self.unsupported = unsupported
         self.restricted = frozenset(b for b in self.bufts if b.ops is not None)
         self.deciding = frozenset(b for b in self.bufts if b.rule is not None)
         self.looks_at_memory = bool(self.restricted or self.deciding) or check is not None

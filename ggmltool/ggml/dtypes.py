@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class DType:
     """One ggml_type.
@@ -27,9 +29,17 @@ class DType:
     def __repr__(self) -> str:
         return f"<ggml_type {self.name}>"
 
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        """There is one object for each type: they are told apart by identity."""
+        return _type_called, (self.name,)
+
     def row_size(self, n: int) -> int:
         """Bytes of a row of `n` elements (ggml_row_size; floors as ggml does in a release build)."""
         return self.type_size * n // self.block_size
+
+
+def _type_called(name: str) -> DType:
+    return TYPES[name]
 
 
 _TABLE: tuple[tuple[int, str, int, int, bool, str, bool], ...] = (

@@ -5,6 +5,7 @@ Error
 ├── InspectError    what was asked for is not there (inspect.errors)
 │   ├── StepRefused   ggml refused, and there is nothing to show without a plan
 │   └── WrongUse      it contradicts itself
+│       └── WrongArgument  an argument of the API is of another kind, or there is none of its name; a TypeError, too
 ├── CaptureError    llama.cpp's library is missing, or refuses the model (sources.llama.errors)
 └── GgmlError       ggml would not go on
     ├── GgmlAssert    GGML_ASSERT(condition)

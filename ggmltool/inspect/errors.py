@@ -23,6 +23,14 @@ class WrongUse(InspectError):  # noqa: N818 - what it is
     """What was asked for contradicts itself; the message says how to ask."""
 
 
+class WrongArgument(WrongUse, TypeError):  # noqa: N818 - what it is
+    """A function of the API was called with an argument that it does not have, or of another kind."""
+
+
+class NoPoint(InspectError, IndexError):  # noqa: N818 - what it is
+    """A history has no such point."""
+
+
 class StepRefused(InspectError):  # noqa: N818 - as ggml refuses
     """ggml refused the step, and nothing that was asked for stands. `error` is the plan's, `lead` what it is of."""
 

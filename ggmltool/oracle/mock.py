@@ -358,6 +358,7 @@ class World:
         self.engine_devices: dict[str, Device] = {}
         self.engine_bufts: dict[int, BufferType] = {}
         devices = {b.name: b.device for b in make_backends(model, bufts)}
+        self.kernels = devices
         if self.callbacks.answered is not None:
             for spec in model.backends:
                 if spec.supports is None and spec.answers is None:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
+from ggmltool.ggml.sched.supported import computes
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
 from ggmltool.oracle import state, structs
 from ggmltool.oracle.build import Builder
@@ -197,6 +199,7 @@ class ScenarioRun:
         self.persistent: dict[str, int] = {}
         self.tables: dict[str, dict[str, int]] = {}
         self.newest_graphs: dict[str, int] = {}
+        self.held = ""
         self.chunks: dict[int, int] = {}
         self.buffers: list[int] = []
         self.placed: dict[str, int] = {}
@@ -344,9 +347,12 @@ class ScenarioRun:
         if step.kind == "reset":
             lib.ggml_backend_sched_reset(sched)
         elif step.kind == "compute" and step.graph is not None:
-            self._compute(step.graph)
+            error = self._compute(step.graph)
             # Where it had to split the graph, what it printed is of no plan.
             self.runner.log.take()
+            if error is not None:
+                emit("plan", (failed_plan(self.model, step, error, ()), b""))
+                return False
         elif step.kind in ("set", "get") and not self.world.tracing:
             pass
         elif step.kind == "set":
@@ -362,10 +368,11 @@ class ScenarioRun:
             return self._plan(step, step.graph, emit)
         return True
 
-    def _compute(self, name: str) -> None:
+    def _compute(self, name: str) -> dict[str, str | None] | None:
         """ggml_backend_sched_graph_compute, with the data written between its alloc and its computing.
 
-        Where nothing is to be computed, what it does before and after.
+        Where nothing is to be computed, what it does before and after. The error with which the backend that a mock
+        stands for would end, since a node that the user has assigned to it is one that it lacks.
         """
         lib, sched = self.lib, self.sched
         state = lib.layout.sched.from_address(sched)
@@ -376,14 +383,36 @@ class ScenarioRun:
                 lib.ggml_backend_sched_reset(sched)
             loose = [t for c in self.model.contexts if c.buft is None for t in c.tensors]
             new = [t for t in loose if not Tensor.from_address(table[t.id]).buffer]
+            self.held = name
             if lib.ggml_backend_sched_alloc_graph(sched, graph) and self.world.tracing:
                 self._write_data(new, table)
         if self.experts is not None:
             self.experts.start()
+        error = self._unsupported(self.held)
+        if error is not None:
+            return {"kind": error.kind, "condition": error.condition, "message": error.message}
         if self.world.tracing:
             lib.ggml_backend_sched_graph_compute(sched, graph)
         else:
             lib.ggml_backend_sched_synchronize(sched)
+        return None
+
+    def _unsupported(self, name: str) -> GgmlError | None:
+        """How ggml would end at the first node that the user has assigned to a device that does not support it."""
+        table, nodes = self.tables[name], self.model.graphs[name].nodes
+        assigned = {table[spec.id] for spec in nodes if spec.backend is not None}
+        built = CGraph.from_address(self.newest_graphs[name])
+        for address in (node for node in built.nodes[: built.n_nodes] if node in assigned):
+            backend = self.lib.ggml_backend_sched_get_tensor_backend(self.sched, address)
+            n = self.world.mirror.tensor(address)
+            mock = self.world.backends.get(backend)
+            device = None if mock is None else self.world.kernels[mock.name]
+            if device is not None and device.unsupported is not None and computes(n):
+                refusal = device.refusal(n)
+                error = None if refusal is None else device.unsupported.of(n, device.name, *refusal)
+                if error is not None:
+                    return error
+        return None
 
     def _plan(self, step: Step, name: str, emit: Emit) -> bool:
         lib, sched = self.lib, self.sched
@@ -392,6 +421,8 @@ class ScenarioRun:
         self._assign(self.model.tensors(), table)
         self._assign(self.model.graphs[name].nodes, table)
         act = lib.ggml_backend_sched_reserve if step.kind == "reserve" else lib.ggml_backend_sched_alloc_graph
+        if step.kind == "alloc":
+            self.held = name
         ok = act(sched, graph)
         log, debug = self.runner.log.take()
         if not ok:

@@ -21,6 +21,7 @@ _DESCRIBED_KEYS = frozenset(KEYS) - {"inplace"}
 _SELF = -1
 _EMPTY = -2
 _NO_VIEW = -1
+_LISTS = (list, tuple, type(None))
 _VIEW_SLOT = {int(Op.CPY): 1, int(Op.SET_ROWS): 2}
 """The slot whose memory a node shares, if it is not the first."""
 
@@ -88,7 +89,7 @@ class Seen:
         src = tuple(value.get("src") or ())
         view_src, view_offs = value.get("view_src"), value.get("view_offs")
         if known.view_slot == _NO_VIEW:
-            return (known, src, None, 0) if view_src is None and not view_offs else None
+            return (known, src, None, 0) if view_src is None and view_offs is None else None
         parent = src[known.view_slot]
         if parent is None:
             return None
@@ -107,6 +108,7 @@ class Seen:
         """Keep what the rules made of a node, for the next one like it."""
         try:
             key = self._key(spec.id, value, scope, layouts)
+            hash(key)
         except (TypeError, ValueError, KeyError):
             return
         slot, delta = _NO_VIEW, 0
@@ -129,7 +131,7 @@ class Seen:
         Raises KeyError, TypeError and ValueError for what is malformed.
         """
         get = value.get
-        if "data" in value or get("src").__class__ is str:
+        if "data" in value or get("src").__class__ not in _LISTS:
             return None
         ne, nb = get("ne"), get("nb")
         return (

@@ -137,7 +137,6 @@ class _Loader:
         self.elsewhere: dict[str, str] = {}
         self.bufts: list[str] = []
         self.reader = TensorReader((), None)
-        self.count = 0
         self.inner: list[TensorSpec] = []
 
     def model(self) -> Model:
@@ -146,6 +145,7 @@ class _Loader:
             raise Mistake("this is not a scenario: it has no format version", hint)
         check_keys(self.top, TOP_KEYS, "a scenario")
         self._part("ggmltool", _check_version)
+        _check_count(self.top)
         self._choose_release()
         name = self._part("name", _title)
         meta = self._part("meta", read_meta)
@@ -277,9 +277,6 @@ class _Loader:
             except Mistake as mistake:
                 mistake.on_key = True
                 raise
-        self.count += 1
-        if self.count > MAX_TENSORS:
-            raise Mistake(f"there are more than {MAX_TENSORS} tensors", on_key=True)
 
     def _place(self, spec: TensorSpec, *path: str) -> None:
         if self.has_places:
@@ -405,6 +402,19 @@ def _read_entry(read: Callable[[str, dict[str, Any]], T], name: str, item: objec
 
 def _misalign(value: object) -> int:
     return 0 if value is None else as_int(value, "cpu_base_misalign", 0, MAX_MISALIGN)
+
+
+def _check_count(top: dict[str, Any]) -> None:
+    """Refuse more tensors and nodes than there may be, before any of them is looked at."""
+    count = 0
+    for part, below in (("contexts", "tensors"), ("graphs", "nodes")):
+        within = top.get(part)
+        for name, one in within.items() if isinstance(within, dict) else ():
+            entries = one.get(below) if isinstance(one, dict) else None
+            count += len(entries) if isinstance(entries, dict) else 0
+            if count > MAX_TENSORS:
+                message = f"there are more than {MAX_TENSORS} tensors"
+                raise Mistake(message, "", part, name, below, on_key=True)
 
 
 def _check_version(value: object) -> None:

@@ -8,11 +8,18 @@ from typing import Any
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import VIEW_OPS, Op, op_key
-from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, Raw, for_node
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, SELF, Constructor, Raw, for_node
 from ggmltool.ggml.tensor import MAX_OP_PARAMS, MAX_SRC, Dims, Tensor, contiguous_nb, nbytes_of, op_desc
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.nodes import OPS, check_function, check_sources, constructor_of, own_source, run
-from ggmltool.scenario.params import check_required, is_inner_nb, named_params, unknown_param, with_shape_params
+from ggmltool.scenario.params import (
+    check_required,
+    is_inner_nb,
+    named_params,
+    signature,
+    unknown_param,
+    with_shape_params,
+)
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.values import (
     INT64_MAX,
@@ -50,6 +57,17 @@ KEYS = (
 _KEYS = frozenset(KEYS)
 _VIEWS_BY_RULE = VIEW_OPS | {Op.CPY, Op.SET_ROWS}
 
+_ELSEWHERE: dict[int, Collection[int]] = {
+    Op.CPY: (1,),
+    Op.MUL_MAT_ID: range(3, MAX_SRC + 1),
+    Op.OPT_STEP_ADAMW: (4,),
+    Op.SET_ROWS: (2,),
+    Op.SSM_CONV: (4,),
+    Op.SSM_SCAN: (6,),
+}
+"""How many sources nodes of these ops have in other releases, which captured graphs may be of; and the copy of a cast
+that ggml_backend_graph_copy makes, which is no source of itself."""
+
 
 def build_long(id: str, value: dict[str, Any], scope: Scope) -> Tensor:
     """A node in long form. Raises Mistake, or GgmlError if ggml asserts."""
@@ -68,6 +86,7 @@ class _Long:
         "explicit",
         "extra",
         "id",
+        "inplace",
         "name",
         "nb",
         "ne",
@@ -99,6 +118,10 @@ class _Long:
             self.slots = id in self.src
             if inplace:
                 self.value = {**value, "inplace": True}
+        given = self.value.get("inplace")
+        self.inplace: bool | None = None if given is None else at("inplace", as_bool, given, "inplace")
+        if self.inplace and not (self.c is not None and self.c.inplace):
+            raise Mistake(f"{self.name} cannot work in place", "", "inplace", on_key=True)
         self.type = self._type()
         self.ne: Dims | None = at("ne", as_ne, value["ne"]) if value.get("ne") is not None else None
         self.nb: object = value.get("nb")
@@ -143,6 +166,7 @@ class _Long:
         if c is not None and params is not None:
             result = self._as_described(c, params) if self.scope.described else self._with_rule(c, params)
         if result is None:
+            self._check_sources()
             result = self._as_written()
         self._compare(result)
         return result
@@ -224,13 +248,9 @@ class _Long:
         return run(c, self.scope.ctx, sources, params, self._inplace(c))
 
     def _inplace(self, c: Constructor) -> bool:
-        given = self.value.get("inplace")
-        if given is None:
+        if self.inplace is None:
             return c.inplace and self.value.get("view_src") is not None
-        inplace = at("inplace", as_bool, given, "inplace")
-        if inplace and not c.inplace:
-            raise Mistake(f"{c.name} cannot work in place", "", "inplace", on_key=True)
-        return inplace
+        return self.inplace
 
     def _as_described(self, c: Constructor, params: dict[str, Any]) -> Tensor | None:
         """The rule's result for a node of a described graph; None if it is to be taken as it is written."""
@@ -241,6 +261,22 @@ class _Long:
         if result.view_src is not None and self.value.get("view_src") is None and self.op not in _VIEWS_BY_RULE:
             return None
         return result
+
+    def _check_sources(self) -> None:
+        """Refuse a node with more or fewer sources than its op has in any release. Raises Mistake."""
+        c, given = self.c, _trimmed(self.src)
+        if c is None or (len(given) in _ELSEWHERE.get(self.op, ()) and None not in given):
+            return
+        names = c.slots if self.slots and c.slots else c.sources
+        needed = [i for i, name in enumerate(names) if name == SELF or name in c.sources[: c.n_required_sources]]
+        least, most = needed[-1] + 1 if needed else 0, len(c.slots) if names is c.slots else c.n_most_sources
+        if not least <= len(given) <= most:
+            count = f"{least}" if least == most else f"{least} to {most}"
+            message = f"{self.name} takes {count} source{'s' * (most != 1)}, not {len(given)}"
+            raise Mistake(message, f"it is {signature(c)}", "src")
+        for i in needed:
+            if given[i] is None:
+                raise Mistake(f"source {names[i].rstrip('_')} of {self.name} cannot be null", "", "src", i)
 
     def _as_written(self) -> Tensor:
         """A node that no rule made.

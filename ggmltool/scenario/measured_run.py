@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.context import Context
@@ -159,21 +159,21 @@ class MeasuredRun(Run):
         """Raises ScenarioError: there is no such call."""
         raise ScenarioError(f"ggml {self.model.ggml} has no eval callback", self.model.source, None, "")
 
-    def tensor(self, id: str) -> Tensor:
-        """The newest tensor of this id, for `set` and `get`.
+    def tensor(self, id: str, to: Literal["set", "get"] = "set") -> Tensor:
+        """The newest tensor of this id, `to` write or read its bytes.
 
         Raises LineAssert if it has no memory, as long as its graph was only measured too.
         """
-        t = super().tensor(id)
+        t = super().tensor(id, to)
         buffer = root_of(t).buffer
         if buffer is None or not (buffer in self.buffers or buffer in self.start().compute_buffers()):
             raise LineAssert(
-                "ggml_backend_tensor_set",
+                f"ggml_backend_tensor_{to}",
                 "ggml-backend.c",
-                197,
+                197 if to == "set" else 207,
                 'tensor->data != NULL && "tensor not allocated"',
                 f"{id} has no memory before its graph is computed: `compute` builds the graph and allocates it; give "
-                "the tensor's context a buft or a tallocr, and its data there",
+                "the tensor's context a buft or a tallocr" + (", and its data there" if to == "set" else ""),
             )
         return t
 

@@ -6,7 +6,8 @@ import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType, Outgrown
 from ggmltool.ggml.context import Context, IndexSpace
@@ -310,6 +311,20 @@ class Run(ABC):
         """The state after a step of the graph called `name`; with `error`, what stood when ggml refused to go on."""
         return plan_of(self.start(), graph, name, step, self.log, error)
 
+    def as_computed(self, plan: Plan) -> Plan:
+        """The newest plan, with the error with which ggml ends when it computes what was planned: where a backend is to
+        compute what it does not support.
+        """
+        from ggmltool.ggml.sched.supported import check_supported
+
+        if plan.ok and self.sched is not None:
+            try:
+                check_supported(self.sched)
+            except GgmlError as error:
+                error.explanation += f"\n{plan.step} {plan.graph} itself succeeds: this comes when it is computed"
+                return replace(plan, ok=False, error=tuple(error.as_dict().items()))
+        return plan
+
     def failure(self, plan: Plan) -> GgmlError:
         """The error behind a plan that is not ok."""
         return self._errors[id(plan)]
@@ -375,9 +390,9 @@ class Run(ABC):
         """The copies that an earlier split put into the newest build, where `compute` would split it again."""
         return []
 
-    def tensor(self, id: str) -> Tensor:
-        """The newest tensor of this id, rather one that its graph uses; where no graph with it was built yet, that of
-        the first that has it, and if there is no graph at all, one without memory.
+    def tensor(self, id: str, to: Literal["set", "get"] = "set") -> Tensor:
+        """The newest tensor of this id, `to` write or read its bytes, rather one that its graph uses; where no graph
+        with it was built yet, that of the first that has it, and if there is no graph at all, one without memory.
 
         Raises ScenarioError for an id that no graph and no context has.
         """
@@ -446,11 +461,18 @@ class Run(ABC):
         """
         from ggmltool.ggml.transfer import announce_get
 
-        t = self.tensor(id)
+        t = self.tensor(id, "get")
         announce_get(t, self.listener)
         if self.addresses.has_freed:
             self.freed.get(t)
         return values_of(t)
+
+    def check_get(self, id: str) -> None:
+        """Raises what `get` raises for a tensor without memory; nothing is read."""
+        from ggmltool.ggml.transfer import check_access
+
+        t = self.tensor(id, "get")
+        check_access("ggml_backend_tensor_get", "read", t, 0, t.nbytes)
 
     def rests_on(self, t: Tensor) -> Outgrown | None:
         """The freed memory that a tensor's bytes lie in or were computed from; None if they are as ggml has them."""

@@ -69,12 +69,20 @@ class Scenario:
         with collector_paused():
             return self._plan(self.graph_name(graph), step, events)
 
-    def _plan(self, name: str, step: str, events: Listener | None) -> Plan:
+    def _plan_to_compute(self, graph: str | None = None, step: str = "alloc", events: Listener | None = None) -> Plan:
+        """What `plan` gives; `ok` is false, and `error` says why, also where ggml would abort when it computes what was
+        planned, since a backend lacks the op that the user has assigned to it.
+        """
+        with collector_paused():
+            return self._plan(self.graph_name(graph), step, events, computes=True)
+
+    def _plan(self, name: str, step: str, events: Listener | None, computes: bool = False) -> Plan:
         """The plan of a run of its own, which is gone when this returns."""
         borrows = self.model.release.reserves and events is None and self.compiled.borrow()
         try:
             run = ReservingRun(self.compiled, borrows=True) if borrows else self.start(events)
-            return self._planned(run, name, step)
+            plan = self._planned(run, name, step)
+            return run.as_computed(plan) if computes else plan
         finally:
             if borrows:
                 self.compiled.give_back()

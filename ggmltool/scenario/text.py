@@ -106,7 +106,8 @@ def _path_text(path: Sequence[str | int]) -> str:
         if isinstance(part, int):
             out += f"[{part}]"
         else:
-            shown = part if part.isprintable() and len(part) <= 60 else quoted(part)
+            plain = isinstance(part, str) and part.isprintable() and len(part) <= 60
+            shown = part if plain else quoted(part)
             out += f".{shown}" if out else shown
     return out
 

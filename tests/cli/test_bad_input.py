@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -295,6 +296,67 @@ def test_streams_that_are_full_or_closed(folder: Path, redirection: str, status:
         check=False,
     )
     assert (result.returncode, result.stderr) == (status, said)
+
+
+UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"])
+
+
+def _shell(command: str, folder: Path, unbuffered: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent), "PYTHONUNBUFFERED": unbuffered}
+    command = command.replace("ggmltool", f"{sys.executable} -m ggmltool")
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=folder, env=environment, check=False
+    )
+
+
+@UNBUFFERED
+@pytest.mark.parametrize("command", ["plan good.yaml", "--help", "plan --help", "--version", "debug good.yaml"])
+def test_a_full_disk_is_an_error_whatever_is_printed(command: str, unbuffered: str, folder: Path) -> None:
+    result = _shell(f"ggmltool {command} >/dev/full </dev/null", folder, unbuffered)
+    assert result.returncode == 2
+    assert "No space left on device" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@UNBUFFERED
+def test_a_file_that_becomes_full_halfway_is_an_error(folder: Path, unbuffered: str) -> None:
+    result = _shell("ulimit -f 64; ggmltool plan gemma-3-270m --json >half.json", folder, unbuffered)
+    assert (result.returncode, result.stderr) == (2, "Error: cannot write to standard output: File too large\n")
+
+
+@UNBUFFERED
+@pytest.mark.parametrize(("command", "status"), [("plan good.yaml", 0), ("plan missing.yaml", 2)])
+def test_messages_that_cannot_be_written_change_no_status(
+    command: str, status: int, unbuffered: str, folder: Path
+) -> None:
+    assert _shell(f"ggmltool {command} 2>/dev/full", folder, unbuffered).returncode == status
+
+
+@UNBUFFERED
+@pytest.mark.parametrize("command", [["plan", "gemma-3-270m", "--json"], ["debug", "--help"]])
+def test_a_pipe_that_does_not_wait_gets_all_or_it_is_an_error(
+    command: list[str], unbuffered: str, folder: Path
+) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    while True:
+        with suppress(BlockingIOError):
+            os.write(writing, b" " * 4096)
+            continue
+        break
+    program = [sys.executable, "-m", "ggmltool", *command]
+    environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent), "PYTHONUNBUFFERED": unbuffered}
+    result = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    os.close(reading)
+    os.close(writing)
+    assert result.returncode == 2
+    assert result.stderr.startswith("Error: cannot write to standard output: it does not wait (O_NONBLOCK)")
+
+
+@UNBUFFERED
+def test_a_reader_that_has_seen_enough_is_no_error(folder: Path, unbuffered: str) -> None:
+    result = _shell("set -o pipefail; ggmltool plan gemma-3-270m --json | head -c 10", folder, unbuffered)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_no_input_at_all(folder: Path) -> None:

@@ -156,3 +156,32 @@ def test_a_bound_of_the_shell_counts_as_memory_that_there_is() -> None:
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
     assert "computing needs about 12 GiB" in done.stderr
+
+
+@pytest.mark.parametrize("sample", ["four-passes", "priority"])
+def test_no_compute_plans_the_steps_of_a_ggml_that_measures(call: Call, sample: str) -> None:
+    """S5"""
+    result = call("run", "--no-compute", "--ggml", "2024-01", "--json", sample)
+    assert result.status == 0
+    plans = json.loads(result.out)["plans"]
+    assert [(plan["step"], plan["ok"]) for plan in plans] == [("measure", True), ("compute", True)]
+
+
+@pytest.mark.parametrize("release", ["2024-01", "2025-03", "0.26"])
+def test_no_compute_meets_the_assertions_of_steps(call: Call, release: str) -> None:
+    """S5: nothing is written, and a tensor that has no memory is one all the same."""
+    result = call("run", "--no-compute", "--ggml", release, "buffer-not-set")
+    assert result.status == 1
+    assert "in ggml_backend_tensor_set" in result.out + result.err
+    assert "not written" in result.out
+
+
+def test_no_compute_meets_the_assertion_of_a_graph_that_measures(call: Call) -> None:
+    """S5"""
+    text = (
+        "{ggmltool: 1, ggml: 2024-01, backends: [CPU], contexts: {c: {tensors: {x: 'f32[4]'}}}, "
+        "graphs: {main: {nodes: {y: sqr(x)}}}}"
+    )
+    result = call("run", "--no-compute", "-", stdin=text.encode())
+    assert result.status == 1
+    assert "node_allocr != NULL" in result.out + result.err

@@ -14,6 +14,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_model
+from ggmltool.scenario.tensors import TensorReader
 from tests.scenario.texts import BASE
 
 ops.load()
@@ -58,3 +59,18 @@ def test_any_op_with_its_raw_parameters() -> None:
                 attempt(
                     {"ggmltool": 1, "backends": ["CPU"], "contexts": contexts, "graphs": {"g": {"nodes": {"y": node}}}}
                 )
+
+
+def test_tensors_are_counted_before_any_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ggmltool.scenario.load.MAX_TENSORS", 3)
+    looked: list[str] = []
+    monkeypatch.setattr(TensorReader, "leaf", lambda self, id, *rest: looked.append(id))
+    document = {
+        "ggmltool": 1,
+        "backends": ["CPU"],
+        "contexts": {"w": {"tensors": {"a": "f32[4]", "b": "f32[4]"}}, "x": 5},
+        "graphs": {"main": {"nodes": {"y": "sqr(a)", "z": "sqr(b)"}}},
+    }
+    with pytest.raises(ScenarioError, match=r"graphs\.main\.nodes: there are more than 3 tensors"):
+        load_model(document)
+    assert not looked

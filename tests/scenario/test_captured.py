@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 
+from ggmltool.ggml import ops
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.ops.registry import BY_OP
+from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.scenario.captured import Seen, is_described
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_model
+from ggmltool.scenario.long_form import _ELSEWHERE, KEYS
+from ggmltool.scenario.scenario import Scenario
+
+ops.load()
 
 GRAPHS = Path(__file__).parents[3] / "shared" / "graphs"
 SAMPLE = Path(__file__).parents[2] / "sample_graphs" / "gemma-3-270m.json.gz"
@@ -77,3 +85,50 @@ def test_a_mistake_is_found_in_a_node_like_others(key: str, value: object, messa
         nodes[id]["op_params"] = [0, 1, 2, 3]
     with pytest.raises(ScenarioError, match=message):
         load_model(scenario)
+
+
+def captured(op: str, src: list[Any], ne: list[int] | None = None, **more: Any) -> dict[str, Any]:
+    """A graph of one node as captured graphs have it, over a matrix `a` in the first device's memory."""
+    node = {"op": op, "src": src, "type": "f32", "ne": ne or [8, 8, 1, 1], **more}
+    return {
+        "ggmltool": 1,
+        "backends": ["CUDA0", "Vulkan0", "Metal", "SYCL0", "CANN0", "OpenCL", "CPU"],
+        "contexts": {"w": {"buft": "CUDA0", "tensors": {"a": "f32[8, 8]"}}},
+        "graphs": {"main": {"nodes": {"y": node}}},
+    }
+
+
+@pytest.mark.parametrize("op", [op for op in BY_OP if BY_OP[op].n_required_sources], ids=lambda op: op.name.lower())
+def test_the_sources_of_a_captured_node_are_counted(op: Op) -> None:
+    c = BY_OP[op]
+    name = op.name.lower()
+    needed = len([slot for slot in c.slots if slot in c.sources[: c.n_required_sources]] or range(c.n_required_sources))
+    for n in range(min(needed, *_ELSEWHERE.get(op, (needed,)))):
+        with pytest.raises(ScenarioError, match=rf"{name} takes [\d to]+ sources?, not {n}"):
+            load_model(captured(name, ["a"] * n))
+    with pytest.raises(ScenarioError, match=f"{name} cannot be null|{name} takes"):
+        load_model(captured(name, [None, *["a"] * max(needed - 1, 1)]))
+    if len(c.sources) < MAX_SRC and op not in _ELSEWHERE:
+        with pytest.raises(ScenarioError, match=rf"{name} takes [\d to]+ sources?, not {MAX_SRC}"):
+            load_model(captured(name, ["a"] * MAX_SRC))
+
+
+@pytest.mark.parametrize(("op", "n"), [(op, n) for op, counts in _ELSEWHERE.items() for n in counts])
+def test_a_captured_node_may_have_the_sources_of_another_release(op: Op, n: int) -> None:
+    assert Scenario(load_model(captured(Op(op).name.lower(), ["a"] * n))).plan().ok
+
+
+@pytest.mark.parametrize("op", ["mul", "flash_attn_back", "view", "scale"])
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("value", [[1.5], {"a": 1}, [[1]], {}, 1.5], ids=str)
+def test_a_value_of_the_wrong_kind_is_a_mistake_at_its_place(op: str, key: str, value: object) -> None:
+    sources = ["a"] if op in ("view", "scale") else ["a", "a"]
+    view = {"view_src": "a"} if op == "view" else {}
+    with pytest.raises(ScenarioError, match=key):
+        load_model(captured(op, sources, **view) | _with(op, sources, view, key, value))
+
+
+def _with(op: str, src: list[str], view: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    """The graphs with another value of one key, after a node that is right."""
+    right = {"op": op, "src": src, "type": "f32", "ne": [8, 8, 1, 1], **view}
+    return {"graphs": {"main": {"nodes": {"h": right, "y": right | {key: value}}}}}

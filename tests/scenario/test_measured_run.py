@@ -154,3 +154,12 @@ def test_the_registry_has_the_cpu_first() -> None:
     ]
     assert registry.init_backend_from_str("CUDA1:whatever").device.buft.name == "CUDA1"
     assert registry.get_default_buffer_type(0).slack == 64
+
+
+@pytest.mark.parametrize(("kind", "line"), [("set", 197), ("get", 207)])
+def test_each_access_to_a_tensor_without_memory_is_its_own_assertion(kind: str, line: int) -> None:
+    steps: list[Any] = ["measure main", {"get": ["x"]} if kind == "get" else {"set": {"x": {"fill": 1}}}]
+    run = ggmltool.load(document(steps=steps)).start(values=True)
+    error = dict(run.run(run.model.steps)[-1].error or ())
+    assert error["function"] == f"ggml_backend_tensor_{kind}"
+    assert error["message"].startswith(f"GGML_ASSERT: ggml-backend.c:{line}: ")

@@ -12,6 +12,7 @@ from ggmltool.ggml.devices.asks import in_turn
 from ggmltool.ggml.devices.combinators import ALWAYS, NEVER, Rule
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.devices.extra import ExtraBuft, Features, Memory
+from ggmltool.ggml.devices.unsupported import Unsupported
 from ggmltool.ggml.devices.written_rules import support_rules
 from ggmltool.ggml.op import EMPTY_OPS
 from ggmltool.ggml.op_rules import SHARED, OpRules
@@ -38,7 +39,8 @@ class Profile:
     have, `has` what it has unless somebody says otherwise. `graph_optimize` is the node order the device makes by
     default. `caps` is what it can do of ggml_backend_dev_caps besides events (`known_caps` are those that its ggml
     has), `alloc_more` says what `alloc_size` adds to the padding of rows, `slack` how much larger than asked for its
-    buffers are. Sizes are bytes.
+    buffers are. `unsupported` is how its backend ends when it is to compute what the device does not support. Sizes are
+    bytes.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Profile:
     known_caps: frozenset[str] = frozenset(CAPS)
     alloc_more: str = ""
     slack: int = 0
+    unsupported: Unsupported | None = None
 
 
 def make_buft(
@@ -239,4 +242,5 @@ def make_device(
         profile.sets_async if sets_async is None else sets_async,
         profile.graph_optimize if graph_optimize else None,
         op_rules,
+        profile.unsupported,
     )

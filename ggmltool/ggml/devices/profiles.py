@@ -26,6 +26,7 @@ from ggmltool.ggml.devices.profile import (
     make_device,
     make_extra_buft,
 )
+from ggmltool.ggml.devices.unsupported import aborts, asserts, passes_over
 from ggmltool.ggml.version import TENSOR_ALIGNMENT
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
 PROFILES: dict[str, Profile] = {
     "custom": Profile(
         "custom",
+        unsupported=aborts("graph_compute", "unsupported op {op}", "refused"),
     ),
     "CPU": Profile(
         "CPU",
@@ -65,6 +67,7 @@ PROFILES: dict[str, Profile] = {
         others=False,
         rules=blas.RULES,
         caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
+        unsupported=aborts("ggml_backend_blas_graph_compute"),
     ),
     "CUDA": Profile(
         "CUDA",
@@ -80,6 +83,7 @@ PROFILES: dict[str, Profile] = {
         caps=frozenset(("async", "host_buffer", "mmap_support")),
         alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
         extra=cuda.EXTRA,
+        unsupported=asserts("ggml_cuda_graph_evaluate_and_capture"),
     ),
     "ROCm": Profile(
         "ROCm",
@@ -95,6 +99,7 @@ PROFILES: dict[str, Profile] = {
         caps=frozenset(("async", "host_buffer", "mmap_support")),
         alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
         extra=cuda.AMD_EXTRA,
+        unsupported=asserts("ggml_cuda_graph_evaluate_and_capture"),
     ),
     "Metal": Profile(
         "Metal",
@@ -113,6 +118,7 @@ PROFILES: dict[str, Profile] = {
         has=frozenset(metal.FEATURES),
         caps=frozenset(("async", "buffer_from_host_ptr", "mmap_support")),
         alloc_more="room behind MUL_MAT_ID, FLASH_ATTN_EXT, CUMSUM, ARGSORT and TOP_K for what their kernels need",
+        unsupported=aborts("ggml_metal_op_encode_impl", "unsupported op", "refused"),
     ),
     "Vulkan": Profile(
         "Vulkan",
@@ -128,6 +134,7 @@ PROFILES: dict[str, Profile] = {
         extra=vulkan.EXTRA,
         max_tensor_size=vulkan.MAX_TENSOR_SIZE,
         caps=frozenset(("async", "host_buffer", "mmap_support")),
+        unsupported=passes_over("ggml_vk_build_graph"),
     ),
     "SYCL": Profile(
         "SYCL",
@@ -140,6 +147,7 @@ PROFILES: dict[str, Profile] = {
         sets_async=True,
         extra=sycl.EXTRA,
         caps=frozenset(("async", "host_buffer", "mmap_support")),
+        unsupported=asserts("ggml_backend_sycl_graph_compute_impl", "error: "),
     ),
     "OpenCL": Profile(
         "OpenCL",
@@ -147,6 +155,7 @@ PROFILES: dict[str, Profile] = {
         rules=opencl.RULES,
         alloc_size=opencl.alloc_size,
         alloc_more="room for the gaps between the parts of a quantized tensor",
+        unsupported=asserts("ggml_backend_opencl_graph_compute", "error: "),
     ),
     "CANN": Profile(
         "CANN",
@@ -159,6 +168,7 @@ PROFILES: dict[str, Profile] = {
         copies_async=True,
         extra=cann.EXTRA,
         caps=frozenset(("host_buffer", "mmap_support")),
+        unsupported=asserts("evaluate_and_capture_cann_graph"),
     ),
     "RPC": Profile(
         "RPC",

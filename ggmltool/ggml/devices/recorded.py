@@ -127,6 +127,7 @@ class RecordedDevice(Device):
         self.like = None if family is None else base
         self.family = family
         self.looks_at_memory = True
+        self.unsupported = None
         self._nearest: dict[Question, tuple[Heard, list[Answer]]] = {}
         self._order = base.graph_optimize
         if recorded.orders and orders:

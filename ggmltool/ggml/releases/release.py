@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from importlib import import_module
+from typing import Any, Literal, NamedTuple, SupportsIndex
 
 from ggmltool.ggml.op_rules import SHARED, OpRules
 from ggmltool.ggml.releases.rules import Rules
@@ -136,6 +138,12 @@ class Release:
     counts_empty: bool = False
     gpu_families: frozenset[str] = frozenset()
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """There is one object for each release of the table."""
+        if _table().get(self.name) is self:
+            return _release_called, (self.name,)
+        return object.__reduce_ex__(self, protocol)
+
     @property
     def names(self) -> tuple[str, ...]:
         """What it goes by: its name, the whole version (0.26.0), its build."""
@@ -187,3 +195,13 @@ class Release:
     def tensor_overhead(self) -> int:
         """ggml_tensor_overhead: what a tensor takes in a context's arena without its data."""
         return self.object_size + self.tensor_size
+
+
+def _table() -> Mapping[str, Release]:
+    """The table is made of the releases, and so is not known here before somebody has asked for it."""
+    table: Mapping[str, Release] = import_module("ggmltool.ggml.releases.table").RELEASES
+    return table
+
+
+def _release_called(name: str) -> Release:
+    return _table()[name]

@@ -21,6 +21,7 @@ from ggmltool.ggml.product import computing
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.eval_callback import batches
 from ggmltool.ggml.sched.scheduler import Scheduler
+from ggmltool.ggml.sched.supported import supported
 from ggmltool.ggml.sched.used_experts import UsedExperts, uses_experts
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_INPUT, Tensor, op_desc
 from ggmltool.ggml.transfer import tensor_copy
@@ -189,7 +190,7 @@ def _compute_nodes(s: Scheduler, k: int, b: int, nodes: list[Tensor], watch: Wat
     arrays = arrays_of(s.backends[b], s.usable_bufts[b])
     if s.events:
         s.events(Computed(k, s.names[b], tuple(n.id for n in nodes)))
-    graph_compute_nodes(s.backends[b], arrays, nodes, watch)
+    graph_compute_nodes(s.backends[b], arrays, supported(s, b, nodes), watch)
 
 
 def graph_compute_nodes(backend: Backend, arrays: Any, nodes: Iterable[Tensor], watch: Watch | None = None) -> None:

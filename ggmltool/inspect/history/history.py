@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.errors import InspectError, NoPoint, WrongArgument
 from ggmltool.inspect.history.cells import Cells, Key, State, cells_of
 from ggmltool.inspect.history.changes import Watcher
 from ggmltool.inspect.history.cursor import Cursor, Timeline
@@ -44,6 +44,16 @@ class History:
     error: Mapping[str, str | None] | None = None
     _stopped: tuple[int, Sequence[Buffer]] | None = field(default=None, init=False, repr=False)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Its fields: what was made to find answers is made again."""
+        return {f.name: None if f.name == "_stopped" else getattr(self, f.name) for f in fields(self)}
+
+    def _check(self, *points: int) -> None:
+        """Raises NoPoint if one of these is none of its points."""
+        for at in points:
+            if at.__class__ is not int or not 0 <= at < len(self.points):
+                raise NoPoint(f"there is no point {at}; the history has {len(self.points)} points, from 0 on")
+
     @property
     def release(self) -> str:
         """The name of the release that decides."""
@@ -56,15 +66,18 @@ class History:
 
     def cells(self, at: int) -> Cells:
         """The state at point `at`."""
+        self._check(at)
         return dict(self._cursor.move_to(at))
 
     def graph(self, at: int) -> str:
         """The graph that the step of point `at` is about, "" if none."""
+        self._check(at)
         step = self.points[at].step
         return (self.scenario.model.steps[step].graph or "") if step >= 0 else ""
 
     def labels(self, at: int) -> Mapping[str, int]:
         """The tensors of point `at` by what events call them; of several those of that graph."""
+        self._check(at)
         return self._labels.at(at, self._cursor.move_to(at), self.graph(at))
 
     @cached_property
@@ -73,11 +86,15 @@ class History:
 
     def state(self, at: int) -> State:
         """The same without a copy: it holds until the next question to the history."""
+        self._check(at)
         return self._cursor.move_to(at)
 
     def since(self, areas: frozenset[str], at: int) -> int:
         """The last point up to `at` at which a cell of some areas changed, -1 if none did: where it is the same for
         two points, so are those cells."""
+        self._check(at)
+        if not isinstance(areas, frozenset):
+            raise WrongArgument(f"areas must be a frozenset, not {type(areas).__name__}")
         points = self._changing(areas)
         place = bisect_right(points, at)
         return points[place - 1] if place else -1
@@ -91,6 +108,7 @@ class History:
 
     def cursor(self, at: int = 0) -> Cursor:
         """A place that moves through the history, with the state there: a step takes microseconds."""
+        self._check(at)
         return Cursor(self._timeline, at)
 
     @cached_property
@@ -107,10 +125,12 @@ class History:
         It is that of the moment at which the decision was made, down to the function of the backend that was asked;
         who stops in a function shows the stack from it on.
         """
+        self._check(at)
         return stack_at(self, at)
 
     def frame(self, at: int, number: int) -> Frame | None:
         """One frame of it, None if there are not so many."""
+        self._check(at)
         return frame_at(self, at, number)
 
     def values(self, at: int, tensor: str) -> NDArray[Any]:
@@ -120,6 +140,7 @@ class History:
         Raises InspectError in a history whose steps were not computed, ScenarioError for a tensor that is not there,
         GgmlError for one without memory.
         """
+        self._check(at)
         found: list[NDArray[Any]] = []
         if not self.compute:
             raise InspectError("the history has no values: its steps were not computed; record it with compute")
@@ -127,7 +148,7 @@ class History:
         from ggmltool.ggml.sched.freed import no_result
 
         def read(run: Run) -> None:
-            t = run.tensor(tensor)
+            t = run.tensor(tensor, "get")
             freed = run.rests_on(t)
             if freed is not None:
                 raise no_result(t, freed)
@@ -140,6 +161,7 @@ class History:
         """Up to `n` bytes at an address in a buffer at point `at`, found by computing up to it; none where no buffer
         is, and in a history whose steps were not computed.
         """
+        self._check(at)
         for buffer in self._buffers(at) if self.compute else ():
             start = address - buffer.base
             if buffer.base and 0 <= start < buffer.size:
@@ -165,10 +187,12 @@ class History:
 
     def functions(self, at: int) -> tuple[str, ...]:
         """The functions of that stack, which need no state to be found."""
+        self._check(at)
         return functions_at(self, at)
 
     def diff(self, a: int, b: int) -> set[Key]:
         """The keys of what is not the same at points `a` and `b`, or only there at one of them."""
+        self._check(a, b)
         keys = {key for i in range(min(a, b) + 1, max(a, b) + 1) for key, _ in self.changes[i]}
         one = self.cells(a)
         other = self._cursor.move_to(b)
@@ -176,6 +200,7 @@ class History:
 
     def changed(self, at: int) -> set[Key]:
         """The keys of what changed since the point before `at`."""
+        self._check(at)
         return {key for key, _ in self.changes[at]}
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from ggmltool.sources.llama.errors import CaptureError
 
@@ -22,6 +23,24 @@ AUTO_PARALLEL = 4
 """The sequences that llama-server has if nobody says how many; they share one KV cache then."""
 
 _MOST = 2**31 - 1
+
+
+def _is_of(annotated: Any, value: object) -> bool:
+    """Whether a value is of the kind that a field is annotated as."""
+    match annotated:
+        case "int":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "int | None":
+            return value is None or _is_of("int", value)
+        case "bool":
+            return isinstance(value, bool)
+        case "str":
+            return isinstance(value, str)
+        case "tuple[int, ...]":
+            return isinstance(value, tuple | list) and all(_is_of("int", one) for one in value)
+        case "Program":
+            return value in get_args(Program)
+    return value in literal_eval(f"({annotated.removeprefix('Literal[').removesuffix(']')},)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +80,13 @@ class CaptureOptions:
     library: str = ""
 
     def __post_init__(self) -> None:
-        """Raise CaptureError for numbers that llama.cpp cannot hold."""
+        """Raise CaptureError for values of another kind, and numbers that llama.cpp cannot hold."""
         for field in fields(self):
             value = getattr(self, field.name)
+            if not _is_of(field.type, value):
+                raise CaptureError(f"{field.name} must be {field.type}, not {value!r}")
+            if isinstance(value, int) and value < 0:
+                raise CaptureError(f"{field.name} must not be negative, as {value} is")
             if isinstance(value, int) and value > _MOST:
                 raise CaptureError(f"{field.name} {value} is more than llama.cpp can hold ({_MOST})")
 

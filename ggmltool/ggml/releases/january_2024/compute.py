@@ -15,6 +15,7 @@ from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.releases.january_2024.state import SchedulerState
 from ggmltool.ggml.sched.compute import DeviceArrays, Watch, graph_compute_nodes
 from ggmltool.ggml.sched.measuring import Times
+from ggmltool.ggml.sched.supported import supported
 from ggmltool.ggml.tensor import Tensor, root_of
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ def compute_splits(
         copied = clock()
         if s.events:
             s.events(Computed(k, s.names[b], tuple(n.id for n in split.nodes)))
+        checked = list(supported(s, b, split.nodes))
         if nodes:
             arrays = RootArrays(s.names[b], s.usable_bufts[b], s.backends[b].device.ops)
-            _compute_nodes(s.backends[b], arrays, split.nodes, watch, prepare)
+            _compute_nodes(s.backends[b], arrays, checked, watch, prepare)
         copy_ns[b] += copied - start
         compute_ns[b] += clock() - copied
     return [

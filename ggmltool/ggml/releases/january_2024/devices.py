@@ -16,6 +16,7 @@ from ggmltool.ggml.devices.extra import ExtraBuft, Memory, pinned
 from ggmltool.ggml.devices.op_rules import copies, same_ne, takes_rows_of
 from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.devices.profile import Profile
+from ggmltool.ggml.devices.unsupported import asserts_at
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
 from ggmltool.ggml.releases.january_2024.release import RELEASE
 from ggmltool.ggml.tensor import Tensor, nrows
@@ -77,6 +78,7 @@ def _cuda(name: str) -> Profile:
         has=frozenset(),
         caps=frozenset(("async", "host_buffer")),
         alloc_more="without the gaps between rows",
+        unsupported=asserts_at("ggml_backend_cuda_graph_compute", "ggml-cuda.cu", 10761),
     )
 
 
@@ -112,6 +114,14 @@ PROFILES: Mapping[str, Profile] = {
         has=frozenset(),
         caps=frozenset(("buffer_from_host_ptr",)),
         alloc_more="",
+        unsupported=asserts_at(
+            "ggml_metal_graph_compute",
+            "ggml-metal.m",
+            1082,
+            '!"unsupported op"',
+            "{function}: error: unsupported op '{desc}'",
+            "refused",
+        ),
     ),
 }
 """The profiles of January 2024 by their names."""

@@ -34,6 +34,7 @@ from ggmltool.ggml.devices.extra import ExtraBuft
 from ggmltool.ggml.devices.op_rules import F16_BY_F16, NO_ALIBI, copies, multiplies, takes_rows_of, unit_stride
 from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.devices.profile import CAPS, Hardware, Profile
+from ggmltool.ggml.devices.unsupported import aborts, asserts
 from ggmltool.ggml.dtypes import BF16, F16, F32, I16, I32
 from ggmltool.ggml.op import EMPTY_OPS
 from ggmltool.ggml.releases.march_2025 import metal as march_2025_metal
@@ -129,6 +130,7 @@ def _cuda(profile: Profile, rules: Mapping[int, Rule]) -> Profile:
         alloc_more="",
         features=(),
         has=frozenset(),
+        unsupported=asserts("evaluate_and_capture_cuda_graph"),
     )
 
 
@@ -169,6 +171,7 @@ PROFILES: dict[str, Profile] = {
         extra=march_2025_metal.EXTRA,
         features=march_2025_metal.FEATURES,
         has=frozenset(),
+        unsupported=aborts("ggml_metal_encode_node", "unsupported op", "refused"),
     ),
     "RPC": _then("RPC"),
 }
