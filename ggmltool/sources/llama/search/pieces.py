@@ -55,7 +55,7 @@ class Pieces:
         p = self._piece(gpu, first, end, spilled)
         tables = self.tables
         cached = tables.caches[end] - tables.caches[first]
-        costs = self._vector(p.seconds, p.changes + (end > first), tables.off(gpu, first, spilled), cached)
+        costs = self._vector(p.seconds, p.changes + (end > first), tables.off(gpu, first, end, spilled), cached)
         return costs, tables.on_cpu(gpu, first, end, spilled)
 
     def room(self, gpu: int, first: int, end: int, spilled: int) -> float:
@@ -66,9 +66,9 @@ class Pieces:
         return self.weights_room(gpu, first, end, spilled) - compute
 
     def most_room(self, gpu: int, first: int, end: int) -> float:
-        """The same with any number of units on the CPU."""
+        """The same, however much spills."""
         least = self.costs.floors[gpu].compute(first, end)
-        return self.weights_room(gpu, first, end, self.units(first, end)) - least
+        return self.weights_room(gpu, first, end, self.ways(first, end)[-1][-1]) - least
 
     def weights_room(self, gpu: int, first: int, end: int, spilled: int) -> float:
         """The same without a compute buffer."""
@@ -77,8 +77,8 @@ class Pieces:
             return float("inf")
         return free - self.extra.get(gpu, 0) - self.tables.fixed[gpu] - self.tables.on_gpu(gpu, first, end, spilled)
 
-    def units(self, first: int, end: int) -> int:
-        return self.tables.starts[end] - self.tables.starts[first]
+    def ways(self, first: int, end: int) -> Sequence[range]:
+        return self.tables.ways(first, end)
 
     def ends(self, first: int) -> Sequence[int] | None:
         """Where each GPU's layers end by a -ts that is given; None if it is not."""
