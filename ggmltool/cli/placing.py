@@ -12,7 +12,7 @@ import click
 from ggmltool.cli.options import depth_option
 from ggmltool.estimate.forecast import PROMPT
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.placing import Common, read_margins
+from ggmltool.inspect.placing import Common, named_devices, read_margins
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +46,8 @@ def _common_options(command: F, without: Collection[str]) -> F:
     @wraps(command)
     def with_common(*args: object, **kwargs: Any) -> object:
         common = Common(**{name: kwargs.pop(name) for name in Common._fields if name not in without})
+        if common.device:
+            named_devices(common.device)  # before a model is captured, which takes a while
         return command(*args, common=common, **kwargs)
 
     options = (
