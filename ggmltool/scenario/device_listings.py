@@ -21,7 +21,9 @@ _LLAMA = re.compile(
     re.MULTILINE,
 )
 """`CUDA0: NVIDIA GeForce RTX 3090 (24245 MiB, 23971 MiB free)`, and the same as it stands in a log."""
-_SMI_NAME = re.compile(r"^\|\s+(\d{1,4})\s+(\S.*?)\s+(?:On|Off|N/A|WDDM|TCC|MCDM)\s*\|\s*[0-9A-Fa-f]{4,8}:", re.MULTILINE)
+_SMI_NAME = re.compile(
+    r"^\|\s+(\d{1,4})\s+(\S.*?)\s+(?:On|Off|N/A|WDDM|TCC|MCDM)\s*\|\s*[0-9A-Fa-f]{4,8}:", re.MULTILINE
+)
 _SMI_MEMORY = re.compile(r"\|\s*(\d{1,9})MiB\s*/\s*(\d{1,9})MiB\s*\|")
 _SMI_LIST = re.compile(r"^GPU (\d{1,4}): (\S.*?) \(UUID: ", re.MULTILINE)
 _ROCM = re.compile(
