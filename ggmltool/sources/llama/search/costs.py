@@ -87,7 +87,7 @@ class Costs:
     def _shares(self, counts: Sequence[int], units: _Units, gpu: int, leafs: Mapping[str, Leafs]) -> list[Layer]:
         """The shares of all layers, of all graphs together, in one placement; memory is that of a GPU."""
         gpus, speed = self.tables.gpus, self._speed
-        out = [Layer(0.0, 0, 0, 0)] * self.n
+        out = [Layer(0.0, 0, 0, 0, 0)] * self.n
         for name, splits in self._splits(counts, units).items():
             a, weight = speed.graphs[name], speed.weight(name)
             peaks = [Peak(0, 0)] * self.n
@@ -104,6 +104,7 @@ def _together(before: Layer, share: Layer, weight: float) -> Layer:
         before.seconds + weight * share.seconds,
         max(before.compute, share.compute),
         max(before.before_next, share.before_next),
+        max(before.single, share.single),
         before.changes + share.changes,
     )
 
@@ -135,12 +136,17 @@ class Row:
         self._seconds = list(accumulate((layer.seconds for layer in layers), initial=0.0))
         self._changes = list(accumulate((layer.changes for layer in layers), initial=0))
         self._before_next = _Maxima([layer.before_next for layer in layers])
+        self._single = _Maxima([layer.single for layer in layers])
 
     def seconds(self, first: int, end: int) -> float:
         return self._seconds[end] - self._seconds[first]
 
     def changes(self, first: int, end: int) -> int:
         return self._changes[end] - self._changes[first]
+
+    def single(self, first: int, end: int) -> int:
+        """The largest tensor in the compute buffer."""
+        return self._single.most(first, end)
 
     def compute(self, first: int, end: int, last: bool = True) -> int:
         """The compute buffer for these layers, if the `last` of them is the GPU's last."""
@@ -174,6 +180,7 @@ class Piece(NamedTuple):
     seconds: float
     changes: int
     compute: int
+    single: int
 
 
 def piece(costs: Costs, gpu: int, first: int, end: int, spilled: int) -> Piece:
@@ -193,6 +200,7 @@ def piece(costs: Costs, gpu: int, first: int, end: int, spilled: int) -> Piece:
         arrival + sum(row.seconds(a, b) for row, a, b in runs),
         sum(row.changes(a, b) for row, a, b in runs),
         max((row.compute(a, b, b == end) for row, a, b in runs), default=0),
+        max((row.single(a, b) for row, a, b in runs), default=0),
     )
 
 

@@ -123,7 +123,7 @@ class Paths:
         edges = self.edges
         out = {}
         for end in range(first, edges.n + 1):
-            if then[end] is not None:
+            if then[end] is not None and edges.most_room(gpu, first, end) >= 0:
                 ways = edges.ways(first, end)
                 fitting = [some for way in ways if (some := self._fitting(gpu, first, end, way))]
                 if not fitting and edges.weights_room(gpu, first, end, ways[-1][-1]) < 0:

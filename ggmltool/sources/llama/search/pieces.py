@@ -36,6 +36,7 @@ class Pieces:
         self.n_gpus = len(self.tables.gpus)
         self.extra = extra or {}
         self._free = [None if n is None else n - spare for n in free_of(placer, space, self.tables.gpus)]
+        self._largest = [placer.devices[gpu].buft.largest for gpu in self.tables.gpus]
         self._split = space.split
         self._gpus = [gpu for gpu in placer.gpus if gpu.name in self.tables.gpus]
         self._cpu = placer.cpu.name
@@ -60,13 +61,22 @@ class Pieces:
 
     def room(self, gpu: int, first: int, end: int, spilled: int) -> float:
         """What is left beyond the margin at most. The first GPU computes for layers on the CPU, too."""
-        compute = self._piece(gpu, first, end, spilled).compute
+        p = self._piece(gpu, first, end, spilled)
+        if self._too_large(gpu, first, end, p.single):
+            return float("-inf")
+        compute = p.compute
         if gpu == 0:
             compute = max(compute, self.costs.cpu.compute(0, first))
         return self.weights_room(gpu, first, end, spilled) - compute
 
+    def _too_large(self, gpu: int, first: int, end: int, single: int) -> bool:
+        """Whether a tensor needs a larger buffer than the GPU makes."""
+        return max(single, self.tables.single(gpu, first, end)) > self._largest[gpu]
+
     def most_room(self, gpu: int, first: int, end: int) -> float:
         """The same, however much spills."""
+        if self._too_large(gpu, first, end, self.costs.floors[gpu].single(first, end)):
+            return float("-inf")
         least = self.costs.floors[gpu].compute(first, end)
         return self.weights_room(gpu, first, end, self.ways(first, end)[-1][-1]) - least
 

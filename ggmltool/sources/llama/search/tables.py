@@ -42,11 +42,13 @@ class Tables:
         self.cpu = placer.cpu.name
         self.n = placer.parts.n_layer + 1
         self.owners = self._owned()
+        own = {gpu: {name for name, device in self.owners.items() if device == gpu} for gpu in self.gpus}
         on_cpu = self._entries(replace(self.base, n_gpu_layers=0))
         on_gpus = [self._entries(_all_on(self.base, i, len(self.gpus))) for i in range(len(self.gpus))]
         units = _units(on_gpus[0], space, self.n) if on_gpus else {}
         kinds = sorted(({u.experts for u in units.values()}), reverse=True)
         given = [sorted({u for u in units.values() if u.experts is kind}, key=_order) for kind in (*kinds, None, None)]
+        self._single: list[list[int]] = []
         self.fixed: list[int] = []
         self.layers: list[list[int]] = []
         spilled: list[dict[Unit, int]] = []
@@ -57,6 +59,7 @@ class Tables:
             fixed = [min(each) for each in zip(mine, *others, strict=True)]
             self.fixed.append(sum(fixed))
             self.layers.append(list(accumulate((n - f for n, f in zip(mine, fixed, strict=True)), initial=0)))
+            self._single.append(_singles((t for t in on_gpus[i] if t.id not in units and t.buft in own[gpu]), self.n))
             spilled.append(dict.fromkeys(units.values(), 0))
             for t in on_gpus[i]:
                 if t.id in units and self.owners.get(t.buft) == gpu:
@@ -82,6 +85,10 @@ class Tables:
     def _bytes(self, entries: Iterable[TensorPlace], device: str, kind: str = "") -> list[int]:
         """What lies on a device, by layer."""
         return _sum(entries, self.n, lambda t: self.owners.get(t.buft) == device and kind in ("", t.kind))
+
+    def single(self, gpu: int, first: int, end: int) -> int:
+        """The largest weight or cache of these layers that is on the GPU however much spills."""
+        return max(self._single[gpu][first:end], default=0)
 
     def on_gpu(self, gpu: int, first: int, end: int, spilled: int) -> int:
         """The least that the layers from `first` to before `end` need on a GPU if so much of theirs spills."""
@@ -190,6 +197,16 @@ def _sum(entries: Iterable[TensorPlace], n: int, counts: Callable[[TensorPlace],
         il = _layer_of(t, n)
         if il is not None and counts(t):
             out[il] += t.nbytes
+    return out
+
+
+def _singles(entries: Iterable[TensorPlace], n: int) -> list[int]:
+    """The bytes of the largest entry of each layer."""
+    out = [0] * n
+    for t in entries:
+        il = _layer_of(t, n)
+        if il is not None:
+            out[il] = max(out[il], t.nbytes)
     return out
 
 
