@@ -55,9 +55,9 @@ def _common_options(command: F, without: Collection[str]) -> F:
             "--device", metavar="DEVICE", multiple=True, shell_complete=_complete_devices,
             help="A device as NAME or NAME:MEMORY, where MEMORY is what is free on it: CUDA0:24GiB; or the name it is "
                  "sold under: RTX 3090, 2x RTX 3090, Vulkan0=RTX 3090:22GiB (`backends --rates` lists them); "
-                 "here: this machine, measured. Several "
-                 "are separated by commas, or the option is repeated; none: no GPU. Default: the scenario's GPUs, "
-                 "else CUDA0.",
+                 "here: this machine, measured; a file with what nvidia-smi or llama-server --list-devices prints. "
+                 "Several are separated by commas, or the option is repeated; none: no GPU. Default: the scenario's "
+                 "GPUs, else CUDA0.",
         ),
         click.option(
             "--margin", metavar="SIZE[,…]", default="1GiB", show_default=True, callback=_margins,
