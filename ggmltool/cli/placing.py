@@ -12,7 +12,7 @@ import click
 from ggmltool.cli.options import depth_option
 from ggmltool.estimate.forecast import PROMPT
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.placing import Common, read_margins
+from ggmltool.inspect.placing import Common, named_devices, read_margins
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +46,8 @@ def _common_options(command: F, without: Collection[str]) -> F:
     @wraps(command)
     def with_common(*args: object, **kwargs: Any) -> object:
         common = Common(**{name: kwargs.pop(name) for name in Common._fields if name not in without})
+        if common.device:
+            named_devices(common.device)  # before a model is captured, which takes a while
         return command(*args, common=common, **kwargs)
 
     options = (
@@ -53,9 +55,9 @@ def _common_options(command: F, without: Collection[str]) -> F:
             "--device", metavar="DEVICE", multiple=True, shell_complete=_complete_devices,
             help="A device as NAME or NAME:MEMORY, where MEMORY is what is free on it: CUDA0:24GiB; or the name it is "
                  "sold under: RTX 3090, 2x RTX 3090, Vulkan0=RTX 3090:22GiB (`backends --rates` lists them); "
-                 "here: this machine, measured. Several "
-                 "are separated by commas, or the option is repeated; none: no GPU. Default: the scenario's GPUs, "
-                 "else CUDA0.",
+                 "here: this machine, measured; a file with what nvidia-smi or llama-server --list-devices prints. "
+                 "Several are separated by commas, or the option is repeated; none: no GPU. Default: the scenario's "
+                 "GPUs, else CUDA0.",
         ),
         click.option(
             "--margin", metavar="SIZE[,…]", default="1GiB", show_default=True, callback=_margins,

@@ -28,15 +28,16 @@ AllocSize = Callable[[Tensor], int]
 class BufferType:
     """A ggml_backend_buffer_type.
 
-    `alignment` and `max_size` are bytes. Quantized rows are padded to a multiple of `row_padding` elements (0: not).
-    `host` says that the data is host memory in ggml's standard layout. `device` names the device the type belongs
-    to. `ops` are the op keys that device can run with a source 0 in this type (None: no restriction); `alloc_size`
-    replaces the rule for the bytes a tensor takes, and `alloc_more` says how; `family` is the kind of memory. `rule`
-    decides alone about an op that has one of its first sources in this type (None: no such rule). `slack` is how many
-    bytes larger than asked for its buffers are. `gpu` is the device of this machine whose memory the bytes lie in,
-    `pinned_by` the one that has pinned them in the host's (None: they are the process's own, whatever the type stands
-    for). A tensor may take more than its own bytes only where it is a view or nothing computed it, where it is
-    quantized, or where its op is one of `expanding_ops` (None: whatever its op).
+    `alignment` and `max_size` are bytes, and so is `largest`, the largest buffer that can be made: what `max_size` is
+    too small for gets a larger one, if the device has it. Quantized rows are padded to a multiple of `row_padding`
+    elements (0: not). `host` says that the data is host memory in ggml's standard layout. `device` names the device the
+    type belongs to. `ops` are the op keys that device can run with a source 0 in this type (None: no restriction);
+    `alloc_size` replaces the rule for the bytes a tensor takes, and `alloc_more` says how; `family` is the kind of
+    memory. `rule` decides alone about an op that has one of its first sources in this type (None: no such rule).
+    `slack` is how many bytes larger than asked for its buffers are. `gpu` is the device of this machine whose memory
+    the bytes lie in, `pinned_by` the one that has pinned them in the host's (None: they are the process's own, whatever
+    the type stands for). A tensor may take more than its own bytes only where it is a view or nothing computed it,
+    where it is quantized, or where its op is one of `expanding_ops` (None: whatever its op).
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class BufferType:
         "family",
         "gpu",
         "host",
+        "largest",
         "max_size",
         "name",
         "ops",
@@ -77,6 +79,7 @@ class BufferType:
         self.device = device
         self.alignment = alignment
         self.max_size = max_size
+        self.largest = max_size
         self.row_padding = row_padding
         self.host = host
         self.ops = ops

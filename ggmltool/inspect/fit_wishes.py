@@ -19,7 +19,7 @@ from ggmltool.sources.llama.search.space import AUTO, CTX_STEP, OPTIONS, Setting
 LEAST_CTX = 8192
 """The shortest context that is tried where none is asked for: it has room for what is to be fast (DEPTH, and more)."""
 
-UBATCHES = (512, 1024, 2048)
+UBATCHES = (512, 1024, 2048, 4096)
 """The sizes of ubatch that are tried where none is asked for."""
 
 DEPTH = 4096

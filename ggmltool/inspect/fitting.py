@@ -18,7 +18,7 @@ from ggmltool.inspect.fit_wishes import Wishes, shell_words
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.placed import Found as PlacedFound
 from ggmltool.inspect.placed import place
-from ggmltool.inspect.placing import asked, devices_of
+from ggmltool.inspect.placing import asked, devices_of, named_devices
 from ggmltool.scenario.errors import Mistake
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.scenario import Scenario
@@ -105,6 +105,8 @@ def _fit(
 ) -> Fit:
     if wishes.common.split_mode == "tensor":
         raise InspectError("-sm tensor is for `place`: a search gives whole layers to GPUs")
+    if wishes.common.device:
+        named_devices(wishes.common.device)
     opened = capture_of or _captured(wishes, replace(wishes.base, n_ctx=512))
     model, told = opened.model, set[str]()
 

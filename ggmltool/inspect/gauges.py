@@ -174,10 +174,10 @@ def _memory(s: AnyScheduler, contexts: Sequence[Buffer], planned: bool) -> Itera
     for k, buffers in enumerate((contexts, compute)):
         for buffer in buffers:
             by_device.setdefault(memory_owner(buffer.buft, s.backends).name, [0, 0])[k] += buffer.size
-            if buffer.buft.max_size < SIZE_MAX // 2:
+            if buffer.buft.largest < SIZE_MAX // 2:
                 what = "compute buffer, chunk" if k else "buffer of a context, part"
                 yield Gauge(
-                    "buffer_size", buffer.size, buffer.buft.max_size, f"{buffer.buft.name} {what} {buffer.chunk}"
+                    "buffer_size", buffer.size, buffer.buft.largest, f"{buffer.buft.name} {what} {buffer.chunk}"
                 )
     for name, most, room in s.measured_memory():
         yield Gauge("measured", most, room, name)

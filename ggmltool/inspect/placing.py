@@ -121,25 +121,32 @@ def devices_of(
 
     `note` is told of a device that is not known. Raises InspectError.
     """
-    from ggmltool.scenario.device_texts import NO_DEVICE, read_devices
-    from ggmltool.scenario.errors import Mistake
+    from ggmltool.scenario.device_texts import NO_DEVICE
 
     if not common.device and any(_type(model, b) in ("gpu", "igpu") for b in model.backends):
         return list(model.backends)
     if [name.strip() for name in common.device] == [NO_DEVICE] and _cpu(model):
         return _cpu(model)
-    try:
-        made = read_devices(common.device or [f"CUDA{i}" for i in range(max(n_split, 1))])
-    except Mistake as mistake:
-        raise InspectError(
-            f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")
-        ) from None
+    made = named_devices(common.device or [f"CUDA{i}" for i in range(max(n_split, 1))])
     for unknown in (b.name for b in made if b.profile == "custom" and b.supports is None):
         note(f"{printable(unknown)} is not a known device (see `ggmltool backends`): it is assumed to support every op")
     n_gpus = sum(_type(model, b) in ("gpu", "igpu") for b in made)
     if n_split > n_gpus:
         raise InspectError(f"-ts has {n_split} shares for {count(n_gpus, 'GPU')}; name every GPU with --device")
     return made if any(_type(model, b) == "cpu" for b in made) else [*made, *_cpu(model)]
+
+
+def named_devices(texts: Sequence[str]) -> list[BackendSpec]:
+    """The devices that --device names. Raises InspectError."""
+    from ggmltool.scenario.device_texts import read_devices
+    from ggmltool.scenario.errors import Mistake
+
+    try:
+        return read_devices(texts)
+    except Mistake as mistake:
+        raise InspectError(
+            f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")
+        ) from None
 
 
 def _cpu(model: Model) -> list[BackendSpec]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ggmltool.ggml.devices.profiles import profile_of_name
 from ggmltool.scenario.backends import BACKEND_KEYS, check_bufts, own_bufts, read_backends, read_device
+from ggmltool.scenario.device_listings import PROGRAMS, listed_devices, read_listing
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.known_devices import is_known, known
 from ggmltool.scenario.model import BackendSpec
@@ -35,6 +36,9 @@ _PREFIXES = {"CUDA": "CUDA", "ROCm": "ROCm", "Vulkan": "Vulkan", "Metal": "MTL",
 """How llama.cpp calls the devices of a backend, before their number."""
 MOST_ALIKE = 64
 """Devices that one text may stand for."""
+MOST_DEVICES = 64
+_NO_NAME = re.compile(r"[\s./\\(){}<>|]")
+"""What stands in the name of no backend."""
 
 
 def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
@@ -46,8 +50,9 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
 
     The params are `key=value`, separated by commas, with the keys of a backend whose values are no lists or maps; a
     size alone is the memory: `CUDA0:24GiB`, `CUDA0:memory=24GiB,events=false`. A text may name several devices by
-    commas, `CUDA0:24GiB,CUDA1:8GiB`. `none`, alone, is the CPU. Raises Mistake, and ScenarioError for what stands in a
-    file.
+    commas, `CUDA0:24GiB,CUDA1:8GiB`. `none`, alone, is the CPU. What nvidia-smi, rocm-smi and `llama-server
+    --list-devices` print may stand for the devices, too, as lines or as a file. Raises Mistake, and ScenarioError for
+    what stands in a file.
     """
     from ggmltool.scenario.device_files import is_device_file, read_device_file
 
@@ -55,8 +60,12 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
     for text in texts:
         if is_device_file(text):
             maps += [written for written, _ in read_device_file(Path(text), read_device)]
+        elif _is_listing(text):
+            maps += read_listing(Path(text))
         else:
-            maps += (given for device in _devices_of(text) for given in _device_maps(device))
+            maps += listed_devices(text) or [given for device in _devices_of(text) for given in _device_maps(device)]
+        if len(maps) > MOST_DEVICES:
+            raise Mistake(f"{len(maps)} devices are too many; the limit is {MOST_DEVICES}")
     _number(maps)
     names = [given["name"] for given in maps]
     if NO_DEVICE in names:
@@ -68,6 +77,16 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
     specs = read_backends(maps)
     check_bufts(specs, own_bufts(specs))
     return specs
+
+
+def _is_listing(text: str) -> bool:
+    """Whether a text is the name of a file, and of no device."""
+    if text == HERE or profile_of_name(text.partition(":")[0]) != "custom":
+        return False
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _devices_of(text: str) -> list[str]:
@@ -129,6 +148,11 @@ def _named(text: str, params: str) -> tuple[str | None, str | None]:
     """The backend and the known device that a text without params names, None for what it does not."""
     name, equals, hardware = (part.strip() for part in text.partition("="))
     if not equals and not (is_known(name) or _HARDWARE.match(name)):
+        if _NO_NAME.search(name.partition("[")[0]):
+            raise Mistake(
+                f"{quoted(name)} is neither a device nor a file",
+                f"name it as CUDA0:24GiB or RTX 3090, or save what {PROGRAMS} prints in a file",
+            )
         return name, None
     if equals and not hardware:
         raise Mistake(f"{quoted(text)} names no device behind the =", f"for example {name}=RTX 3090")

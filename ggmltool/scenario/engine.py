@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
@@ -29,10 +29,14 @@ def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
             bufts[name] = make_buft(
                 profile, name, spec.name, spec.alignment, spec.max_size, spec.row_padding, spec.host, spec.features
             )
+            bufts[name].largest = _largest_buffer(spec, profiles)
     if "CPU" not in bufts:
         bufts["CPU"] = make_buft(profiles["CPU"], "CPU", "CPU")
+    pinned = {name for spec in model.backends for name in _pinned_names(spec, profiles)}
     for further in model.buffer_types:
         bufts[further.name] = _further_buft(further)
+        if further.name in pinned:
+            bufts[further.name].largest = SIZE_MAX
     # Where two backends have the CPU's profile, its further types belong to the last one, the CPU itself.
     known = dict(_known_bufts(model, None if all_known else _named_bufts(model)))
     bufts |= {name: buft for name, buft in known.items() if name not in bufts}
@@ -68,10 +72,53 @@ def _known_bufts(model: Model, wanted: frozenset[str] | None) -> Iterable[tuple[
         if profile.extra:
             for name, extra in extra_names(profile, spec.name).items():
                 if wanted is None or name in wanted:
-                    yield (
-                        name,
-                        make_extra_buft(profile, extra, name, spec.name, spec.features, spec.alignment, spec.max_size),
+                    buft = make_extra_buft(
+                        profile, extra, name, spec.name, spec.features, spec.alignment, spec.max_size
                     )
+                    if extra.family == PINNED:
+                        buft.largest = SIZE_MAX
+                    elif extra.max_size is None:
+                        buft.largest = _largest_buffer(spec, profiles)
+                    yield name, buft
+
+
+def _like(spec: BackendSpec, profiles: Mapping[str, Profile]) -> Profile:
+    """The profile of the real device."""
+    return profiles[spec.like or spec.family]
+
+
+def _pinned_names(spec: BackendSpec, profiles: Mapping[str, Profile]) -> list[str]:
+    """The host memory that a device pins. Where it cannot pin so much, ggml takes memory that is not pinned."""
+    return [name for name, extra in extra_names(_like(spec, profiles), spec.name).items() if extra.family == PINNED]
+
+
+def _own_limit(spec: BackendSpec, profile: Profile) -> int | None:
+    """The largest buffer, where the scenario says it.
+
+    Of Vulkan, get_max_size is no limit but the size of blocks, of which a program's device has told.
+    """
+    told = spec.max_size
+    of_blocks = spec.profile == RECORDED and told is not None and told >= profile.max_size
+    return None if of_blocks and profile.max_tensor_size != SIZE_MAX else told
+
+
+def _largest_buffer(spec: BackendSpec, profiles: Mapping[str, Profile]) -> int:
+    """The largest buffer that a device can make: Vulkan's blocks are larger for larger tensors."""
+    profile = _like(spec, profiles)
+    told = _own_limit(spec, profile)
+    if told is not None:
+        return told
+    if profile.max_tensor_size == SIZE_MAX:
+        return profile.max_size
+    return max(profile.max_size, profile.max_tensor_size if spec.max_tensor_size is None else spec.max_tensor_size)
+
+
+def _largest_tensor(spec: BackendSpec, profile: Profile) -> int | None:
+    """The largest tensor of an op, where the scenario says it: no larger than the largest buffer."""
+    told = _own_limit(spec, profile)
+    if spec.max_tensor_size is not None or told is None or profile.max_tensor_size == SIZE_MAX:
+        return spec.max_tensor_size
+    return min(told, profile.max_tensor_size)
 
 
 def _further_buft(spec: BufferTypeSpec) -> BufferType:
@@ -110,7 +157,7 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType], 
         events=spec.events,
         memory=spec.memory,
         features=spec.features,
-        max_tensor_size=spec.max_tensor_size,
+        max_tensor_size=_largest_tensor(spec, profile),
         graph_optimize=spec.graph_optimize is not False,
         copies_async=spec.copies_async,
         sets_async=spec.sets_async,

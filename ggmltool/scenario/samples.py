@@ -50,7 +50,10 @@ def scenario_path(argument: str) -> str:
     if sample is not None:
         return str(sample)
     from ggmltool.scenario.errors import ScenarioError, did_you_mean
+    from ggmltool.scenario.text import elsewhere
 
+    if hint := elsewhere(argument):
+        raise ScenarioError("there is no such file", argument, expected=hint)
     hint = did_you_mean(argument, [*map(sample_name, samples()), *files_beside(argument)])
     if hint:
         raise ScenarioError("there is no such file, and no such sample", argument, expected=hint)

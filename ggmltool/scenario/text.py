@@ -231,7 +231,7 @@ def _read_file(path: Path, shown: str) -> bytes:
         with path.open("rb") as stream:
             return _read_stream(stream, shown)
     except FileNotFoundError:
-        raise ScenarioError("there is no such file", shown) from None
+        raise ScenarioError("there is no such file", shown, expected=elsewhere(shown)) from None
     except OSError as e:
         raise ScenarioError(f"cannot be read: {e.strerror or e}", shown) from None
     except ValueError:
@@ -247,9 +247,36 @@ def _read_stream(stream: Readable, shown: str) -> bytes:
 
 
 def no_model(head: bytes, shown: str) -> None:
-    """Raises ScenarioError for what begins as a GGUF file does."""
+    """Raises ScenarioError for what begins as a GGUF file does, or is what a download left in the place of one."""
     if head.startswith(b"GGUF"):
         raise ScenarioError("this is a GGUF file, a model", shown, expected="`ggmltool capture` makes it a scenario")
+    found = not_downloaded(head)
+    if found is not None:
+        raise ScenarioError(found[0], shown, expected=found[1])
+    if shown.lower().endswith(".gguf"):
+        raise ScenarioError("this is not a GGUF file: it does not begin with GGUF", shown)
+
+
+def not_downloaded(head: bytes) -> tuple[str, str] | None:
+    """What a download left in the place of a file, and what to do; None if the file looks like another thing."""
+    if head.startswith(b"version https://git-lfs.github.com/spec/"):
+        return "this is a Git LFS pointer, not the file that it stands for", "`git lfs pull` fetches that"
+    if head[:512].lstrip(b"\xef\xbb\xbf \t\r\n")[:9].lower().startswith((b"<!doctype", b"<html")):
+        return "this is an HTML page", "download the file itself, not the page about it; a login may be needed"
+    return None
+
+
+_HUB = re.compile(r"[\w.-]+/[\w.-]+(?<!\.yaml)(?<!\.yml)(?<!\.json)(?<!\.gguf)(?<!\.gz)(?<!\.log)(?<!\.txt)(:[\w.-]+)?")
+
+
+def elsewhere(name: str) -> str:
+    """What to do where a name is a URL, or looks like that of a model on a hub; "" for others."""
+    if re.match(r"(https?|hf|s3|file):/", name):
+        return "download it first; of a model the first megabytes are enough: curl -L -r 0-16777215 -o model.gguf URL"
+    folder = name.partition("/")[0]
+    if _HUB.fullmatch(name) and folder not in (".", "..") and not Path(folder).exists():
+        return "models are not downloaded here: fetch the .gguf file (its first megabytes are enough) and name that"
+    return ""
 
 
 def _too_large(shown: str, content: bytes | bytearray) -> ScenarioError:

@@ -64,9 +64,9 @@ def fits(contexts: tuple[int, ...], ubatches: tuple[int, ...], processes: int) -
 def choices(tables: Tables) -> Iterator[Choice]:
     """All layers on two GPUs, in every split, with the experts of ever more layers on the CPU."""
     n = tables.n
-    for units, first in product(range(0, len(tables.units), 3), range(1, n, 4)):
+    for units, first in product(range(0, tables.ways(0, n)[-1][-1] + 1, 3), range(1, n, 4)):
         counts = (first, n - first)
-        most = [tables.starts[first], tables.starts[n] - tables.starts[first]]
+        most = [tables.ways(0, first)[-1][-1], tables.ways(first, n)[-1][-1]]
         spilled = [min(units, most[0]), min(max(units - most[0], 0), most[1])]
         yield tables.choice(counts, spilled)
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from pathlib import Path
 
 from ggmltool.inspect.fit_wishes import Ranges, Wishes
@@ -91,7 +91,7 @@ def _drawn(tables: Tables, most: int, whole: bool) -> Iterator[Choice]:
     """All choices for one GPU if they are no more than `most`, else so many at random; `whole`: all layers on GPUs."""
     n, k = tables.n, len(tables.gpus)
     if k == 1 and not whole:
-        every = [(c, s) for c in range(n + 1) for s in range(tables.starts[n] - tables.starts[n - c] + 1)]
+        every = [(c, s) for c in range(n + 1) for s in chain(*tables.ways(n - c, n))]
         if len(every) <= most:
             yield from (tables.choice([c], [s]) for c, s in every)
             return
@@ -102,7 +102,7 @@ def _drawn(tables: Tables, most: int, whole: bool) -> Iterator[Choice]:
         cuts[-1] = n
         cuts[0] = 0 if whole else cuts[0]
         counts = [b - a for a, b in pairwise(cuts)]
-        units = [tables.starts[b] - tables.starts[a] for a, b in pairwise(cuts)]
+        units = [tables.ways(a, b)[-1][-1] for a, b in pairwise(cuts)]
         yield tables.choice(counts, [min(draw.choice((0, 0, draw.randint(0, u))), u) for u in units])
 
 

@@ -137,6 +137,35 @@ def _qwen3_30b_a3b() -> Description:
     return Description("qwen3moe", values, _model(size, layers))
 
 
+def _glm_4_5_air() -> Description:
+    """Experts in all layers but the first, whose feed-forward weights are dense."""
+    size, experts, ff = Size(46, 4096, 10944, 96, 8, 128, 151552, 131072), 128, 1408
+    biases = {f"attn_{name}.bias": _vector(n) for name, n in (("q", 12288), ("k", 1024), ("v", 1024))}
+    layers = []
+    for i in range(size.layers):
+        layer = _attention(size, finer(i, size.layers)) | biases | {"post_attention_norm.weight": _vector(size.embd)}
+        down = "q8_0" if finer(i, size.layers) == "q6_K" else "q5_0"
+        if i:
+            shared = {f"ffn_{name}_shexp.weight": ("q4_K", (size.embd, ff)) for name in ("gate", "up")}
+            layer |= {
+                "ffn_gate_inp.weight": ("f32", (size.embd, experts)),
+                "exp_probs_b.bias": _vector(experts),
+                "ffn_gate_exps.weight": ("q4_K", (size.embd, ff, experts)),
+                "ffn_up_exps.weight": ("q4_K", (size.embd, ff, experts)),
+                "ffn_down_exps.weight": (down, (ff, size.embd, experts)),
+                **shared,
+                "ffn_down_shexp.weight": (down, (ff, size.embd)),
+            }
+        else:
+            layer |= {name: shape for name, shape in _ffn(size, "q8_0").items() if "norm" not in name}
+        layers.append(layer)
+    values = values_of(
+        size, expert_count=experts, expert_used_count=8, expert_shared_count=1, expert_feed_forward_length=ff,
+        leading_dense_block_count=1, expert_gating_func=2, rope__dimension_count=64,
+    )  # fmt: skip
+    return Description("glm4moe", values, _model(size, layers))
+
+
 def _nemotron_49b() -> Description:
     """Llama-3.3-Nemotron-Super-49B: 31 of 80 layers without attention, feed-forward parts of many widths."""
     size = Size(80, 8192, 28672, 64, 8, 128, 128256, 131072)
@@ -190,6 +219,7 @@ def _qwen2vl_7b() -> Description:
 REAL_MODELS: Mapping[str, Callable[[], Description]] = {
     "gemma-270m": _gemma_270m,
     "gemma-27b": _gemma_27b,
+    "glm-4.5-air": _glm_4_5_air,
     "llama-70b": _llama_70b,
     "mamba-2.8b": _mamba_2_8b,
     "nemotron-49b": _nemotron_49b,

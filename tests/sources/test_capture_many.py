@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,8 +15,9 @@ from ggmltool.sources.llama import asking
 from ggmltool.sources.llama.capture import Captured, capture, capture_many
 from ggmltool.sources.llama.errors import CaptureError, LlamaUnavailable
 from ggmltool.sources.llama.options import CaptureOptions
+from tests.sources.gguf_file import write_gguf
 from tests.sources.library import needs_library
-from tests.sources.models import cached
+from tests.sources.models import MODELS, cached
 
 pytestmark = needs_library
 
@@ -172,3 +174,23 @@ time.sleep(600)
     assert Path(f"/proc/{pid}").exists()
     captures.close()  # type: ignore[attr-defined]
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("command", ["place", "sweep", "fit", "capture"])
+@pytest.mark.parametrize("refused", ["architecture", "tensor", "cache"])
+def test_a_command_that_cannot_capture_ends_in_status_2(command: str, refused: str, tmp_path: Path) -> None:
+    """In a process of its own, for it is its end that is looked at: threads and processes of the capture are gone."""
+    model = MODELS["llama"]()
+    path, options = tmp_path / "model.gguf", ["--flash-attn", "off", "-ctv", "q4_0"]
+    if refused == "architecture":
+        model = model._replace(architecture="nosuch")
+    if refused == "tensor":
+        model = model._replace(tensors={n: t for n, t in model.tensors.items() if n != "blk.2.ffn_up.weight"})
+    write_gguf(path, model)
+    said = subprocess.run(
+        [sys.executable, "-m", "ggmltool", command, str(path), "-c", "512", *options],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert said.stderr.count("Error: ") == 1
+    assert "Fatal" not in said.stderr
+    assert said.returncode == 2

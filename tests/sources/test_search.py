@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,7 @@ def choices(tables: Tables) -> Iterator[Choice]:
         if sum(counts) > n:
             continue
         starts = [n - sum(counts) + sum(counts[:i]) for i in range(k)]
-        units = [range(tables.starts[s + c] - tables.starts[s] + 1) for s, c in zip(starts, counts, strict=True)]
+        units = [chain(*tables.ways(s, s + c)) for s, c in zip(starts, counts, strict=True)]
         for spilled in product(*units):
             yield tables.choice(counts, spilled)
 

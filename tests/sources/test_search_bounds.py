@@ -64,7 +64,7 @@ def paths(draw: st.DrawFn, tables: Tables) -> tuple[int, tuple[int, ...], tuple[
     first, ends = cuts[0], (*cuts[1:], tables.n)
     spilled = []
     for a, b in zip((first, *ends), ends, strict=False):
-        units = tables.starts[b] - tables.starts[a]
+        units = tables.ways(a, b)[-1][-1]
         spilled.append(draw(st.sampled_from(sorted({0, units})) | st.integers(0, units)))
     return first, ends, tuple(spilled)
 

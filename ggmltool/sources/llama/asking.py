@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -63,6 +64,7 @@ def ask_many(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Repl
 def _from_one_process(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Reply | CaptureError]:
     """One outcome for each of the options, or as many as there are until the process aborts or crashes."""
     process = _Process(model, asked)
+    atexit.register(process.end)  # a caller that fails may never close this generator
     try:
         for n_left in range(len(asked), 0, -1):
             outcome = process.outcome()
@@ -73,6 +75,7 @@ def _from_one_process(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iter
             if process.has_ended:
                 return
     finally:
+        atexit.unregister(process.end)
         process.end()
 
 

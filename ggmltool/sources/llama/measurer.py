@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import PlanError
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_PARAM, nbytes_of
-from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
+from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX
 from ggmltool.scenario.kept import KeptModel, Variant, bind
 from ggmltool.scenario.model import ContextSpec, SchedulerSpec, TensorSpec
 from ggmltool.scenario.run import collector_paused
@@ -29,6 +30,8 @@ from ggmltool.sources.llama.needs import (
     PlacedSplit,
     Reserved,
     added_up,
+    buffer_error,
+    chunk_error,
     margins_of,
     output_bytes,
     place_and_measure,
@@ -205,13 +208,26 @@ class _Placement:
             raise PlaceError("caches of no bytes")  # refused by some releases, which the whole placement tells
         buffers = [(setup.bufts[buft], False, caches[buft]) for buft in sorted(caches)]
         buffers += [(setup.bufts[buft], True, weights[buft]) for buft in sorted(weights)]
-        return added_up(
+        needs = added_up(
             Arrangement(choices.layers, choices.n_gpu, self.parallel, setup.specs),
             uses_of(setup.backends, buffers),
             self._reserved(),
             (choices.output_buft(), standing.output_bytes),
             standing.warnings,
             margins,
+        )
+        return replace(needs, error=self._too_large() or needs.error)
+
+    def _too_large(self) -> PlanError | None:
+        """The error of a tensor that is larger than the largest buffer of its device."""
+        setup = self.setup
+        if all(buft.largest >= SIZE_MAX for buft in setup.bufts.values()):
+            return None
+        bindings = chain(self.duplicated.bindings, *(bundle.bindings for _, bundle in self.bundles))
+        return buffer_error(
+            (buffer.buft, setup.size(t, buffer.buft.name))
+            for t, buffer in bindings
+            if t.view_src is None and buffer.buft.largest < SIZE_MAX
         )
 
     def _reserved(self) -> dict[str, Reserved]:
@@ -240,7 +256,7 @@ class _Placement:
         except GgmlError as error:
             return Reserved((), (), _fields(error))
         sizes = [(b.name, b.device.buft.name, sched.get_buffer_size(i)) for i, b in enumerate(self.setup.backends)]
-        return Reserved(_splits(sched), sizes, None)
+        return Reserved(_splits(sched), sizes, chunk_error(sched))
 
 
 def _fields(error: GgmlError) -> PlanError:

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ggmltool.scenario.text import elsewhere, not_downloaded
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.convert import converted, is_folder_of_safetensors
 from ggmltool.sources.llama.header.gguf_header import (
@@ -100,12 +101,15 @@ def check_gguf(path: Path) -> None:
         if not stat.S_ISREG(mode):
             raise CaptureError(f"{path} is not a regular file")
         with path.open("rb") as file:
-            head = file.read(24)
+            head = file.read(64)
     except FileNotFoundError:
-        raise CaptureError(f"{path}: there is no such file") from None
+        hint = elsewhere(str(path))
+        raise CaptureError(f"{path}: there is no such file" + (f"; {hint}" if hint else "")) from None
     except OSError as error:
         raise CaptureError(f"{path}: {error.strerror or error}") from None
     if head[:4] != MAGIC:
+        if found := not_downloaded(head):
+            raise CaptureError(f"{path}: {found[0]}; {found[1]}")
         kind = "is empty" if not head else "is not a GGUF file: it does not begin with GGUF"
         raise CaptureError(f"{path} {kind}")
     if len(head) < 24:

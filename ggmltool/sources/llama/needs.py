@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.plan import Plan, PlanError
+from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.model import BackendSpec, Model
 from ggmltool.scenario.reserving_run import ReservingRun
@@ -125,7 +126,12 @@ class Needs:
 
     @property
     def compute_is_short(self) -> bool:
-        """Whether something does not fit, and it is compute buffers: all that is allocated before them does."""
+        """Whether something does not fit, and it is compute buffers: all that is allocated before them does.
+
+        One that is larger than the largest buffer of its device is one of them.
+        """
+        if self.error is not None and dict(self.error)["function"] == RESERVES:
+            return True
         short = self.short
         compute = {device: sum(u.compute for u in self.uses if u.device == device) for device in short}
         return bool(short) and all(compute[device] >= n for device, n in short.items())
@@ -183,7 +189,8 @@ def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[s
         uses = uses or uses_of(run.backends, [(b.buft, b.usage == USAGE_WEIGHTS, b.size) for b in run.buffers])
         bufts = dict(plan.backends)
         sizes = [(backend, bufts[backend], size) for backend, size in plan.buffer_sizes]
-        reserved[name] = Reserved(_splits(run, plan, name), sizes, plan.error)
+        reserved[name] = Reserved(_splits(run, plan, name), sizes, plan.error or chunk_error(run.start()))
+        most = [(b.buft, b.size) for b in run.buffers]
     needs = added_up(
         Arrangement(placement.layers, placement.n_gpu_layers, model.scheduler.parallel, model.backends),
         uses,
@@ -193,8 +200,44 @@ def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[s
         margins or {},
     )
     plan = next((p for p in plans.values() if not p.ok), next(iter(plans.values())))
-    needs = replace(needs, error=needs.error or _cache_of_nothing(placement))
+    needs = replace(needs, error=buffer_error(most) or needs.error or _cache_of_nothing(placement))
     return PlannedNeeds(**{f.name: getattr(needs, f.name) for f in fields(needs)}, plan=plan)
+
+
+RESERVES = "ggml_gallocr_reserve_n_impl"
+"""What fails where a compute buffer cannot be allocated."""
+
+
+def chunk_error(sched: Scheduler) -> PlanError | None:
+    """ggml's error where a chunk of a compute buffer is larger than the largest buffer of its device."""
+    planned = zip(sched.gallocr.bufts, sched.gallocr.buf_tallocs, strict=True)
+    return _too_large(((buft, chunk.max_size) for buft, of in planned for chunk in of.chunks), RESERVES)
+
+
+def buffer_error(sizes: Iterable[tuple[BufferType, int]]) -> PlanError | None:
+    """The same for the buffers of contexts: what is larger is that of a single tensor, a weight or a cache."""
+    return _too_large(sizes, "alloc_tensor_range")
+
+
+def _too_large(sizes: Iterable[tuple[BufferType, int]], function: str) -> PlanError | None:
+    over = [(size, buft.name, buft.largest) for buft, size in sizes if size > buft.largest]
+    if not over:
+        return None
+    size, buft, largest = max(over)
+    what = "compute buffer" if function == RESERVES else "buffer of a single tensor"
+    explanation = (
+        f"the {what} needs {size} bytes at once, and the largest buffer of {buft} has {largest} (max_size): a smaller "
+        "-ub or -c, flash attention, or fewer layers there"
+    )
+    return tuple(
+        {
+            "kind": "failed",
+            "function": function,
+            "condition": None,
+            "message": f"failed to allocate {buft} buffer of size {size}",
+            "explanation": explanation,
+        }.items()
+    )
 
 
 def _cache_of_nothing(placement: Placement) -> PlanError | None:

@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from ggmltool.estimate.records import Estimate
 from ggmltool.inspect.fit_own import OwnChoice
-from ggmltool.inspect.fit_wishes import shell_words
+from ggmltool.inspect.fit_wishes import LEAST_CTX, shell_words
 from ggmltool.inspect.fitting import Fit
 from ggmltool.inspect.placed import Placed, PlacedTensor
 from ggmltool.sources.llama.search.found import Progress, Ranked
@@ -263,15 +263,25 @@ def _without_layer(t: PlacedTensor) -> str:
 
 
 def _facts(fit: Fit, style: Style) -> list[str]:
-    counts = fit.found.counts
-    proved = "no other is better" if fit.found.proved else "the search ended at its limit, so others may be better"
-    if fit.found.best is None and fit.found.proved:
-        proved = "none fits"
-    texts = [f"{count(counts.placements, 'placement')}, {counts.planned} of them planned, the rest ruled out: {proved}"]
-    texts += placement_facts(fit.placed.placed, style)
+    texts = [searched(fit), *placement_facts(fit.placed.placed, style)]
     if fit.shown is not None and not fit.shown.rated:
         texts.append(f"note: {ROUGH}")
     return [line for text in filter(None, texts) for line in _wrapped(text, style)]
+
+
+def searched(fit: Fit) -> str:
+    """How much was searched, and what that proves: for values of -c and -ub that were not given, of those tried."""
+    counts, r = fit.found.counts, fit.wishes.ranges
+    told = f"searched {count(counts.placements, 'placement')}"
+    if not fit.found.proved:
+        return f"{told}, {counts.planned} of them planned, until the limit of plans: others may be better"
+    tried = [] if len(r.ubatches) == 1 else [f"-ub {', '.join(map(str, r.ubatches))}"]
+    tried += [] if r.contexts else [f"-c from {LEAST_CTX} on"]
+    told += f" ({counts.planned} planned, the rest ruled out)"
+    if tried and not fit.wishes.captured:
+        told += f" with {' and '.join(reversed(tried))}"
+        return f"{told}: {'none of them fits' if fit.found.best is None else 'none of them is better'}"
+    return f"{told}: {'none fits' if fit.found.best is None else 'this one is optimal'}"
 
 
 def _lines(fit: Fit) -> list[str]:

@@ -170,6 +170,8 @@ def placement_facts(placed: Placed, style: Style) -> list[str]:
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     for device, n in placed.short.items():
         lines.append(f"{device} does not fit: {size(n)} short" + _of_margin(placed, device))
+    if needs.error is not None and dict(needs.error)["kind"] == "failed":
+        lines.append(f"does not fit: {dict(needs.error)['message']}")
     known = [device for device in needs.memory if device not in placed.short]
     if known and placed.error is None:
         lines.append(f"fits: {', '.join(known)}")

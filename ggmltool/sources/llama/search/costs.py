@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from ggmltool.sources.llama.measurer import Measurer
@@ -12,14 +12,18 @@ from ggmltool.sources.llama.needs import PlacedSplit
 from ggmltool.sources.llama.search.layers import Layer, arrivals, input_seconds, layer_shares
 from ggmltool.sources.llama.search.peaks import Leafs, Peak, Peaks
 from ggmltool.sources.llama.search.speed import Speed
-from ggmltool.sources.llama.search.tables import Tables
+from ggmltool.sources.llama.search.tables import Series, Tables
+
+_Units = tuple[int, int]
+"""Units of both series."""
 
 
 class Costs:
     """The least seconds of a request, bytes of compute buffers and changes of backend that layers come to.
 
-    `cpu` is a row of layers on the CPU, `gpus[g][u]` one of layers on GPU `g` of which each has its first `u` units on
-    the CPU (all, if it has fewer); `floors[g]` has the least of these. `input` are the seconds of the input,
+    `cpu` is a row of layers on the CPU, `gpus[g][t][u]` one of layers on GPU `g` of which each has its first `u` units
+    of the tables' first series on the CPU, and `t` of their second (all, if it has fewer); `floors[g]` has the least of
+    these. `input` are the seconds of the input,
     `arrivals[g][il]` those of copies to a GPU whose first layer is `il`. What `layer_shares` says of a layer holds in
     every placement where it lies so, and nodes of different layers are different nodes: so seconds and changes add up,
     and the largest need of a layer is the least that a compute buffer has. `pieces` is for those who ask for the same
@@ -32,18 +36,18 @@ class Costs:
         self._measurer = measurer
         self._speed = speed
         self._devices = measurer.placer.devices
-        self._known: dict[tuple[tuple[int, ...], int, int], Mapping[str, Peaks]] = {}
+        self._known: dict[tuple[tuple[int, ...], _Units, int], Mapping[str, Peaks]] = {}
         self._planned: dict[object, Mapping[str, Sequence[PlacedSplit]]] = {}
-        most = max((end - start for start, end in zip(tables.starts, tables.starts[1:], strict=False)), default=0)
+        most = tables.first.most, tables.second.most
         k = len(tables.gpus)
         nothing = dict.fromkeys(speed.graphs, [dict[str, int]()] * self.n)
-        self.cpu = Row(self._shares([0] * k, 0, 0, nothing))
+        self.cpu = Row(self._shares([0] * k, (0, 0), 0, nothing))
         self.pieces: dict[tuple[int, int, int, int], Piece] = {}
         self.input = sum(
             speed.weight(name) * input_seconds(speed.graphs[name], splits, speed.estimators[name])
-            for name, splits in self._splits([0] * k, 0).items()
+            for name, splits in self._splits([0] * k, (0, 0)).items()
         )
-        self.gpus: list[list[Row]] = []
+        self.gpus: list[list[list[Row]]] = []
         self.floors: list[Row] = []
         self.arrivals: list[list[float]] = []
         for g in range(k):
@@ -51,19 +55,19 @@ class Costs:
             peaks = self._peaks(counts, most, g)
             self.arrivals.append(self._arrivals(peaks, tables.gpus[g]))
             leafs = {name: p.leafs(self.n) for name, p in peaks.items()}
-            each = [self._shares(counts, u, g, leafs) for u in range(most + 1)]
-            self.gpus.append([Row(layers) for layers in _never_falling(each)])
-            self.floors.append(Row([_floor(modes) for modes in zip(*each, strict=True)]))
+            each = [[self._shares(counts, (u, t), g, leafs) for u in range(most[0] + 1)] for t in range(most[1] + 1)]
+            self.gpus.append([[Row(layers) for layers in _never_falling(of)] for of in each])
+            self.floors.append(Row([_floor(modes) for modes in zip(*chain(*each), strict=True)]))
 
-    def _splits(self, counts: Sequence[int], units: int) -> Mapping[str, Sequence[PlacedSplit]]:
+    def _splits(self, counts: Sequence[int], units: _Units) -> Mapping[str, Sequence[PlacedSplit]]:
         """The splits of all graphs where layers lie alike."""
-        options = self.tables.alike(counts, units).options(self.tables.base, self.n - 1)
+        options = self.tables.alike(counts, *units).options(self.tables.base, self.n - 1)
         key = options.overrides, options.n_gpu_layers, options.tensor_split
         if key not in self._planned:
             self._planned[key] = self._measurer.needs(replace(options, parallel=False)).splits
         return self._planned[key]
 
-    def _peaks(self, counts: Sequence[int], units: int, gpu: int) -> Mapping[str, Peaks]:
+    def _peaks(self, counts: Sequence[int], units: _Units, gpu: int) -> Mapping[str, Peaks]:
         """What layers need at once on a GPU, by graph."""
         key = (tuple(counts), units, gpu)
         if key not in self._known:
@@ -80,10 +84,10 @@ class Costs:
             out = [before + self._speed.weight(name) * seconds for before, seconds in zip(out, each, strict=True)]
         return out
 
-    def _shares(self, counts: Sequence[int], units: int, gpu: int, leafs: Mapping[str, Leafs]) -> list[Layer]:
+    def _shares(self, counts: Sequence[int], units: _Units, gpu: int, leafs: Mapping[str, Leafs]) -> list[Layer]:
         """The shares of all layers, of all graphs together, in one placement; memory is that of a GPU."""
         gpus, speed = self.tables.gpus, self._speed
-        out = [Layer(0.0, 0, 0, 0)] * self.n
+        out = [Layer(0.0, 0, 0, 0, 0)] * self.n
         for name, splits in self._splits(counts, units).items():
             a, weight = speed.graphs[name], speed.weight(name)
             peaks = [Peak(0, 0)] * self.n
@@ -100,6 +104,7 @@ def _together(before: Layer, share: Layer, weight: float) -> Layer:
         before.seconds + weight * share.seconds,
         max(before.compute, share.compute),
         max(before.before_next, share.before_next),
+        max(before.single, share.single),
         before.changes + share.changes,
     )
 
@@ -131,12 +136,17 @@ class Row:
         self._seconds = list(accumulate((layer.seconds for layer in layers), initial=0.0))
         self._changes = list(accumulate((layer.changes for layer in layers), initial=0))
         self._before_next = _Maxima([layer.before_next for layer in layers])
+        self._single = _Maxima([layer.single for layer in layers])
 
     def seconds(self, first: int, end: int) -> float:
         return self._seconds[end] - self._seconds[first]
 
     def changes(self, first: int, end: int) -> int:
         return self._changes[end] - self._changes[first]
+
+    def single(self, first: int, end: int) -> int:
+        """The largest tensor in the compute buffer."""
+        return self._single.most(first, end)
 
     def compute(self, first: int, end: int, last: bool = True) -> int:
         """The compute buffer for these layers, if the `last` of them is the GPU's last."""
@@ -165,24 +175,34 @@ class _Maxima:
 
 
 class Piece(NamedTuple):
-    """The layers of one GPU: those of which all units are on the CPU, one of which some are, and whole ones."""
+    """What the layers of one GPU come to."""
 
     seconds: float
     changes: int
     compute: int
+    single: int
 
 
 def piece(costs: Costs, gpu: int, first: int, end: int, spilled: int) -> Piece:
-    """What the layers from `first` to before `end` come to on a GPU if so many of their units spill."""
+    """What the layers from `first` to before `end` come to on a GPU if so much of theirs spills.
+
+    Of each series some give up all units, one gives up a part, and the others none.
+    """
     tables, rows = costs.tables, costs.gpus[gpu]
     arrival = costs.arrivals[gpu][first] if first < end else 0.0
-    at = tables.starts[first] + spilled
-    partly = tables.layer_at(at, first, end) if spilled else first
-    inner = at - tables.starts[partly] if spilled and partly < end else 0
-    whole = partly + (inner > 0)
-    runs = [(rows[-1], first, partly), (rows[inner], partly, whole), (rows[0], whole, end)]
+    ends = [s.end(first, end, n) for s, n in _of_each(tables, first, end, spilled)]
+    cuts = sorted({first, end, *(il for il, _ in ends), *(il + 1 for il, part in ends if part)})
+    runs = []
+    for a, b in pairwise(cuts):
+        u, t = (-1 if a < il else part if a == il else 0 for il, part in ends)
+        runs.append((rows[t][u], a, b))
     return Piece(
         arrival + sum(row.seconds(a, b) for row, a, b in runs),
         sum(row.changes(a, b) for row, a, b in runs),
-        max(row.compute(a, b, b == end) for row, a, b in runs),
+        max((row.compute(a, b, b == end) for row, a, b in runs), default=0),
+        max((row.single(a, b) for row, a, b in runs), default=0),
     )
+
+
+def _of_each(tables: Tables, first: int, end: int, spilled: int) -> list[tuple[Series, int]]:
+    return list(zip((tables.first, tables.second), tables.of_each(first, end, spilled), strict=True))

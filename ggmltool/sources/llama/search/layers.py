@@ -14,13 +14,14 @@ from ggmltool.sources.llama.search.peaks import Peak, Peaks
 
 class Layer(NamedTuple):
     """A layer's share: likely seconds, bytes at once in a GPU's compute buffer (more `before_next`, a layer on the same
-    GPU), changes from one backend to another. Each is the least that any placement has in which the layer's weights lie
-    as in the one that was measured.
+    GPU), those of a `single` tensor there, changes from one backend to another. Each is the least that any placement
+    has in which the layer's weights lie as in the one that was measured.
     """
 
     seconds: float
     compute: int
     before_next: int
+    single: int
     changes: int
 
 

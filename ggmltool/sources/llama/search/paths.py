@@ -16,11 +16,12 @@ Costs = tuple[float, ...]
 class Edges(Protocol):
     """The layers of one device as a piece of a placement: costs and loads of pieces add up, the least room counts.
 
-    `start` is what the layers before `first` cost on the CPU, and the bytes they load it with. `edge` is the same of
-    the layers from `first` to before `end` on a GPU, with so many of their units on the CPU; neither falls if more are.
-    `room` are the bytes that the GPU has left at most, `most_room` that with any number of units on the CPU, and
-    `weights_room` that without compute buffers, which never falls. `units` is how many may spill, `ends` where each
-    GPU's layers have to end (None: anywhere), `cap` the most that the CPU may be loaded with.
+    `start` is what the layers before `first` cost on the CPU, and the bytes they load it with. `ways` are the numbers
+    of what the layers from `first` to before `end` may spill from a GPU to the CPU, in ranges; the very last is all.
+    `edge` is what layers cost of which so much spills, and what they load the CPU with: neither falls within a range.
+    `room` are the bytes that the GPU has left at most, `most_room` that however much spills, and `weights_room` that
+    without compute buffers, which never falls within a range and is most for all. `ends` is where each GPU's layers
+    have to end (None: anywhere), `cap` the most that the CPU may be loaded with.
     """
 
     n: int
@@ -32,13 +33,13 @@ class Edges(Protocol):
     def room(self, gpu: int, first: int, end: int, spilled: int) -> float: ...
     def most_room(self, gpu: int, first: int, end: int) -> float: ...
     def weights_room(self, gpu: int, first: int, end: int, spilled: int) -> float: ...
-    def units(self, first: int, end: int) -> int: ...
+    def ways(self, first: int, end: int) -> Sequence[range]: ...
     def ends(self, first: int) -> Sequence[int] | None: ...
 
 
 class Path(NamedTuple):
-    """A choice, or its beginning: the first layer on a GPU, where each GPU's layers end, how many units spill there;
-    and the least that it costs and loads the CPU with, with the most room that the fullest GPU has left.
+    """A choice, or its beginning: the first layer on a GPU, where each GPU's layers end, the number of what spills
+    there; and the least that it costs and loads the CPU with, with the most room that the fullest GPU has left.
     """
 
     first: int
@@ -74,12 +75,15 @@ class _Rest(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A path that is still to be looked at; `before` is what its last piece was added to, if more may spill there."""
+    """A path that is still to be looked at; `before` is what its last piece was added to, if more may spill there:
+    what is left of its way in `more`.
+    """
 
     bound: Bound
     number: int
     path: Path
     before: Path | None
+    more: range
 
 
 class Paths:
@@ -94,7 +98,7 @@ class Paths:
         self.edges = edges
         self.firsts = firsts
         self.rounded = rounded
-        self._fewest: list[list[dict[int, int]]] = []
+        self._fewest: list[list[dict[int, list[range]]]] = []
         self._rests = self._all_rests()
 
     def _all_rests(self) -> list[list[_Rest | None]]:
@@ -104,7 +108,7 @@ class Paths:
         table: list[list[_Rest | None]] = [[*([None] * n), _Rest(zero, 0, float("inf"))]]
         for gpu in reversed(range(edges.n_gpus)):
             rests: list[_Rest | None] = []
-            fewest: list[dict[int, int]] = []
+            fewest: list[dict[int, list[range]]] = []
             for first in range(n + 1):
                 found = self._found(gpu, first, table[-1])
                 rests.append(self._best(gpu, first, found, table[-1]))
@@ -114,34 +118,39 @@ class Paths:
         self._fewest.reverse()
         return table[::-1]
 
-    def _found(self, gpu: int, first: int, then: Sequence[_Rest | None]) -> dict[int, int]:
-        """Where the layers of a GPU may end, with the fewest units that have to spill there."""
+    def _found(self, gpu: int, first: int, then: Sequence[_Rest | None]) -> dict[int, list[range]]:
+        """Where the layers of a GPU may end, and the ways to spill there from where they fit on."""
+        edges = self.edges
         out = {}
-        for end in range(first, self.edges.n + 1):
-            if then[end] is not None:
-                few = self._few(gpu, first, end)
-                if few is None and self.edges.weights_room(gpu, first, end, self.edges.units(first, end)) < 0:
+        for end in range(first, edges.n + 1):
+            if then[end] is not None and edges.most_room(gpu, first, end) >= 0:
+                ways = edges.ways(first, end)
+                fitting = [some for way in ways if (some := self._fitting(gpu, first, end, way))]
+                if not fitting and edges.weights_room(gpu, first, end, ways[-1][-1]) < 0:
                     break
-                if few is not None:
-                    out[end] = few
+                if fitting:
+                    out[end] = fitting
         return out
 
-    def _few(self, gpu: int, first: int, end: int) -> int | None:
-        """The fewest units that have to spill, None if the layers do not fit whatever does."""
+    def _fitting(self, gpu: int, first: int, end: int, way: range) -> range:
+        """A way from the least on that has to spill, empty if the layers do not fit whatever does."""
         edges = self.edges
-        most = edges.units(first, end)
-        few = bisect_left(range(most + 1), True, key=lambda m: edges.weights_room(gpu, first, end, m) >= 0)
-        return next((m for m in range(few, most + 1) if edges.room(gpu, first, end, m) >= 0), None)
+        few = bisect_left(way, True, key=lambda m: edges.weights_room(gpu, first, end, m) >= 0)
+        fits = (i for i in range(few, len(way)) if edges.room(gpu, first, end, way[i]) >= 0)
+        return way[next(fits, len(way)) :]
 
-    def _best(self, gpu: int, first: int, found: Mapping[int, int], then: Sequence[_Rest | None]) -> _Rest | None:
+    def _best(
+        self, gpu: int, first: int, found: Mapping[int, Sequence[range]], then: Sequence[_Rest | None]
+    ) -> _Rest | None:
         best: _Rest | None = None
-        for end, few in found.items():
+        for end, ways in found.items():
             rest = then[end]
             if rest is not None:
-                costs, load = self.edges.edge(gpu, first, end, few)
                 room = min(self.edges.most_room(gpu, first, end), rest.room)
-                here = _Rest(_sum(costs, rest.costs), load + rest.load, room)
-                best = here if best is None else _better(best, here)
+                for way in ways:
+                    costs, load = self.edges.edge(gpu, first, end, way[0])
+                    here = _Rest(_sum(costs, rest.costs), load + rest.load, room)
+                    best = here if best is None else _better(best, here)
         return best
 
     def number(self) -> int:
@@ -151,12 +160,15 @@ class Paths:
             return sum(self._fixed(first) for first in self.firsts)
         ways = [0] * n + [1]
         for _ in range(edges.n_gpus):
-            ways = [sum((edges.units(a, b) + 1) * ways[b] for b in range(a, n + 1)) for a in range(n + 1)]
+            ways = [sum(self._number(a, b) * ways[b] for b in range(a, n + 1)) for a in range(n + 1)]
         return sum(ways[first] for first in self.firsts)
 
     def _fixed(self, first: int) -> int:
         ends = self.edges.ends(first) or ()
-        return prod(self.edges.units(a, b) + 1 for a, b in pairwise((first, *ends)))
+        return prod(self._number(a, b) for a, b in pairwise((first, *ends)))
+
+    def _number(self, first: int, end: int) -> int:
+        return sum(map(len, self.edges.ways(first, end)))
 
     def __iter__(self) -> Iterator[tuple[Bound, Path]]:
         heap: list[_Open] = []
@@ -165,27 +177,27 @@ class Paths:
             costs, load = self.edges.start(first)
             begun = Path(first, (), (), costs, load, float("inf"))
             if (bound := self._bound(begun)) is not None:
-                heappush(heap, _Open(bound, next(numbers), begun, None))
+                heappush(heap, _Open(bound, next(numbers), begun, None, range(0)))
         while heap:
-            bound, _, path, before = heappop(heap)
+            bound, _, path, before, more = heappop(heap)
             if before is not None:
-                for item in self._spilling(before, path.end, path.spilled[-1] + 1, numbers):
+                for item in self._spilling(before, path.end, more, numbers):
                     heappush(heap, item)
             if len(path.ends) == self.edges.n_gpus:
                 yield bound, path
                 continue
-            for end, few in self._steps(path):
-                for item in self._spilling(path, end, few, numbers):
+            for end, way in self._steps(path):
+                for item in self._spilling(path, end, way, numbers):
                     heappush(heap, item)
 
-    def _spilling(self, before: Path, end: int, least: int, numbers: Iterator[int]) -> Iterator[_Open]:
-        """The path with layers to before `end` on the next GPU and `least` units on the CPU, or the next that fits.
+    def _spilling(self, before: Path, end: int, way: range, numbers: Iterator[int]) -> Iterator[_Open]:
+        """The path with layers to before `end` on the next GPU that spills the least of a way, or the next that fits.
 
-        The last item stands for those with more units, too. All that cost as little are items of their own, for they
+        The last item stands for those that spill more, too. All that cost as little are items of their own, for they
         may leave more room.
         """
         here: _Open | None = None
-        for spilled in range(least, self.edges.units(before.end, end) + 1):
+        for i, spilled in enumerate(way):
             path = self._step(before, end, spilled)
             bound = self._bound(path)
             if bound is None:
@@ -194,7 +206,7 @@ class Paths:
                 break
             if here is not None:
                 yield here._replace(before=None)
-            here = _Open(bound, next(numbers), path, before)
+            here = _Open(bound, next(numbers), path, before, way[i + 1 :])
         if here is not None:
             yield here
 
@@ -205,15 +217,14 @@ class Paths:
             return None
         return Bound(self.rounded(_sum(path.costs, rest.costs)), -min(path.room, rest.room))
 
-    def _steps(self, path: Path) -> Iterator[tuple[int, int]]:
-        """Where the next GPU's layers may end, and the fewest units that spill then."""
+    def _steps(self, path: Path) -> Iterator[tuple[int, range]]:
+        """Where the next GPU's layers may end, and the ways to spill then."""
         gpu = len(path.ends)
         found = self._fewest[gpu][path.end]
         fixed = self.edges.ends(path.first)
-        if fixed is None:
-            yield from found.items()
-        elif fixed[gpu] in found:
-            yield fixed[gpu], found[fixed[gpu]]
+        for end, ways in found.items() if fixed is None else [(fixed[gpu], found.get(fixed[gpu], []))]:
+            for way in ways:
+                yield end, way
 
     def _step(self, path: Path, end: int, spilled: int) -> Path:
         gpu = len(path.ends)

@@ -13,10 +13,12 @@ from ggmltool.sources.llama.search.anatomy import Anatomy
 
 
 class Peak(NamedTuple):
-    """Bytes that a layer's inner nodes need at once on a GPU; `before_next` if the next layer is on that GPU, too."""
+    """Bytes that a layer's inner nodes need at once on a GPU; `before_next` if the next layer is on that GPU, too;
+    `single` are those of the largest of their results, which need one buffer."""
 
     alone: int
     before_next: int
+    single: int = 0
 
 
 Leafs = Sequence[Mapping[str, int]]
@@ -68,11 +70,12 @@ class Peaks:
         coming = self._coming(il, nodes)
         alive: dict[int, int] = {}
         read: dict[str, int] = {}
-        alone = before_next = 0
+        alone = before_next = single = 0
         for i in nodes:
             alive = {j: size for j, size in alive.items() if self.a.last_use[j] >= i}
             node = self.a.nodes[i]
             own = 0 if node.view_src is not None else self.size(node)
+            single = single if node.op in INPLACE_OPS else max(single, own)
             kept = alive if self._in_order else {j: size for j, size in alive.items() if self._reads(i, j)}
             here = sum(kept.values()) + sum(coming[i].values()) + (0 if node.op in INPLACE_OPS else own)
             alone = max(alone, here)
@@ -82,7 +85,7 @@ class Peaks:
             if own:
                 alive[i] = own
             read.update({id: self.size(s) for id, s in self._outside(i, il).items() if id in next_leafs})
-        return Peak(alone, before_next)
+        return Peak(alone, before_next, single)
 
     def _reads(self, i: int, j: int) -> bool:
         return any(s is not None and root_of(s) is self.a.nodes[j] for s in self.a.nodes[i].src)

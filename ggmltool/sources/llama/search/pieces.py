@@ -36,6 +36,7 @@ class Pieces:
         self.n_gpus = len(self.tables.gpus)
         self.extra = extra or {}
         self._free = [None if n is None else n - spare for n in free_of(placer, space, self.tables.gpus)]
+        self._largest = [placer.devices[gpu].buft.largest for gpu in self.tables.gpus]
         self._split = space.split
         self._gpus = [gpu for gpu in placer.gpus if gpu.name in self.tables.gpus]
         self._cpu = placer.cpu.name
@@ -55,20 +56,29 @@ class Pieces:
         p = self._piece(gpu, first, end, spilled)
         tables = self.tables
         cached = tables.caches[end] - tables.caches[first]
-        costs = self._vector(p.seconds, p.changes + (end > first), tables.off(gpu, first, spilled), cached)
+        costs = self._vector(p.seconds, p.changes + (end > first), tables.off(gpu, first, end, spilled), cached)
         return costs, tables.on_cpu(gpu, first, end, spilled)
 
     def room(self, gpu: int, first: int, end: int, spilled: int) -> float:
         """What is left beyond the margin at most. The first GPU computes for layers on the CPU, too."""
-        compute = self._piece(gpu, first, end, spilled).compute
+        p = self._piece(gpu, first, end, spilled)
+        if self._too_large(gpu, first, end, p.single):
+            return float("-inf")
+        compute = p.compute
         if gpu == 0:
             compute = max(compute, self.costs.cpu.compute(0, first))
         return self.weights_room(gpu, first, end, spilled) - compute
 
+    def _too_large(self, gpu: int, first: int, end: int, single: int) -> bool:
+        """Whether a tensor needs a larger buffer than the GPU makes."""
+        return max(single, self.tables.single(gpu, first, end)) > self._largest[gpu]
+
     def most_room(self, gpu: int, first: int, end: int) -> float:
-        """The same with any number of units on the CPU."""
+        """The same, however much spills."""
+        if self._too_large(gpu, first, end, self.costs.floors[gpu].single(first, end)):
+            return float("-inf")
         least = self.costs.floors[gpu].compute(first, end)
-        return self.weights_room(gpu, first, end, self.units(first, end)) - least
+        return self.weights_room(gpu, first, end, self.ways(first, end)[-1][-1]) - least
 
     def weights_room(self, gpu: int, first: int, end: int, spilled: int) -> float:
         """The same without a compute buffer."""
@@ -77,8 +87,8 @@ class Pieces:
             return float("inf")
         return free - self.extra.get(gpu, 0) - self.tables.fixed[gpu] - self.tables.on_gpu(gpu, first, end, spilled)
 
-    def units(self, first: int, end: int) -> int:
-        return self.tables.starts[end] - self.tables.starts[first]
+    def ways(self, first: int, end: int) -> Sequence[range]:
+        return self.tables.ways(first, end)
 
     def ends(self, first: int) -> Sequence[int] | None:
         """Where each GPU's layers end by a -ts that is given; None if it is not."""

@@ -130,7 +130,7 @@ class SettingSearch:
         first, n, k = max(self.firsts), self.tables.n, len(self.tables.gpus)
         ends = pieces.ends(first) or [first + (n - first) * (i + 1) // k for i in range(k)]
         starts = [first, *ends]
-        spilled = [pieces.units(a, b) for a, b in zip(starts, ends, strict=False)]
+        spilled = [pieces.ways(a, b)[-1][-1] for a, b in zip(starts, ends, strict=False)]
         return Path(first, tuple(ends), tuple(spilled), (), 0, 0.0)
 
     def _guess(self, bound: Pieces) -> None:
