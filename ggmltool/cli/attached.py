@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 def save(documents: list[dict[str, Any]], output: Output, redact: bool) -> None:
-    """Write scenarios; those behind the first have their number in the file's name: x.json.gz, x-2.json.gz."""
-    from ggmltool.sources.llama.text import scenario_text
+    """Write scenarios; those behind the first have their number in the file's name: x.json.gz, x-2.json.gz. Raises
+    AttachError for one that cannot be loaded."""
     from ggmltool.sources.process.redacted import redacted
+    from ggmltool.sources.process.written import scenario_file
 
     for n, document in enumerate(documents, 1):
-        numbered(output, n).write(scenario_text(redacted(document) if redact else document).encode())
+        numbered(output, n).write(scenario_file(redacted(document) if redact else document))
 
 
 def numbered(output: Output, n: int) -> Output:

@@ -19,14 +19,13 @@ from ggmltool.inspect.node import explain_node
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.sources.llama.text import scenario_text
 from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.assigned import with_assignments
 from ggmltool.sources.process.decided import decided
 from ggmltool.sources.process.reading import read_snapshot
 from ggmltool.sources.process.redacted import redacted
 from ggmltool.sources.process.state import Function, Snapshot
-from ggmltool.sources.process.written import GRAPH, Written, written
+from ggmltool.sources.process.written import GRAPH, Written, scenario_file, written
 from ggmltool.views.attach.live import title_of
 from ggmltool.views.attach.verified import verified_view
 from ggmltool.views.explain.node import explain_node_view
@@ -81,7 +80,7 @@ def _scenario(visit: Visit) -> Made:
 
 
 def save(visit: Visit, asked: Asked) -> str:
-    """Write the scenario to a file."""
+    """Write the scenario to a file. Raises AttachError for one that cannot be loaded."""
     words = words_of(asked.argument)
     names = [word for word in words if word != "--redact"]
     if len(names) != 1:
@@ -91,7 +90,7 @@ def save(visit: Visit, asked: Asked) -> str:
         raise CommandError(f"{printable(path.name)} is no name of a scenario; it ends in .json.gz, .json or .yaml.")
     made = _scenario(visit).written
     document = redacted(made.document) if "--redact" in words else made.document
-    _write(path, scenario_text(document).encode())
+    _write(path, scenario_file(document))
     notes = "".join(f"{printable(note)}\n" for note in made.notes)
     return f"Wrote {printable(str(path))}: ggmltool plan {printable(names[0])}\n{notes}"
 

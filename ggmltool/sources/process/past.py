@@ -55,10 +55,13 @@ class Left(NamedTuple):
 
 
 def left_by(before: Snapshot, after: Snapshot, backends: Sequence[str]) -> Left:
-    """What a call has left, of the snapshots around it."""
-    alone = before is not after and not before.sched.hash_set.keys
-    keys = len(after.sched.hash_set.keys) if alone and not after.sched.is_reset else None
-    return Left(past_of(replace(after, function=None), backends, {}), keys)
+    """What a call has left, of the snapshots around it. A compute of a graph that is allocated allocates nothing: its
+    plan allocates the same graph again, whose backends are then those before, too."""
+    past = past_of(replace(after, function=None), backends, {})
+    if before is after:
+        return Left(replace(past, prev_node_ids=past.node_ids, prev_leaf_ids=past.leaf_ids), None)
+    alone = not before.sched.hash_set.keys and not after.sched.is_reset
+    return Left(past, len(after.sched.hash_set.keys) if alone else None)
 
 
 def _copies(snapshot: Snapshot, ids: Mapping[int, str]) -> Iterator[PastCopy]:
