@@ -12,7 +12,7 @@ from pathlib import Path
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import NEWEST, RELEASES
-from ggmltool.layouts.layout import layout, layouts_of
+from ggmltool.layouts.layout import MAX_NAME, layout, layouts_of
 from ggmltool.sources.llama.behavior import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
 from ggmltool.sources.process.elf import regular_file, stands_in
@@ -39,13 +39,20 @@ _SECONDS = 2.0
 _LITERAL = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?(\x48\x8d\x05(....)\xc3)", re.DOTALL)
 """A function on x86-64 that returns the address of a constant: lea rax, [rip + n]; ret."""
 
+_NUMBER = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xb8(....)\xc3", re.DOTALL)
+"""One that returns a number: mov eax, n; ret."""
+
+_LONGEST_NAME = 4096
+"""Bytes of a tensor's name, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:
     """A copy of ggml in a process. `version` is what it says of itself ("" if it says none), `release` what its plans
     are made as, `structs` the name of its layout, `note` where it may do otherwise than that release ("": nowhere that
     is known), `refusal` why it cannot be read at all. `symbols` are addresses by name, `files` those that it lies in,
-    the one with the scheduler first; `tells_structs`: its debug information may know its structs."""
+    the one with the scheduler first; `tells_structs`: its debug information may know its structs. `max_name` is its
+    GGML_MAX_NAME."""
 
     version: str
     release: Release
@@ -55,6 +62,7 @@ class Instance:
     note: str = ""
     refusal: str = ""
     tells_structs: bool = True
+    max_name: int = MAX_NAME
 
     def has(self, function: str) -> bool:
         """Whether it has a function."""
@@ -118,10 +126,35 @@ def _instance(link: Link, symbols: Mapping[str, int], files: tuple[str, ...], ca
         except LlamaUnavailable:
             later = f"{files[0]} is ggml {version}, which is later than all that this ggmltool knows: get a newer one"
             return Instance(version, NEWEST, NEWEST.name, symbols, files, refusal=later)
-        return Instance(version, behavior.release, layouts_of(version, symbols)[0], symbols, files, behavior.note)
-    name = next(release for function, release in _NO_VERSION if function in symbols)
-    note = f"this ggml does not say its version; its graphs are planned as by {name}"
-    return Instance("", RELEASES[name], name, symbols, files, note)
+        structs = layouts_of(version, symbols)[0]
+        found = Instance(version, behavior.release, structs, symbols, files, behavior.note)
+    else:
+        name = next(release for function, release in _NO_VERSION if function in symbols)
+        note = f"this ggml does not say its version; its graphs are planned as by {name}"
+        found = Instance("", RELEASES[name], name, symbols, files, note)
+    return replace(found, max_name=max_name_of(link, symbols, found.structs))
+
+
+def max_name_of(link: Link, symbols: Mapping[str, int], structs: str) -> int:
+    """GGML_MAX_NAME: the rest of what ggml_tensor_overhead returns, an object and a tensor; the usual one where that
+    function is not there or does not just return a number."""
+    known = layout(structs).structs
+    overhead = symbols.get("ggml_tensor_overhead")
+    with suppress(LinkError):
+        size = None if overhead is None else _number_returned(link, overhead)
+        if size is not None:
+            found = size - known["ggml_object"].size - known["ggml_tensor"].size + MAX_NAME
+            if 8 <= found <= _LONGEST_NAME and not found % 8:
+                return found
+    return MAX_NAME
+
+
+def _number_returned(link: Link, function: int) -> int | None:
+    """What a function returns that does nothing else, read off its code. Raises LinkError."""
+    code = _NUMBER.match(link.read(function, 10))
+    if code:
+        return int.from_bytes(code[1], "little")
+    return Getters(link, link.ask("about")["architecture"]).result(function)
 
 
 def _version(link: Link, function: int | None, calls: bool) -> str:

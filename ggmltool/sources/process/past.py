@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ggmltool.ggml.releases.table import BY_NAME
 from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
 from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
 from ggmltool.scenario.past import MOST_SLOTS
@@ -68,7 +67,7 @@ def _copies(snapshot: Snapshot, ids: Mapping[int, str]) -> Iterator[PastCopy]:
     """The copies of tensors of the graph that the scheduler has from a graph before."""
     sched, tensors = snapshot.sched, snapshot.tensors
     made = [copy for of, copies in sched.copies.items() for copy in copies.values() if copy != of]
-    first, step = min(made, default=0), BY_NAME[snapshot.release].tensor_overhead()
+    first, step = min(made, default=0), snapshot.overhead
     chunks = {buffer: i for buffers in sched.galloc.buffers for i, buffer in enumerate(buffers)}
     for of, copies in sched.copies.items():
         if of not in ids:

@@ -36,6 +36,10 @@ class Ggml(Protocol):
         """The files that it lies in, the one with the scheduler first."""
 
     @property
+    def max_name(self) -> int:
+        """Its GGML_MAX_NAME."""
+
+    @property
     def tells_structs(self) -> bool:
         """Whether its debug information may know its structs."""
 
@@ -67,10 +71,10 @@ def layouts_for(session: Stopped) -> Iterator[Layout]:
     others = () if says_structs(instance.version) else layouts_of("", instance.symbols)
     for name in dict.fromkeys((*others, instance.structs)):
         if instance.tells_structs:
-            own, differ = corrected(session.link, name, instance.files[0])
+            own, differ = corrected(session.link, name, instance.files[0], instance.max_name)
             if own is not None and differ:
                 yield own
-        yield layout(name)
+        yield layout(name, instance.max_name)
 
 
 def structs_of(link: Calls, ggml: Ggml) -> Layout:
@@ -79,12 +83,12 @@ def structs_of(link: Calls, ggml: Ggml) -> Layout:
     names = () if says_structs(ggml.version) else layouts_of("", ggml.symbols)
     best: tuple[int, Layout] | None = None
     for name in dict.fromkeys((ggml.structs, *names)):
-        own, differ = corrected(link, name, ggml.files[0])
+        own, differ = corrected(link, name, ggml.files[0], ggml.max_name)
         if own is None:
             break
         if best is None or len(differ) < best[0]:
             best = len(differ), own
-    return layout(ggml.structs) if best is None else best[1]
+    return layout(ggml.structs, ggml.max_name) if best is None else best[1]
 
 
 def remember(session: Stopped, types: Layout) -> None:
