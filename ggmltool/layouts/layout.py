@@ -106,6 +106,11 @@ def layouts_of(version: str, exports: Container[str]) -> tuple[str, ...]:
     return tuple(name for name in reversed(_in_order()) if _fits(_own(name), said, exports))
 
 
+def newest_first() -> tuple[str, ...]:
+    """The names of all layouts, the newest first."""
+    return tuple(reversed(_in_order()))
+
+
 def exports_of(name: str) -> tuple[str, ...]:
     """The functions without which a library has not the structs of this layout."""
     return _own(name).exports

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ggmltool.ggml.releases.release import Release
-from ggmltool.layouts.layout import Layout, layout, layouts_of, says_structs
+from ggmltool.layouts.layout import Layout, layout, layouts_of, newest_first, says_structs
 from ggmltool.sources.process.debug_info import corrected
+from ggmltool.sources.process.instance import HEART
 from ggmltool.sources.process.properties import Calls
 
 
@@ -68,7 +69,7 @@ def layouts_for(session: Stopped) -> Iterator[Layout]:
     if found is not None:
         yield found
         return
-    others = () if says_structs(instance.version) else layouts_of("", instance.symbols)
+    others = _others(instance)
     for name in dict.fromkeys((*others, instance.structs)):
         if instance.tells_structs:
             own, differ = corrected(session.link, name, instance.files[0], instance.max_name)
@@ -77,10 +78,18 @@ def layouts_for(session: Stopped) -> Iterator[Layout]:
         yield layout(name, instance.max_name)
 
 
+def _others(ggml: Ggml) -> tuple[str, ...]:
+    """The layouts that a ggml may have that does not say its version. Where functions may have been inlined, those that
+    there are tell nothing."""
+    if says_structs(ggml.version):
+        return ()
+    return layouts_of("", ggml.symbols) if HEART in ggml.symbols else newest_first()
+
+
 def structs_of(link: Calls, ggml: Ggml) -> Layout:
     """The structs of a ggml before any of its data was read, where gdb has loaded what debug information there is:
     those that it knows, with the rest of the layout that differs least from them; else those of its version."""
-    names = () if says_structs(ggml.version) else layouts_of("", ggml.symbols)
+    names = _others(ggml)
     best: tuple[int, Layout] | None = None
     for name in dict.fromkeys((ggml.structs, *names)):
         own, differ = corrected(link, name, ggml.files[0], ggml.max_name)
