@@ -572,7 +572,8 @@ def _there(address):
 
 
 def _where(frame):
-    return {"pc": frame.pc(), "sp": stack_pointer(frame), "thread": gdb.selected_thread().num}
+    thread = gdb.selected_thread()
+    return {"pc": frame.pc(), "sp": stack_pointer(frame), "thread": thread.num, "tid": thread.ptid[1]}
 
 
 def _number(expression):
