@@ -36,7 +36,13 @@ _ENTRIES: dict[str, Function] = {
     "ggml_backend_sched_alloc_graph": "ggml_backend_sched_alloc_graph",
 }
 _COMPUTE: Function = "ggml_backend_sched_graph_compute_async"
-_STOP = "break ggml_backend_sched_graph_compute_async, and continue"
+_STOPS = (_COMPUTE, "ggml_backend_sched_graph_compute")
+
+
+def _stop(visit: Visit) -> str:
+    """How to come to where the scheduler has decided: at a function that is there, or behind the one that decides."""
+    there = next((name for name in _STOPS if visit.session.instance.has(name)), "")
+    return f"break {there}, and continue" if there else "break ggml_backend_sched_alloc_graph, continue, and finish"
 
 
 def _before(visit: Visit) -> Snapshot:
@@ -48,7 +54,7 @@ def _before(visit: Visit) -> Snapshot:
     function = _ENTRIES.get(found.call)
     if function is None or not found.entered:
         doing = f"is in the middle of {found.call}" if found.call else "has no graph now"
-        raise CommandError(f"The scheduler {doing}; look where it has one: {_STOP}.")
+        raise CommandError(f"The scheduler {doing}; look where it has one: {_stop(visit)}.")
     return read_snapshot(visit.session, found.sched, found.graph, function, "before")
 
 
@@ -126,7 +132,7 @@ def verified(visit: Visit, asked: Asked) -> str:
         raise CommandError("`ggml verify` takes no argument.")
     said = _scenario(visit)
     if said.decided is None:
-        raise CommandError(f"The scheduler has not decided yet; look when it has: {_STOP}.")
+        raise CommandError(f"The scheduler has not decided yet; look when it has: {_stop(visit)}.")
     made = said.written
     found = verify(made.document, GRAPH, made.step, said.decided, made.notes)
     return verified_view(found, title_of(visit.seen_now), style_of(asked))

@@ -9,10 +9,8 @@ from ggmltool.ggml.devices.recorded import Order
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import BY_NAME
 from ggmltool.sources.graph_writer import text, without_controls
+from ggmltool.sources.process.asking import COMPUTE_NOTHING
 from ggmltool.sources.process.state import Snapshot, SplitState, TensorState
-
-_VIEWS = frozenset({"NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
-"""Ops for whose sources a split takes no copies."""
 
 Sources = Callable[[TensorState], Sequence[int]]
 """The sources that the program gave a tensor."""
@@ -60,7 +58,7 @@ class _Moved:
 
     def _new_inputs(self, node: int, missing: Sequence[int]) -> list[int]:
         t = self.snapshot.tensors[node]
-        if self.snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0)) in _VIEWS:
+        if self.snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0)) in COMPUTE_NOTHING:
             return []
         return [s for s in dict.fromkeys(self.sources[node]) if s in missing]
 
