@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ggmltool.cli.attach_line import AttachCommand, check_together
-from ggmltool.cli.attached import goes_on, numbered, save, verified
+from ggmltool.cli.attach_telling import Seen, Telling
+from ggmltool.cli.attached import goes_on, numbered, save
 from ggmltool.cli.attaching_end import ended_of_core, tell_end, until_end
 from ggmltool.cli.attaching_values import ValuesAsked, values_of, values_options
 from ggmltool.cli.attaching_views import ViewsAsked, views_options
@@ -22,7 +23,6 @@ from ggmltool.cli.output import Output, note
 if TYPE_CHECKING:
     from ggmltool.sources.process.ending import Ended
     from ggmltool.sources.process.session import Session
-    from ggmltool.sources.process.state import Snapshot
     from ggmltool.sources.process.stops import At, Called
     from ggmltool.sources.process.visited import Visited
 
@@ -211,50 +211,54 @@ def _tell_core(session: Session, asked: _Asked) -> int:
         return tell_end(session, died, asked.output, asked.redact, asked.json)
     asked.views.tell_core(session, died, asked.json)
     if asked.output.path is not None and died.written is not None:
-        save([died.written.document], asked.output, asked.redact)
+        save(died.written.document, asked.output, asked.redact)
     return FINE
 
 
 def _look(session: Session, asked: _Asked) -> int:
-    """Look at the calls that were asked for, let the program go on, and say what was seen, whatever came between."""
+    """Look at the calls that were asked for, say what was seen of each at once, and let the program go on."""
     from ggmltool.sources.process.ending import ended
-    from ggmltool.sources.process.errors import Dies
+    from ggmltool.sources.process.errors import AttachError, Dies
 
-    seen: list[tuple[int, Visited]] = []
-    shown: list[tuple[int, Snapshot]] = []
+    telling = Telling(
+        session, asked.views, asked.output, json=asked.json, verify=asked.verify, redact=asked.redact,
+        one=asked.count == 1,
+    )  # fmt: skip
     last: Ended | None = None
+    failed: AttachError | None = None
     try:
         with session:
             try:
                 if asked.until_abort:
                     until_end(session, asked.timeout)
-                _visit(session, asked, seen, shown)
+                _visit(session, asked, telling)
             except Dies as death:
                 last = ended(session, *session.entered, death.signal)
+    except AttachError as error:
+        failed = error
     finally:
+        telling.wait()
         if last is None:
-            if asked.views.views:
-                asked.views.tell(session, shown, asked.json)
-            else:
-                _tell(session, seen, asked.json and not asked.verify)
-            if asked.output.path is not None:
-                save([visited.written.document for _, visited in seen], asked.output, asked.redact)
+            goes_on(session, failed)
     if last is not None:
-        return tell_end(session, last, asked.output, asked.redact, asked.json)
-    return _verify(session, seen, asked.json) if asked.verify else FINE
+        return tell_end(session, last, numbered(asked.output, telling.written + 1), asked.redact, asked.json)
+    same = telling.finish()
+    if failed is not None:
+        return GGML_FAILED if failed.refused else WRONG_USE
+    return FINE if same else GGML_FAILED
 
 
-def _visit(session: Session, asked: _Asked, seen: list[tuple[int, Visited]], shown: list[tuple[int, Snapshot]]) -> None:
-    """Look at each of the calls, with its number: `seen` with the devices' answers, `shown` as the views have it."""
+def _visit(session: Session, asked: _Asked, telling: Telling) -> None:
+    """Look at each of the calls, with the devices' answers unless only views of it are wanted."""
     from ggmltool.sources.process.visited import glance
 
+    when = asked.views.when
     for called in _calls(session, asked):
         if asked.views.views and asked.output.path is None:
-            shown.append((called.number, glance(session, called, asked.views.when)))
+            telling.call(Seen(called, None, glance(session, called, when)))
             continue
         one = _visited(session)
-        seen.append((called.number, one))
-        shown.append((called.number, one.before if asked.views.when == "before" else one.after))
+        telling.call(Seen(called, one, one.before if when == "before" else one.after))
 
 
 def _for_gdb() -> int:
@@ -301,34 +305,3 @@ def _visited(session: Session) -> Visited:
     if left_out:
         note(f"{count(left_out, 'question')} to the devices without an answer that can be used")
     return visited
-
-
-def _tell(session: Session, seen: list[tuple[int, Visited]], json: bool) -> None:
-    """What was seen, once the program goes on; one that was started here ends before us, and has standard output for
-    itself until then."""
-    from ggmltool.views.attach.documents import AttachedCall, AttachedDocument
-    from ggmltool.views.attach.summary import attached_view
-
-    taken = [AttachedCall.of(number, one.before, one.after) for number, one in seen]
-    document = AttachedDocument.of(session, taken) if taken else None
-    if document is not None and not json:
-        output = Output(aside=session.launched is not None)
-        output.write(attached_view(document, output.style))
-    goes_on(session)
-    if document is not None and json:
-        Output().write_document(document)
-
-
-def _verify(session: Session, seen: list[tuple[int, Visited]], json: bool) -> int:
-    """Hold what was decided beside the plans; 1 if they are not the same."""
-    from ggmltool.views.attach.verified import AttachVerifyDocument, verified_view
-
-    found = [(number, verified(visited)) for number, visited in seen]
-    output = Output(aside=session.launched is not None and not json)
-    for number, one in found:
-        if json:
-            output.write_document(AttachVerifyDocument.of(one))
-        else:
-            title = session.name if len(found) == 1 else f"{session.name}, call {number}"
-            output.write(verified_view(one, title, output.style))
-    return FINE if all(one.same for _, one in found) else GGML_FAILED

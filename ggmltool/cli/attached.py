@@ -6,7 +6,10 @@ from dataclasses import replace
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from ggmltool.cli.output import Output, note
+from ggmltool.views.text import harmless
 
 if TYPE_CHECKING:
     from ggmltool.inspect.attached.verified import Verified
@@ -15,13 +18,13 @@ if TYPE_CHECKING:
     from ggmltool.sources.process.written import Written
 
 
-def save(documents: list[dict[str, Any]], output: Output, redact: bool) -> None:
-    """Write scenarios; those behind the first have their number in the file's name: x.json.gz, x-2.json.gz."""
-    from ggmltool.sources.llama.text import scenario_text
+def save(document: dict[str, Any], output: Output, redact: bool, n: int = 1) -> None:
+    """Write the nth scenario; those behind the first have their number in the file's name: x.json.gz, x-2.json.gz.
+    Raises AttachError for one that cannot be loaded."""
     from ggmltool.sources.process.redacted import redacted
+    from ggmltool.sources.process.written import scenario_file
 
-    for n, document in enumerate(documents, 1):
-        numbered(output, n).write(scenario_text(redacted(document) if redact else document).encode())
+    numbered(output, n).write(scenario_file(redacted(document) if redact else document))
 
 
 def numbered(output: Output, n: int) -> Output:
@@ -41,10 +44,12 @@ def verified(visited: Visited) -> Verified:
     return verify(made.document, GRAPH, made.step, visited.decided, made.notes, visited.left)
 
 
-def goes_on(session: Session) -> None:
-    """Say that the program goes on, wait for one that was started here, and say how it ended."""
+def goes_on(session: Session, failed: Exception | None = None) -> None:
+    """Say that the program goes on and what `failed`, wait for one that was started here, and say how it ended."""
     if not session.ended:
         note(f"{session.name} goes on; it stood still for {session.stood_still:.2f} s")
+    if failed is not None:
+        click.echo(harmless(f"Error: {failed}"), err=True)
     status = session.wait()
     if status and not session.ended:
         how = f"by {Signals(-status).name}" if status < 0 else f"with status {status}"

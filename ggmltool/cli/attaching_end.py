@@ -69,7 +69,7 @@ def tell_end(session: Session, end: Ended, output: Output, redact: bool, json: b
     if output.path is not None and end.written is None:
         note(f"no scenario was written: {end.without}")
     elif output.path is not None and end.written is not None:
-        save([end.written.document], output, redact)
+        save(end.written.document, output, redact)
     return GGML_FAILED if facts.died or (found is not None and not found.same) else FINE
 
 

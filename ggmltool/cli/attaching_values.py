@@ -174,7 +174,8 @@ class ReadValues:
         return {**document, "steps": [f"alloc {graph}", f"compute {graph}"]}
 
     def write(self, path: Path) -> None:
-        """Write the scenario and beside it the GGUF file, from the name of either."""
+        """Write the scenario and beside it the GGUF file, from the name of either. Raises AttachError for one that
+        cannot be loaded."""
         scenario, values = pair(path)
         replace_file(values, lambda file: self.store.write_gguf(file.write))
         replace_file(scenario, lambda file: file.write(_packed(scenario, self.scenario(values.name))))
@@ -352,9 +353,9 @@ def pair(path: Path) -> tuple[Path, Path]:
 
 
 def _packed(path: Path, document: dict[str, Any]) -> bytes:
-    from ggmltool.sources.llama.text import scenario_text
+    from ggmltool.sources.process.written import scenario_file
 
-    data = scenario_text(document).encode()
+    data = scenario_file(document, path.parent)
     return gzip.compress(data, mtime=0) if path.suffix == ".gz" else data
 
 

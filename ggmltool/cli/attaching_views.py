@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import click
 
-from ggmltool.cli.attached import goes_on
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.output import Output
 
@@ -34,24 +33,17 @@ class ViewsAsked(NamedTuple):
         if self.when == "before" and not self.views:
             raise click.UsageError("--before is for --show.")
 
-    def tell(self, session: Session, taken: list[tuple[int, Snapshot]], json: bool) -> None:
-        """Show calls with their numbers, and say that the program goes on; JSON when it has ended, for one that was
-        started here has standard output until then. Raises CliError for a tensor that is not there."""
-        try:
-            if not json:
-                self._show(session, taken)
-        finally:
-            goes_on(session)
-        if json and taken:
-            self._write(session, taken)
-
     def tell_core(self, session: Session, end: Ended, json: bool) -> None:
         """Show what the scheduler of a core dump has. Raises CliError if there is none."""
         if end.snapshot is None:
             raise CliError(f"there is no graph to show: {end.without}")
-        (self._write if json else self._show)(session, [(1, end.snapshot)])
+        if json:
+            self.write(session, [(1, end.snapshot)])
+        else:
+            self.show([(1, end.snapshot)], Output())
 
-    def _write(self, session: Session, taken: list[tuple[int, Snapshot]]) -> None:
+    def write(self, session: Session, taken: list[tuple[int, Snapshot]]) -> None:
+        """Calls with their numbers, as JSON. Raises CliError for a tensor that is not there."""
         from ggmltool.inspect.attached.seen import Seen
         from ggmltool.views.attach.live_documents import AttachViewsDocument, live_call
         from ggmltool.views.attach.shown import NoViewError, asked
@@ -63,12 +55,12 @@ class ViewsAsked(NamedTuple):
             raise CliError(str(error)) from None
         Output().write_document(AttachViewsDocument.of(session, calls))
 
-    def _show(self, session: Session, taken: list[tuple[int, Snapshot]]) -> None:
+    def show(self, taken: list[tuple[int, Snapshot]], out: Output) -> None:
+        """The same as text."""
         from ggmltool.inspect.attached.seen import Seen
         from ggmltool.views.attach.shown import NoViewError, shown
         from ggmltool.views.table import heading, render_lines
 
-        out = Output(aside=session.launched is not None)
         for number, snapshot in taken:
             try:
                 text = shown(Seen(snapshot), self.views, out.style)

@@ -110,6 +110,10 @@ class BufferType:
             return size
         return self.padded_size(t)
 
+    def buffer_size(self, size: int) -> int:
+        """The size of a buffer for `size` bytes, as ggml_backend_buft_alloc_buffer makes it."""
+        return size + self.slack if size else 0
+
     def padded_size(self, t: Tensor) -> int:
         """The bytes of `t` with its last row padded."""
         return t.nbytes + row_padding_of(t, self.row_padding)

@@ -188,7 +188,7 @@ class Gallocr(AnyGallocr):
                     realloc = True
             if realloc:
                 self.growing(self.bufts[i], buffer.size() if buffer is not None else 0, new_size)
-                sizes = [chunk.max_size for chunk in tallocr.chunks]
+                sizes = [self.bufts[i].buffer_size(chunk.max_size) for chunk in tallocr.chunks]
                 if buffer is not None:
                     buffer.free(new_size, self.addresses)
                 self.buffers[i] = None if no_alloc else VBuffer(self.bufts[i], sizes, self.addresses)

@@ -56,13 +56,15 @@ def alloc_ctx_tensors_from_buft(
             this_size = (buft.get_alloc_size(t) + alignment - 1) // alignment * alignment
         sizes.append(this_size)
         if current > 0 and current + this_size > max_size:
-            buffers.append(_alloc_range(tensors[first:i], sizes[first:i], Buffer(buft, current, addresses, usage)))
+            buffer = Buffer(buft, buft.buffer_size(current), addresses, usage)
+            buffers.append(_alloc_range(tensors[first:i], sizes[first:i], buffer))
             first = i
             current = this_size
         else:
             current += this_size
     if current > 0:
-        buffers.append(_alloc_range(tensors[first:], sizes[first:], Buffer(buft, current, addresses, usage)))
+        buffer = Buffer(buft, buft.buffer_size(current), addresses, usage)
+        buffers.append(_alloc_range(tensors[first:], sizes[first:], buffer))
     for chunk, buffer in enumerate(buffers):
         buffer.chunk = chunk
     return buffers

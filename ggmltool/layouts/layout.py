@@ -16,6 +16,9 @@ from ggmltool.layouts.errors import ExpressionError
 from ggmltool.layouts.types import CType, Enum, Struct, Typedef, lay_out
 
 _PACKAGE = "ggmltool.data.structs"
+MAX_NAME = 64
+"""GGML_MAX_NAME, unless a program was built with another."""
+_NAME = f"char name[{MAX_NAME}]"
 _DAYS = (1000,)
 """A first number from here on is a year: that of a day, not of a version."""
 _FIRST = (0, 9, 1)
@@ -79,16 +82,21 @@ class Layout:
 
 
 @cache
-def layout(name: str) -> Layout:
-    """The types of a ggml by its name: a release, or one of the days that has a file. Raises ExpressionError."""
+def layout(name: str, max_name: int = MAX_NAME) -> Layout:
+    """The types of a ggml by its name: a release, or one of the days that has a file. `max_name` is its GGML_MAX_NAME.
+    Raises ExpressionError."""
     if name not in layout_names():
         raise ExpressionError(f"There are no structs of {name!r}; there are those of {', '.join(layout_names())}.")
-    return fresh(name)
+    return fresh(name, max_name)
 
 
-def fresh(name: str) -> Layout:
+def fresh(name: str, max_name: int = MAX_NAME) -> Layout:
     """The same types anew, for somebody who knows better where some fields lie."""
-    return Layout(name, _merged(name))
+    data = _merged(name)
+    if max_name == MAX_NAME:
+        return Layout(name, data)
+    tensor = (f"char name[{max_name}]" if field == _NAME else field for field in data.structs["ggml_tensor"])
+    return Layout(name, msgspec.structs.replace(data, structs={**data.structs, "ggml_tensor": tuple(tensor)}))
 
 
 def layouts_of(version: str, exports: Container[str]) -> tuple[str, ...]:
@@ -96,6 +104,11 @@ def layouts_of(version: str, exports: Container[str]) -> tuple[str, ...]:
     and exports these functions. Of a version the first is that of its structs."""
     said = _number(version) if says_structs(version) else ()
     return tuple(name for name in reversed(_in_order()) if _fits(_own(name), said, exports))
+
+
+def newest_first() -> tuple[str, ...]:
+    """The names of all layouts, the newest first."""
+    return tuple(reversed(_in_order()))
 
 
 def exports_of(name: str) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class MockBuft:
     `ops` restricts source 0 as `buffer_types` does.
 
     A `silent` one has the real CPU's functions and leaves no trace. `own_sizes`: the engine's table says how much a
-    tensor takes.
+    tensor takes. `slack`: so many bytes more than asked for its buffers have.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class MockBuft:
         self.ops = ops
         self.c_name = ctypes.create_string_buffer(name.encode("utf-8", "surrogateescape"))
         self.address = address
+        self.slack = 0
 
 
 class MockDevice:
@@ -157,7 +158,8 @@ class Callbacks:
     def _buft_alloc(self, address: int, size: int) -> int:
         world = self.world
         buft = world.bufts[address]
-        base = world.memory.take(size, buft.alignment)
+        made = size + buft.slack
+        base = world.memory.take(made, buft.alignment)
         if buft.silent:
             iface = world.cpu_iface
         elif world.tracing:
@@ -165,7 +167,7 @@ class Callbacks:
             iface = world.traced_iface
         else:
             iface = world.plain_iface
-        return int(self.lib.ggml_backend_buffer_init(address, iface, base, size))
+        return int(self.lib.ggml_backend_buffer_init(address, iface, base, made))
 
     def _buft_alignment(self, buft: int) -> int:
         return self.world.bufts[buft].alignment
@@ -348,6 +350,8 @@ class World:
             self._add_buft(_known_buft(buft))
         for profile in profiles:
             self._add_device(profile, further)
+        for name, engine_buft in engine_bufts.items():
+            self.by_name[name].slack = engine_buft.slack
         self._mirror_engine(model, engine_bufts, known)
         for device in self.order:
             self._finish_device(device)

@@ -251,7 +251,7 @@ def read_buffer_types(value: object, backends: list[BackendSpec]) -> list[Buffer
     if value is None:
         return []
     devices = [b.name for b in backends]
-    own = own_bufts(backends)
+    own = _default_bufts(backends)
     out: list[BufferTypeSpec] = []
     for name, item in as_map(value, "buffer_types").items():
         try:
@@ -307,7 +307,12 @@ def default_buft(backend: BackendSpec) -> str:
 
 def own_bufts(backends: list[BackendSpec]) -> list[str]:
     """The names of the buffer types that come with the backends; there is always the CPU's."""
-    return [*(b.name for b in backends if default_buft(b) == b.name), "CPU"]
+    return [*_default_bufts(backends), "CPU"]
+
+
+def _default_bufts(backends: list[BackendSpec]) -> list[str]:
+    """The names of the buffer types that are called as the backends whose default ones they are."""
+    return [b.name for b in backends if default_buft(b) == b.name]
 
 
 def known_bufts(backends: list[BackendSpec], profiles: Mapping[str, Profile] | None = None) -> list[str]:

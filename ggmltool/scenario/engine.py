@@ -30,16 +30,17 @@ def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
                 profile, name, spec.name, spec.alignment, spec.max_size, spec.row_padding, spec.host, spec.features
             )
             bufts[name].largest = _largest_buffer(spec, profiles)
-    if "CPU" not in bufts:
-        bufts["CPU"] = make_buft(profiles["CPU"], "CPU", "CPU")
     pinned = {name for spec in model.backends for name in _pinned_names(spec, profiles)}
     for further in model.buffer_types:
         bufts[further.name] = _further_buft(further)
         if further.name in pinned:
             bufts[further.name].largest = SIZE_MAX
+    if "CPU" not in bufts:
+        bufts["CPU"] = make_buft(profiles["CPU"], "CPU", "CPU")
     # Where two backends have the CPU's profile, its further types belong to the last one, the CPU itself.
     known = dict(_known_bufts(model, None if all_known else _named_bufts(model)))
-    bufts |= {name: buft for name, buft in known.items() if name not in bufts}
+    for name, buft in known.items():
+        bufts.setdefault(name, buft).slack = buft.slack
     _record_sizes(model, bufts)
     for buft in bufts.values():
         buft.expanding_ops = model.release.rules.expanding_ops

@@ -155,6 +155,15 @@ def whispering(folder: Path) -> list[str]:
     return [sys.executable, str(folder / "transcribe.py"), str(model)]
 
 
+def serving(model: Path, port: int, *arguments: str) -> list[str]:
+    """llama.cpp's own server, with the real Vulkan backend. Raises NoProgram."""
+    try:
+        server = vulkan_folder() / "bin" / "llama-server"
+    except VulkanUnavailable as missing:
+        raise NoProgram(str(missing)) from missing
+    return [str(server), "-m", str(model), "--port", str(port), "-c", "512", "--no-ui", *arguments]
+
+
 def python_program(*arguments: str, release: str = "0.20.2") -> list[str]:
     """The same on the library of a Python package, through ctypes, with devices whose every answer is a scenario's."""
     return [sys.executable, "-m", "tests.attach.on_library", "--ggml", release, *arguments]

@@ -53,7 +53,7 @@ def test_the_scenario_of_an_abort_ends_in_it_with_its_names_or_without(tmp_path:
 def test_a_signal_is_told_with_the_function_that_it_came_in() -> None:
     status, _, err = attach("--until-abort", "--", compiled("0.20.2"), "--crash")
     assert status == 1
-    assert "SIGSEGV in " in err
+    assert "SIGSEGV in backend_compute · " in err
     assert "It read or wrote where it has no memory." in err
 
 
@@ -101,7 +101,7 @@ def test_a_program_that_dies_while_its_values_are_read_is_explained(
     monkeypatch.chdir(tmp_path)
     status, _, err = attach(*options, "--", compiled("0.20.2"), "--crash")
     assert status == 1
-    assert "SIGSEGV in ggml_backend_sched_graph_compute_async" in err
+    assert "SIGSEGV in backend_compute" in err
     assert "It read or wrote where it has no memory." in err
     assert [file.name for file in tmp_path.iterdir()] == (["died.json.gz"] if "-o" in options else [])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from ggmltool.sources.process.decided import decided
 from ggmltool.sources.process.reading import read_snapshot
 from ggmltool.sources.process.session import Session
 from ggmltool.sources.process.state import Answers, Snapshot
+from ggmltool.sources.process.stops import calls
+from ggmltool.sources.process.visited import visit
 from ggmltool.sources.process.written import GRAPH, written
 from tests.attach.programs import (
     core_by_gdb,
@@ -100,6 +103,20 @@ def test_a_program_says_the_same_when_it_is_looked_at(
         session.detach()
         assert session.wait() == status
     assert capfd.readouterr().out.encode() == out
+
+
+def test_what_the_calls_of_an_older_ggml_leave_is_what_the_plan_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in environment().items():
+        monkeypatch.setenv(key, value)
+    with Session.launch(whisper()) as session:
+        for called in islice(calls(session, None), 4):
+            seen = visit(session)
+            made = seen.written
+            found = verify(made.document, GRAPH, made.step, seen.decided, made.notes, seen.left)
+            assert found.same, (called, found.first)
+        assert session.instance.version == "0.13.1"
+        session.detach()
+    session.wait()
 
 
 def decision(session: Session) -> tuple[Snapshot, Answers, Snapshot]:

@@ -24,6 +24,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 def steady(text: str) -> str:
     """Without what differs from machine to machine, and from run to run."""
     text = re.sub(r"\S*/graphs\S*", "graphs", text)
+    text = re.sub(r"thread \d+, scheduler 0x[0-9a-f]+", "thread 41, scheduler 0x5555", text)
     text = re.sub(r"still for [\d.]+ s", "still for 0.3 s", text)
     return re.sub(r"(?m)^(  \d  CPU +cpu).*$", r"\1", text)
 

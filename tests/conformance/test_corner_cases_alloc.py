@@ -311,3 +311,21 @@ def test_56_a_node_flagged_input_goes_to_the_last_backend_and_is_placed_before_a
     j = judged(source)
     assert (j.backend("b"), j.cause("b")) == ("CPU", "1.inp")
     assert (j.offset("x"), j.offset("b")) == (0, 256)
+
+
+@pytest.mark.parametrize("own", [{}, {"CPU": {"device": "CPU", "alignment": 64, "host": True}}])
+def test_a_cpu_in_pinned_memory_has_a_buffer_type_of_its_own_beside_it(judged: Judging, own: dict[str, Any]) -> None:
+    j = judged(
+        {
+            "backends": ["Vulkan0", {"name": "CPU", "profile": "CPU", "buft": "Vulkan_Host"}],
+            "buffer_types": own,
+            "contexts": {
+                "cache": {"buft": "CPU", "tensors": {"k": "f32[8,8]"}},
+                "inputs": {"tensors": {"x": {"type": "f32", "ne": [8, 2], "flags": ["input"]}}},
+            },
+            "graphs": {"g": {"nodes": {"a": "mul_mat(k, x)", "b": {"op": "silu", "src": ["a"], "backend": "CPU"}}}},
+            "steps": ALLOC,
+        }
+    )
+    # Vulkan's pinned buffers are 32 bytes larger than asked for.
+    assert j.sizes()["CPU"] % 64 == 32

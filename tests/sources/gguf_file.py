@@ -26,8 +26,8 @@ def write_gguf(path: Path, model: Description, split: tuple[int, int] | None = N
 
     writer = GGUFWriter(path, model.architecture)
     writer.add_name(path.stem)
-    writer.add_tokenizer_model("no_vocab")
-    for key, value in model.values.items():
+    vocabulary = {"tokenizer.ggml.model": "no_vocab"}
+    for key, value in (vocabulary | model.values).items():
         _add(writer, key if key.startswith("tokenizer.") else f"{model.architecture}.{key}", value)
     names = list(model.tensors)
     if split is not None:
@@ -69,5 +69,7 @@ def _add(writer: Any, key: str, value: Any) -> None:
             writer.add_uint32(key, value)
         case float():
             writer.add_float32(key, value)
+        case str():
+            writer.add_string(key, value)
         case _:
             writer.add_array(key, value)

@@ -19,14 +19,13 @@ from ggmltool.inspect.node import explain_node
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.sources.llama.text import scenario_text
 from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.assigned import with_assignments
 from ggmltool.sources.process.decided import decided
 from ggmltool.sources.process.reading import read_snapshot
 from ggmltool.sources.process.redacted import redacted
 from ggmltool.sources.process.state import Function, Snapshot
-from ggmltool.sources.process.written import GRAPH, Written, written
+from ggmltool.sources.process.written import GRAPH, Written, scenario_file, written
 from ggmltool.views.attach.live import title_of
 from ggmltool.views.attach.verified import verified_view
 from ggmltool.views.explain.node import explain_node_view
@@ -37,7 +36,13 @@ _ENTRIES: dict[str, Function] = {
     "ggml_backend_sched_alloc_graph": "ggml_backend_sched_alloc_graph",
 }
 _COMPUTE: Function = "ggml_backend_sched_graph_compute_async"
-_STOP = "break ggml_backend_sched_graph_compute_async, and continue"
+_STOPS = (_COMPUTE, "ggml_backend_sched_graph_compute")
+
+
+def _stop(visit: Visit) -> str:
+    """How to come to where the scheduler has decided: at a function that is there, or behind the one that decides."""
+    there = next((name for name in _STOPS if visit.session.instance.has(name)), "")
+    return f"break {there}, and continue" if there else "break ggml_backend_sched_alloc_graph, continue, and finish"
 
 
 def _before(visit: Visit) -> Snapshot:
@@ -49,7 +54,7 @@ def _before(visit: Visit) -> Snapshot:
     function = _ENTRIES.get(found.call)
     if function is None or not found.entered:
         doing = f"is in the middle of {found.call}" if found.call else "has no graph now"
-        raise CommandError(f"The scheduler {doing}; look where it has one: {_STOP}.")
+        raise CommandError(f"The scheduler {doing}; look where it has one: {_stop(visit)}.")
     return read_snapshot(visit.session, found.sched, found.graph, function, "before")
 
 
@@ -81,7 +86,7 @@ def _scenario(visit: Visit) -> Made:
 
 
 def save(visit: Visit, asked: Asked) -> str:
-    """Write the scenario to a file."""
+    """Write the scenario to a file. Raises AttachError for one that cannot be loaded."""
     words = words_of(asked.argument)
     names = [word for word in words if word != "--redact"]
     if len(names) != 1:
@@ -91,7 +96,7 @@ def save(visit: Visit, asked: Asked) -> str:
         raise CommandError(f"{printable(path.name)} is no name of a scenario; it ends in .json.gz, .json or .yaml.")
     made = _scenario(visit).written
     document = redacted(made.document) if "--redact" in words else made.document
-    _write(path, scenario_text(document).encode())
+    _write(path, scenario_file(document))
     notes = "".join(f"{printable(note)}\n" for note in made.notes)
     return f"Wrote {printable(str(path))}: ggmltool plan {printable(names[0])}\n{notes}"
 
@@ -127,7 +132,7 @@ def verified(visit: Visit, asked: Asked) -> str:
         raise CommandError("`ggml verify` takes no argument.")
     said = _scenario(visit)
     if said.decided is None:
-        raise CommandError(f"The scheduler has not decided yet; look when it has: {_STOP}.")
+        raise CommandError(f"The scheduler has not decided yet; look when it has: {_stop(visit)}.")
     made = said.written
     found = verify(made.document, GRAPH, made.step, said.decided, made.notes)
     return verified_view(found, title_of(visit.seen_now), style_of(asked))

@@ -32,7 +32,8 @@ class ExtraBuft:
 
     `{device}` in `name` stands for the device's name. `alignment` and `max_size` are bytes (None: those of the
     device's own type), `family` is the kind of memory. `rule` decides, given the device's features, about every op
-    that has one of its first four sources in this type (None: no such rule). `alloc_more` says what `alloc_size` does.
+    that has one of its first four sources in this type (None: no such rule). `alloc_more` says what `alloc_size` does,
+    `slack` how many bytes larger than asked for its buffers are.
     """
 
     name: str
@@ -43,8 +44,11 @@ class ExtraBuft:
     rule: Callable[[Features], OpRule] | None = None
     alloc_size: AllocSize | None = None
     alloc_more: str = ""
+    slack: int = 0
 
 
-def pinned(name: str, max_size: int | None = SIZE_MAX, alignment: int | None = TENSOR_ALIGNMENT) -> ExtraBuft:
+def pinned(
+    name: str, max_size: int | None = SIZE_MAX, alignment: int | None = TENSOR_ALIGNMENT, slack: int = 0
+) -> ExtraBuft:
     """A device's pinned host memory."""
-    return ExtraBuft(name, PINNED, alignment, max_size, host=True)
+    return ExtraBuft(name, PINNED, alignment, max_size, host=True, slack=slack)

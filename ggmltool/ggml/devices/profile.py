@@ -131,6 +131,7 @@ def make_extra_buft(
         family=extra.family,
         rule=extra.rule(profile.has if features is None else features) if extra.rule is not None else None,
         alloc_more=extra.alloc_more,
+        slack=extra.slack,
     )
 
 

@@ -234,4 +234,4 @@ def size_limits(_: BufferType, hardware: Hardware) -> OpRule:
     return lambda op: None if op.op in BY_ADDRESS else fits(op)
 
 
-EXTRA = (pinned("Vulkan_Host", max_size=None, alignment=64),)
+EXTRA = (pinned("Vulkan_Host", max_size=None, alignment=64, slack=32),)

@@ -63,11 +63,13 @@ class Planned(NamedTuple):
 class AbortFacts:
     """The end of a program. `tensors` are those that it may mean, the likeliest first. `explained` is what is known of
     its message, `planned` what our plan of its graph comes to (None: the end did not come while ggml planned),
-    `changes` are such that the graph would be planned. `without` says why there is no graph."""
+    `changes` are such that the graph would be planned. `crashed` is the function that a signal came in, `calls` those
+    of ggml around it. `without` says why there is no graph."""
 
     said: str
     message: str
     signal: str
+    crashed: str
     thread: int
     calls: tuple[str, ...]
     tensors: tuple[Meant, ...]
@@ -100,6 +102,7 @@ def explain_end(end: Ended) -> AbortFacts:
         abort.said,
         abort.message,
         abort.signal,
+        abort.crashed,
         abort.thread,
         abort.calls,
         tensors,

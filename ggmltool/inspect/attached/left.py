@@ -35,6 +35,8 @@ def left_fields(process: Past, plan: Past, nodes: Sequence[str], leafs: Sequence
         ours = getattr(plan, before)
         yield LeftField("", f"backends of the {what} before", list(getattr(process, before)[: len(ours)]), list(ours))
     for field in _NUMBERS:
+        if field == "own_size" and not process.own_size:
+            continue
         yield LeftField("", field, getattr(process, field), getattr(plan, field))
 
 

@@ -72,7 +72,18 @@ class Abort:
         """The functions of ggml that it was in, the innermost first, without those that only tell of the end."""
         return tuple(f.function for f in self.frames if f.function.startswith("ggml_") and f.function not in _TELLERS)
 
+    @property
+    def crashed(self) -> str:
+        """The function that a signal came in, that of the C library left out where the program called abort() itself;
+        where it has no symbol, its file; "" if no call is known."""
+        outside = (f for f in self.frames if self.signal != "SIGABRT" or not _C_LIBRARY.search(f.file))
+        frame = next(outside, None)
+        if frame is None:
+            return ""
+        return frame.function or f"a function without a symbol in {frame.file.rpartition('/')[2] or 'no file'}"
 
+
+_C_LIBRARY = re.compile(r"/(libc[.-]|libpthread[.-]|ld-musl-)[^/]*$")
 _TELLERS = frozenset((ABORT, "ggml_print_backtrace", "ggml_print_backtrace_symbols", "ggml_uncaught_exception"))
 
 

@@ -118,6 +118,9 @@ def _no_galloc() -> GallocState:
 def _called(session: Stopped, function: str, *arguments: int) -> int:
     at = session.instance.symbols.get(function)
     if at is None:
-        raise AttachError(f"the program computes without a scheduler, and has no {function} that tells its devices")
+        raise AttachError(
+            f"the program computes without a scheduler, and has no {function} that tells its devices: link-time "
+            "optimization has inlined it, or it was stripped"
+        )
     (found,) = session.link.call([Call(at, "unsigned long", arguments)])
     return found or 0

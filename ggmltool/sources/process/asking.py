@@ -28,7 +28,8 @@ SECONDS = 8.0
 _AT_ONCE = 200
 _TOO_LARGE = 1 << 63
 """No tensor has so many bytes, nor has a scenario a number for it."""
-_COMPUTE_NOTHING = frozenset({"NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
+COMPUTE_NOTHING = frozenset({"NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
+"""Ops whose parameters no device looks at, and for whose sources a split takes no copies."""
 
 Key = Hashable
 """What of a tensor a device can look at."""
@@ -253,7 +254,7 @@ def _sized(snapshot: Snapshot, t: TensorState) -> Key:
 
 
 def _params(snapshot: Snapshot, t: TensorState) -> Key:
-    nothing = snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0)) in _COMPUTE_NOTHING
+    nothing = snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0)) in COMPUTE_NOTHING
     return () if nothing else t.op_params
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ggmltool.layouts.layout import Layout, fresh
+from ggmltool.layouts.layout import MAX_NAME, Layout, fresh
 from ggmltool.layouts.types import Struct
 from ggmltool.sources.process.link import LinkError
 
@@ -20,10 +20,11 @@ class Asks(Protocol):
         """One request and its answer. Raises LinkError."""
 
 
-def corrected(link: Asks, name: str, file: str = "") -> tuple[Layout | None, tuple[str, ...]]:
+def corrected(link: Asks, name: str, file: str = "", max_name: int = MAX_NAME) -> tuple[Layout | None, tuple[str, ...]]:
     """A layout with the sizes and offsets that gdb knows, of a file where one is named, and the structs in which they
-    are others; None where gdb does not know the scheduler. A field that the program's struct lacks is gone."""
-    layout = fresh(name)
+    are others; None where gdb does not know the scheduler. A field that the program's struct lacks is gone.
+    `max_name` is its GGML_MAX_NAME."""
+    layout = fresh(name, max_name)
     asked = [expression for struct in layout.structs.values() for expression in _expressions(struct)]
     try:
         told = dict(zip(asked, link.ask("evaluate_all", asked, f"sizeof(struct {_SCHEDULER})", file), strict=False))

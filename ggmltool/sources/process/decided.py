@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.devices.questions import trimmed
+from ggmltool.ggml.tensor import cut_name
 from ggmltool.sources.graph_writer import text, without_controls
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.names import Names
@@ -73,7 +74,11 @@ class _Decided:
 
     def _name(self, address: int) -> str:
         known = self.ids.get(address)
-        return known if known is not None else without_controls(text(self._tensor(address).name))
+        return known if known is not None else self._text(address)
+
+    def _text(self, address: int) -> str:
+        """A tensor's own name, as much of it as a scenario keeps."""
+        return cut_name(without_controls(text(self._tensor(address).name)))
 
     def _splits(self) -> list[dict[str, Any]]:
         return [
@@ -106,7 +111,7 @@ class _Decided:
                 {
                     "index": index,
                     "id": self._name(address),
-                    "name": without_controls(text(t.name)),
+                    "name": self._text(address),
                     "type": after.type_names.get(t.type),
                     "ne": list(t.ne),
                     "nb": list(t.nb),
@@ -163,7 +168,7 @@ class _Decided:
         t = self._tensor(address)
         place = self._place(t)
         return {
-            "name": without_controls(text(t.name)),
+            "name": self._text(address),
             "of": self._name(of),
             "backend": self.names.backend(backend),
             "copy": copy,

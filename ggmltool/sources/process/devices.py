@@ -28,12 +28,13 @@ def backends_of(snapshot: Snapshot, names: Names, answers: Answers | None) -> li
             entry |= _of_device(device, backend)
         if "graph_optimize" not in backend.functions:
             entry["graph_optimize"] = False
-        state = snapshot.bufts.get(buft)
-        if buft in names.own and names.bufts[buft] == names.backends[i] and state is not None:
+        own = buft in names.own and names.bufts[buft] == names.backends[i]
+        if own:
+            state = snapshot.bufts[buft]
             if state.max_size is not None and like in PROFILES and PROFILES[like].max_size != SIZE_MAX:
                 entry["max_size"] = NO_LIMIT
             entry |= _of_buft(state)
-        else:
+        if not own or PROFILES[like].buft is not None:
             entry["buft"] = names.bufts[buft]
         if answers is not None:
             entry["supports_bufts"] = [names.bufts[b] for (k, b), yes in answers.bufts.items() if k == i and yes]

@@ -22,8 +22,8 @@ _MAGIC = b"\x7fELF\x02\x01"
 _SYMTAB, _NOBITS, _DYNSYM = 2, 8, 11
 _PT_LOAD, _EXECUTABLE = 1, 1
 _COMPRESSED = 0x800
-_KINDS = (0, 1, 2, 10)
-"""Without a kind, data, functions, and those that choose a function."""
+_KINDS = (0, 2, 10)
+"""Without a kind, functions, and those that choose a function: a static variable may be called as a function is."""
 _MOST = 1 << 28
 """Bytes of a table of symbols or names, at most: what is more is not read."""
 _MOST_TABLES = 4
@@ -31,6 +31,9 @@ _PIECE = 1 << 22
 _LONGEST_NAME = 256
 _ELSEWHERE = (".gnu_debuglink", ".gnu_debugaltlink", ".gnu_debugdata", ".debug_addr")
 """Sections of a file that tell of another one with symbols or debug information."""
+
+
+_VERSION = re.compile(rb"(?<=\0)0\.(?:9|[1-9]\d)\.\d{1,2}(?=\0)")
 
 
 class Section(NamedTuple):
@@ -108,6 +111,11 @@ class Elf:
         constants = [s for s in self.sections if s.name.startswith(".rodata")][:_MOST_TABLES]
         return any(self._has(section, [word.encode() for word in words.split("|")]) for section in constants)
 
+    def versions(self) -> set[str]:
+        """What may be a version of ggml among its constants."""
+        constants = [s for s in self.sections if s.name.startswith(".rodata")][:_MOST_TABLES]
+        return {found.decode() for s in constants for found in _VERSION.findall(self._bytes(s))}
+
     def _sections(self, at: int, n: int, names: int) -> Iterator[Section]:
         raw = list(_SECTION.iter_unpack(self._exactly(at, n * _SECTION.size)))
         texts = self._read(raw[names][4], min(raw[names][5], _PIECE)) if names < n else b""
@@ -163,9 +171,10 @@ def regular_file(path: str) -> Iterator[int]:
 
 
 def _names(strings: bytes, words: str) -> dict[int, str]:
-    """Names that begin with one of the words, by where they begin; a name may be the end of another."""
+    """Names that begin with one of the words, by where they begin; a name may be the end of another, which may begin
+    with the word, too."""
     return {
-        m.start(): m[0].decode("utf-8", "replace")
+        m.start(): strings[m.start() : strings.find(b"\0", m.end())].decode("utf-8", "replace")
         for word in words.split("|")
-        for m in re.finditer(re.escape(word.encode()) + rb"[^\0]*", strings)
+        for m in re.finditer(re.escape(word.encode()), strings)
     }

@@ -15,6 +15,7 @@ from ggmltool.scenario.versions import lacks
 from ggmltool.sources.graph_writer import GraphWriter, text
 from ggmltool.sources.process.errors import AttachError
 from ggmltool.sources.process.names import Names, clean
+from ggmltool.sources.process.orders import given_order
 from ggmltool.sources.process.state import BufferState, Snapshot, TensorState
 
 VIEWS = "views"
@@ -56,8 +57,8 @@ class SnapshotMemory:
 class ProcessWriter(GraphWriter):
     """Writes the graph of a snapshot: a context for each buffer that the program filled, with the places in it.
 
-    Where the graph is allocated already, sources are those before copies took their place, and memory that the
-    scheduler gave is taken back.
+    Where the graph is allocated already, sources are those before copies took their place, `nodes` are in an order that
+    the devices may have been given, and memory that the scheduler gave is taken back.
     """
 
     def __init__(self, snapshot: Snapshot, names: Names) -> None:
@@ -71,6 +72,7 @@ class ProcessWriter(GraphWriter):
         self.flags_computed = not lacks(BY_NAME[snapshot.release], days().keys["graphs.*.uncomputed"])
         self.originals = {copy: of for of, copies in sched.copies.items() for copy in copies.values() if copy != of}
         self.assigned = self._assigned()
+        self.nodes = given_order(snapshot, self.sources) if self.is_allocated else snapshot.graph.nodes
         self._contexts_of: dict[int, str] = {}
 
     def _assigned(self) -> dict[int, int]:
@@ -83,7 +85,7 @@ class ProcessWriter(GraphWriter):
         """Write the graph; the ids of its tensors by address. Raises AttachError for what no scenario can say."""
         graph = self.snapshot.graph
         self._check_sources()
-        return self.write(name, graph.nodes, graph.leafs)
+        return self.write(name, self.nodes, graph.leafs)
 
     def _check_sources(self) -> None:
         """Sources that are no part of the graph can only be tensors without op. Raises AttachError."""

@@ -16,7 +16,7 @@ import threading
 
 import gdb
 
-_SYMBOL = re.compile(r"^\[ *\d+\] ([TtiDdBbRr]) (0x[0-9a-f]+) (\S+)", re.MULTILINE)
+_SYMBOL = re.compile(r"^\[ *\d+\] ([Tti]) (0x[0-9a-f]+) (\S+)", re.MULTILINE)
 _MAPPED = re.compile(
     r"^ *(0x[0-9a-f]+) +(0x[0-9a-f]+) +0x[0-9a-f]+ +0x[0-9a-f]+(?: +([r-][w-][x-][ps-]))? *(.*)$", re.MULTILINE
 )
@@ -572,7 +572,8 @@ def _there(address):
 
 
 def _where(frame):
-    return {"pc": frame.pc(), "sp": stack_pointer(frame), "thread": gdb.selected_thread().num}
+    thread = gdb.selected_thread()
+    return {"pc": frame.pc(), "sp": stack_pointer(frame), "thread": thread.num, "tid": thread.ptid[1]}
 
 
 def _number(expression):

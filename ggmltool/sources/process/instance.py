@@ -12,7 +12,7 @@ from pathlib import Path
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import NEWEST, RELEASES
-from ggmltool.layouts.layout import layout, layouts_of
+from ggmltool.layouts.layout import MAX_NAME, layout, layouts_of
 from ggmltool.sources.llama.behavior import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
 from ggmltool.sources.process.elf import regular_file, stands_in
@@ -27,6 +27,12 @@ SYMBOLS = "ggml_|gguf_"
 HEART = "ggml_backend_sched_new"
 """The function that a file has in which a scheduler lies: a copy of ggml's base."""
 
+STOPS = ("ggml_backend_sched_reserve", "ggml_backend_sched_alloc_graph", "ggml_backend_sched_graph_compute_async")
+"""Functions of the scheduler, of which a file has some where link-time optimization inlined the others."""
+
+_WITHOUT = "ggml_gallocr_alloc_graph"
+"""What a copy of ggml has whose scheduler was left out."""
+
 SCHEDULER = "hv_tensor_backend_ids"
 """A field that only ggml's own files know: debug information with that name tells the structs of ggml."""
 
@@ -39,13 +45,20 @@ _SECONDS = 2.0
 _LITERAL = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?(\x48\x8d\x05(....)\xc3)", re.DOTALL)
 """A function on x86-64 that returns the address of a constant: lea rax, [rip + n]; ret."""
 
+_NUMBER = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xb8(....)\xc3", re.DOTALL)
+"""One that returns a number: mov eax, n; ret."""
+
+_LONGEST_NAME = 4096
+"""Bytes of a tensor's name, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:
     """A copy of ggml in a process. `version` is what it says of itself ("" if it says none), `release` what its plans
     are made as, `structs` the name of its layout, `note` where it may do otherwise than that release ("": nowhere that
     is known), `refusal` why it cannot be read at all. `symbols` are addresses by name, `files` those that it lies in,
-    the one with the scheduler first; `tells_structs`: its debug information may know its structs."""
+    the one with the scheduler first; `tells_structs`: its debug information may know its structs. `max_name` is its
+    GGML_MAX_NAME, `inlined` are functions of STOPS that link-time optimization has left no trace of."""
 
     version: str
     release: Release
@@ -55,6 +68,8 @@ class Instance:
     note: str = ""
     refusal: str = ""
     tells_structs: bool = True
+    max_name: int = MAX_NAME
+    inlined: tuple[str, ...] = ()
 
     def has(self, function: str) -> bool:
         """Whether it has a function."""
@@ -80,19 +95,21 @@ def instances_of(
     link: Link,
     symbols: Mapping[str, Mapping[str, int]],
     tells_structs: Callable[[str], bool],
+    version: Callable[[str], str],
     calls: bool = False,
 ) -> tuple[Instance, ...]:
     """The copies of ggml whose symbols lie in these files; `calls`: the program may be called to ask its version.
-    `tells_structs` says of a file whether its debug information may know its structs."""
+    `tells_structs` says of a file whether its debug information may know its structs, `version` which one stands among
+    its constants."""
     out = []
-    hearts = [file for file, found in symbols.items() if HEART in found]
+    hearts = [file for file, found in symbols.items() if has_heart(found)]
     for heart in hearts:
         parts = [file for file in symbols if file != heart and file not in hearts and _belongs(file, heart, hearts)]
         merged: dict[str, int] = {}
         for file in (heart, *parts):
             for name, at in symbols[file].items():
                 merged.setdefault(name, at)
-        found = _instance(link, merged, (heart, *parts), calls)
+        found = _instance(link, merged, (heart, *parts), calls, version)
         out.append(replace(found, tells_structs=tells_structs(heart)))
     return tuple(out)
 
@@ -110,18 +127,64 @@ def _belongs(file: str, heart: str, hearts: Iterable[str]) -> bool:
     return heart in (beside or hearts)
 
 
-def _instance(link: Link, symbols: Mapping[str, int], files: tuple[str, ...], calls: bool) -> Instance:
+def has_heart(symbols: Mapping[str, int]) -> bool:
+    """Whether these are the functions of a copy of ggml's base."""
+    return any(name in symbols for name in (HEART, *STOPS, _WITHOUT))
+
+
+def _instance(
+    link: Link, symbols: Mapping[str, int], files: tuple[str, ...], calls: bool, constant: Callable[[str], str]
+) -> Instance:
+    inlined = () if HEART in symbols else tuple(name for name in STOPS if name not in symbols)
     version = _version(link, symbols.get("ggml_version"), calls)
+    if not version and HEART not in symbols:
+        version = constant(files[0])
     if version:
         try:
             behavior = behavior_of(version, 0, symbols.__contains__)
         except LlamaUnavailable:
             later = f"{files[0]} is ggml {version}, which is later than all that this ggmltool knows: get a newer one"
             return Instance(version, NEWEST, NEWEST.name, symbols, files, refusal=later)
-        return Instance(version, behavior.release, layouts_of(version, symbols)[0], symbols, files, behavior.note)
-    name = next(release for function, release in _NO_VERSION if function in symbols)
-    note = f"this ggml does not say its version; its graphs are planned as by {name}"
-    return Instance("", RELEASES[name], name, symbols, files, note)
+        structs = layouts_of(version, symbols)[0]
+        found = Instance(version, behavior.release, structs, symbols, files, behavior.note)
+    elif HEART not in symbols:
+        note = f"the version of this ggml cannot be told; its graphs are planned as by {NEWEST.name}"
+        found = Instance("", NEWEST, NEWEST.name, symbols, files, note)
+    else:
+        name = next(release for function, release in _NO_VERSION if function in symbols)
+        note = f"this ggml does not say its version; its graphs are planned as by {name}"
+        found = Instance("", RELEASES[name], name, symbols, files, note)
+    if 0 < len(inlined) < len(STOPS):
+        found = replace(found, inlined=inlined, note="; ".join(filter(None, (found.note, without(inlined)))))
+    return replace(found, max_name=max_name_of(link, symbols, found.structs))
+
+
+def without(inlined: Sequence[str]) -> str:
+    """What cannot be seen of a program in which these functions were inlined."""
+    called = " and ".join(inlined)
+    return f"{called} {'was' if len(inlined) == 1 else 'were'} inlined by link-time optimization: calls are not seen"
+
+
+def max_name_of(link: Link, symbols: Mapping[str, int], structs: str) -> int:
+    """GGML_MAX_NAME: the rest of what ggml_tensor_overhead returns, an object and a tensor; the usual one where that
+    function is not there or does not just return a number."""
+    known = layout(structs).structs
+    overhead = symbols.get("ggml_tensor_overhead")
+    with suppress(LinkError):
+        size = None if overhead is None else _number_returned(link, overhead)
+        if size is not None:
+            found = size - known["ggml_object"].size - known["ggml_tensor"].size + MAX_NAME
+            if 8 <= found <= _LONGEST_NAME and not found % 8:
+                return found
+    return MAX_NAME
+
+
+def _number_returned(link: Link, function: int) -> int | None:
+    """What a function returns that does nothing else, read off its code. Raises LinkError."""
+    code = _NUMBER.match(link.read(function, 10))
+    if code:
+        return int.from_bytes(code[1], "little")
+    return Getters(link, link.ask("about")["architecture"]).result(function)
 
 
 def _version(link: Link, function: int | None, calls: bool) -> str:

@@ -34,13 +34,15 @@ class NoBytes(LinkError):  # noqa: N818 - it says what is the matter
 class Stop(NamedTuple):
     """Why the program stands still: `reason` is breakpoint, signal, exec (it has become another), exited, gone (it was
     ended) or stopped (its libraries have changed, say); `numbers` are the breakpoints', `signal` its name, `status`
-    what it exited with, `sp` the stack pointer, `children` how many processes it started until then, `arguments` those
-    of the function at whose entry it stopped, where the breakpoint looked at them."""
+    what it exited with, `sp` the stack pointer, `thread` gdb's number of the thread, `tid` the system's, `children` how
+    many processes it started until then, `arguments` those of the function at whose entry it stopped, where the
+    breakpoint looked at them."""
 
     reason: str
     pc: int = 0
     sp: int = 0
     thread: int = 0
+    tid: int = 0
     numbers: tuple[int, ...] = ()
     signal: str = ""
     status: int | None = None

@@ -13,7 +13,10 @@ from typing import NamedTuple
 
 from ggmltool.sources.process.debug_info import Asks
 from ggmltool.sources.process.elf import Elf, opened
-from ggmltool.sources.process.instance import HEART, SCHEDULER, SYMBOLS, names_ggml
+from ggmltool.sources.process.instance import SCHEDULER, SYMBOLS, has_heart, names_ggml
+
+ASSERTION = "GGML_ASSERT(%s) failed"
+"""What stands in every copy of ggml."""
 
 _LIBRARY = re.compile(r"/(libc[.-]|ld-musl-)[^/]*$")
 """What the files of C libraries are called."""
@@ -60,7 +63,7 @@ class Files:
             del self.symbols[file]
         for file in sorted(new):
             self._read(file, new[file])
-        asked = set() if any(HEART in found for found in self.symbols.values()) else self._ask()
+        asked = set() if any(map(has_heart, self.symbols.values())) else self._ask()
         return bool(gone or asked or self.symbols.keys() & new.keys())
 
     def look_ahead(self) -> None:
@@ -70,6 +73,19 @@ class Files:
     def tells_structs(self, file: str) -> bool:
         """Whether a file may have debug information of the scheduler's structs."""
         return self._may(file, lambda elf: elf.may_tell(SCHEDULER))
+
+    def has_own_ggml(self, file: str) -> bool:
+        """Whether ggml is part of a file, which has the text of its assertions."""
+        return self._may(file, lambda elf: elf.mentions(ASSERTION))
+
+    def version(self, file: str) -> str:
+        """The version of ggml that stands among a file's constants, "" if that cannot be told."""
+        try:
+            with opened(self._path(file)) as elf:
+                found = elf.versions()
+        except (OSError, ValueError, struct.error):
+            return ""
+        return found.pop() if len(found) == 1 else ""
 
     def _loaded(self) -> dict[str, Code | None]:
         if not self._pid:
@@ -151,6 +167,12 @@ def code_of(pid: int) -> dict[str, Code]:
         if "x" in rights and file and file[0].startswith("/") and file[0] not in out:
             out[file[0]] = Code(int(span.partition("-")[0], 16), int(offset, 16))
     return out
+
+
+def has_ggml(pid: int) -> bool:
+    """Whether a process has loaded a copy of ggml whose functions its files tell."""
+    found = (_symbols(f"/proc/{pid}/root{file}", code) for file, code in code_of(pid).items())
+    return any(symbols is not None and has_heart(symbols.addresses) for symbols in found)
 
 
 def library_function(pid: int, name: str) -> int | None:

@@ -30,19 +30,19 @@ def names_of(snapshot: Snapshot) -> Names:
     taken: set[str] = set()
     backends = tuple(unique(b.name, f"backend {i}", taken) for i, b in enumerate(snapshot.backends))
     bufts: dict[int, str] = {}
-    own: set[int] = set()
     # A backend's default buffer type of the same name is its own.
     for name, backend, address in zip(backends, snapshot.backends, snapshot.sched.bufts, strict=True):
         buft = snapshot.bufts.get(address)
         if buft is not None and address not in bufts and backend.name is not None and buft.name == backend.name:
             bufts[address] = name
-            own.add(address)
-    theirs = {bufts[address] for address in own}
-    others = taken - set(backends) | theirs
+    taken = {*bufts.values()}
     for address in (*snapshot.sched.bufts, *sorted(snapshot.bufts)):
         if address not in bufts:
             buft = snapshot.bufts.get(address)
-            bufts[address] = unique(buft.name if buft else None, "memory", others)
+            bufts[address] = unique(buft.name if buft else None, "memory", taken)
+    own = (
+        a for name, a in zip(backends, snapshot.sched.bufts, strict=True) if bufts[a] == name and a in snapshot.bufts
+    )
     return Names(backends, bufts, frozenset(own))
 
 

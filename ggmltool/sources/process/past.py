@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ggmltool.ggml.releases.table import BY_NAME
 from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
 from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
+from ggmltool.layouts.layout import layout
+from ggmltool.layouts.types import Pointer, bare
 from ggmltool.scenario.past import MOST_SLOTS
 from ggmltool.sources.process.state import GallocState, SchedState, Snapshot, TensorAllocState
 
@@ -47,7 +48,8 @@ def past_of(snapshot: Snapshot, backends: Sequence[str], ids: Mapping[int, str])
 
 
 class Left(NamedTuple):
-    """The state in which a call has left a scheduler, without copies. `keys` are the tensors in its hash set, None
+    """The state in which a call has left a scheduler, without copies, and without `own_size` (0) where that ggml has
+    another rule for it than the release that it is planned as. `keys` are the tensors in its hash set, None
     where there may be those of calls before."""
 
     past: Past
@@ -55,17 +57,28 @@ class Left(NamedTuple):
 
 
 def left_by(before: Snapshot, after: Snapshot, backends: Sequence[str]) -> Left:
-    """What a call has left, of the snapshots around it."""
-    alone = before is not after and not before.sched.hash_set.keys
-    keys = len(after.sched.hash_set.keys) if alone and not after.sched.is_reset else None
-    return Left(past_of(replace(after, function=None), backends, {}), keys)
+    """What a call has left, of the snapshots around it. A compute of a graph that is allocated allocates nothing: its
+    plan allocates the same graph again, whose backends are then those before, too."""
+    past = past_of(replace(after, function=None), backends, {})
+    if counts_inputs(after.structs) != counts_inputs(after.release):
+        past = replace(past, own_size=0)
+    if before is after:
+        return Left(replace(past, prev_node_ids=past.node_ids, prev_leaf_ids=past.leaf_ids), None)
+    alone = not before.sched.hash_set.keys and not after.sched.is_reset
+    return Left(past, len(after.sched.hash_set.keys) if alone else None)
+
+
+def counts_inputs(structs: str) -> bool:
+    """Whether a ggml makes its own graph as large as its splits' inputs need, and not as if each split had the most."""
+    member = (layout(structs).struct("ggml_backend_sched_split").members or {})["inputs"]
+    return isinstance(bare(member.type), Pointer)
 
 
 def _copies(snapshot: Snapshot, ids: Mapping[int, str]) -> Iterator[PastCopy]:
     """The copies of tensors of the graph that the scheduler has from a graph before."""
     sched, tensors = snapshot.sched, snapshot.tensors
     made = [copy for of, copies in sched.copies.items() for copy in copies.values() if copy != of]
-    first, step = min(made, default=0), BY_NAME[snapshot.release].tensor_overhead()
+    first, step = min(made, default=0), snapshot.overhead
     chunks = {buffer: i for buffers in sched.galloc.buffers for i, buffer in enumerate(buffers)}
     for of, copies in sched.copies.items():
         if of not in ids:

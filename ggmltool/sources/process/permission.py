@@ -7,12 +7,14 @@ import pwd
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from signal import Signals
 
 PROC = Path("/proc")
 _SYS_PTRACE = 19
 """The number of CAP_SYS_PTRACE."""
 _KERNEL_THREADS = 2
 """The process that is the parent of the kernel's own threads."""
+_MOST_CHILDREN = 1000
 _CLASS_32 = 1
 """The byte of an ELF file that says it is of 32 bits."""
 
@@ -45,7 +47,34 @@ def why_not(pid: int) -> str:
         return "it waits for a device and cannot be stopped until that answers (state D)"
     if _is_32_bit(pid):
         return "it is a 32-bit program; only those of 64 bits can be read"
-    return _not_allowed(status)
+    return _not_allowed(pid, status)
+
+
+def died(pid: int) -> str:
+    """The signal that has ended a process that is traced, "it" where none has, "" of one that lives."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return "it"
+    if fields[0] not in "ZX":
+        return ""
+    with suppress(ValueError, IndexError):
+        return Signals(int(fields[-1]) & 0x7F).name
+    return "it"
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started and that run, and those that these have."""
+    out: list[int] = []
+    wanted = [pid]
+    while wanted and len(out) < _MOST_CHILDREN:
+        found: list[int] = []
+        with suppress(OSError):
+            for task in (PROC / str(wanted.pop(0)) / "task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+        out += found
+        wanted += found
+    return out
 
 
 def is_confined(pid: int) -> bool:
@@ -54,10 +83,12 @@ def is_confined(pid: int) -> bool:
     return theirs > ours
 
 
-def _not_allowed(status: Mapping[str, str]) -> str:
-    privileged = bool(int(_status(os.getpid()).get("CapEff", "0"), 16) >> _SYS_PTRACE & 1)
-    if privileged:
-        return ""
+def _not_allowed(pid: int, status: Mapping[str, str]) -> str:
+    ours = _status(os.getpid())
+    if int(ours.get("CapEff", "0"), 16) >> _SYS_PTRACE & 1:
+        if int(status.get("CapPrm", "0"), 16) & ~int(ours.get("CapPrm", "0"), 16):
+            return "it has privileges that ggmltool lacks here: run ggmltool outside of this container"
+        return "it is the first process of the system, which is protected" if pid == 1 else ""
     owner = int(status.get("Uid", "0").split()[0])
     if owner != os.geteuid():
         return f"it belongs to {_user(owner)}: run ggmltool as that user, or as root (sudo)"

@@ -178,6 +178,7 @@ class _Reading:
             version=reader.instance.version,
             release=reader.instance.release.name,
             structs=reader.layout.name,
+            overhead=sum(reader.layout.structs[tag].size for tag in ("ggml_object", "ggml_tensor")),
             sched=self.sched,
             graph=self.graph,
             tensors=dict(tensors.read),

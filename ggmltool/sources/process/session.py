@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from signal import Signals
+from signal import SIGKILL, Signals
 from types import TracebackType
 from typing import IO, Any, Literal, NoReturn, Self
 
@@ -16,12 +17,12 @@ from ggmltool.sources.process.dumped_files import program_dumped, remarks
 from ggmltool.sources.process.errors import AttachError, Dies
 from ggmltool.sources.process.getters import DeadLink
 from ggmltool.sources.process.healing import Healer
-from ggmltool.sources.process.instance import Instance, instances_of, nothing_found, prepare
+from ggmltool.sources.process.instance import Instance, instances_of, nothing_found, prepare, without
 from ggmltool.sources.process.link import Late, Link, LinkError, LinkLost, Stop
-from ggmltool.sources.process.loaded import Files
+from ggmltool.sources.process.loaded import Files, has_ggml
 from ggmltool.sources.process.machines import gdb_for, lacks, own_machine
 from ggmltool.sources.process.patience import Patience
-from ggmltool.sources.process.permission import program_of, why_not
+from ggmltool.sources.process.permission import children_of, died, program_of, why_not
 from ggmltool.sources.process.program import Gdb, Launched, why_lost
 from ggmltool.sources.process.remote import Remote
 
@@ -161,7 +162,13 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        here = not (self.ended or self.link.gone) and self.kind in ("launched", "pid")
+        killed = died(self.pid) if here and isinstance(error, AttachError | LinkError) else ""
+        if killed:
+            self.ended = f"was ended by {killed}" if killed in Signals.__members__ else "has ended"
         self.close()
+        if killed:
+            raise AttachError(f"{self.name} {self.ended} while it was looked at", refused=True) from None
 
     @property
     def instance(self) -> Instance:
@@ -190,7 +197,9 @@ class Session:
         """Find ggml in the files that are loaded now; whether there is anything new."""
         found = self._files.look()
         if found:
-            self.instances = instances_of(self.link, self._files.symbols, self._files.tells_structs)
+            self.instances = instances_of(
+                self.link, self._files.symbols, self._files.tells_structs, self._files.version
+            )
             self._meant = 0
         return found
 
@@ -320,6 +329,7 @@ class Session:
                 self._files.forget()
                 self.instances = ()
                 self.look()
+                self._refuse_stripped()
                 # Where breakpoints were there may be nothing now.
                 self._set_points(self._wanted)
             elif stop.reason == "stopped":
@@ -329,6 +339,13 @@ class Session:
                 raise Dies(self.name)
             else:
                 return stop
+
+    def _refuse_stripped(self) -> None:
+        """A program that we have started does not run at all if its ggml has no symbols. Raises AttachError."""
+        if self.kind == "launched" and not self.instances and any(map(self._files.has_own_ggml, self._files.without)):
+            os.kill(self.pid, SIGKILL)
+            self.ended = "was not run"
+            raise AttachError(self._nothing())
 
     def _handles(self, signal: str) -> bool:
         """Whether the program goes on after a signal, as far as that can be known."""
@@ -379,11 +396,15 @@ class Session:
         self._meant = next(n for n, i in enumerate(self.instances) if stop.pc in i.symbols.values())
         found = self.instances[self._meant]
         if not found.version and found.has("ggml_version"):
-            self.instances = instances_of(self.link, self._files.symbols, self._files.tells_structs, calls=True)
+            files = self._files
+            self.instances = instances_of(self.link, files.symbols, files.tells_structs, files.version, calls=True)
 
     def _nothing(self) -> str:
         files = self._files
         begun = self.kind in ("pid", "remote")
+        child = next(filter(has_ggml, children_of(self.pid)), 0) if self.kind == "pid" else 0
+        if child:
+            return f"{self.name} has no ggml; its child {child} ({program_of(child)}) has it: ggmltool attach {child}"
         said = nothing_found(self.name, files.symbols, files.without, len(files), begun)
         missing = files.missing if self.kind == "remote" else ()
         if not missing:
@@ -394,14 +415,17 @@ class Session:
     def _never(self, functions: Sequence[str], when: str) -> str:
         if not self.instances:
             return f"{self._nothing()}; it {when}{self._started()}"
+        missing = [f for f in self.instance.inlined if f in functions]
         if not self._functions:
-            return f"{self.name} {when}; its ggml ({self.instance.files[0]}) has no {' and no '.join(functions)}"
+            has_none = without(missing) if missing else f"has no {' and no '.join(functions)}"
+            return f"{self.name} {when}; its ggml ({self.instance.files[0]}){': ' if missing else ' '}{has_none}"
         called = dict.fromkeys(self._functions.values())
+        when += f" ({without(missing)})" if missing else ""
         sched = [f for f in called if f.startswith("ggml_backend_sched_")]
-        without = ", or computed a graph without a scheduler" if sched and len(sched) < len(called) else ""
+        alone = ", or computed a graph without a scheduler" if sched and len(sched) < len(called) else ""
         *others, last = sched or called
         listed = " or ".join([", ".join(others), last] if others else [last])
-        return f"{self.name} {when} before it called {listed}{without}{self._started()}"
+        return f"{self.name} {when} before it called {listed}{alone}{self._started()}"
 
     def _started(self) -> str:
         """Other processes, in one of which ggml may be."""

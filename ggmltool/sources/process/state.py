@@ -213,14 +213,15 @@ Function = Literal[
 class Snapshot:
     """A scheduler and a graph at a moment: `when` is before or after the call of `function` (or in it, for an abort and
     a core dump). `tensors` are all that are reachable from the graph and from what the scheduler holds; `contexts` are
-    the arenas that they lie in, each with its tensors in the order in which they were made. `unread` says what could
-    not be read, in words."""
+    the arenas that they lie in, each with its tensors in the order in which they were made; there a tensor takes
+    `overhead` bytes. `unread` says what could not be read, in words."""
 
     function: Function | None
     when: Literal["before", "after", "within"]
     version: str
     release: str
     structs: str
+    overhead: int
     sched: SchedState
     graph: GraphState
     tensors: Mapping[int, TensorState]

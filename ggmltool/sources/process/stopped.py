@@ -7,8 +7,9 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ggmltool.ggml.releases.release import Release
-from ggmltool.layouts.layout import Layout, layout, layouts_of, says_structs
+from ggmltool.layouts.layout import Layout, layout, layouts_of, newest_first, says_structs
 from ggmltool.sources.process.debug_info import corrected
+from ggmltool.sources.process.instance import HEART
 from ggmltool.sources.process.properties import Calls
 
 
@@ -34,6 +35,10 @@ class Ggml(Protocol):
     @property
     def files(self) -> tuple[str, ...]:
         """The files that it lies in, the one with the scheduler first."""
+
+    @property
+    def max_name(self) -> int:
+        """Its GGML_MAX_NAME."""
 
     @property
     def tells_structs(self) -> bool:
@@ -64,27 +69,35 @@ def layouts_for(session: Stopped) -> Iterator[Layout]:
     if found is not None:
         yield found
         return
-    others = () if says_structs(instance.version) else layouts_of("", instance.symbols)
+    others = _others(instance)
     for name in dict.fromkeys((*others, instance.structs)):
         if instance.tells_structs:
-            own, differ = corrected(session.link, name, instance.files[0])
+            own, differ = corrected(session.link, name, instance.files[0], instance.max_name)
             if own is not None and differ:
                 yield own
-        yield layout(name)
+        yield layout(name, instance.max_name)
+
+
+def _others(ggml: Ggml) -> tuple[str, ...]:
+    """The layouts that a ggml may have that does not say its version. Where functions may have been inlined, those that
+    there are tell nothing."""
+    if says_structs(ggml.version):
+        return ()
+    return layouts_of("", ggml.symbols) if HEART in ggml.symbols else newest_first()
 
 
 def structs_of(link: Calls, ggml: Ggml) -> Layout:
     """The structs of a ggml before any of its data was read, where gdb has loaded what debug information there is:
     those that it knows, with the rest of the layout that differs least from them; else those of its version."""
-    names = () if says_structs(ggml.version) else layouts_of("", ggml.symbols)
+    names = _others(ggml)
     best: tuple[int, Layout] | None = None
     for name in dict.fromkeys((ggml.structs, *names)):
-        own, differ = corrected(link, name, ggml.files[0])
+        own, differ = corrected(link, name, ggml.files[0], ggml.max_name)
         if own is None:
             break
         if best is None or len(differ) < best[0]:
             best = len(differ), own
-    return layout(ggml.structs) if best is None else best[1]
+    return layout(ggml.structs, ggml.max_name) if best is None else best[1]
 
 
 def remember(session: Stopped, types: Layout) -> None:

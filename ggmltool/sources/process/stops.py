@@ -45,14 +45,15 @@ ALONE: dict[At | None, tuple[Function, ...]] = {
 
 class Called(NamedTuple):
     """A call that the program has just entered: with which scheduler (without one: which graph allocator or backend)
-    and graph. `number` is which of those that are counted it is, from 1; `allocated`: the graph was allocated before,
-    so nothing is decided any more."""
+    and graph, in which thread by the system's number. `number` is which of those that are counted it is, from 1;
+    `allocated`: the graph was allocated before, so nothing is decided any more."""
 
     function: Function
     sched: int
     graph: int
     number: int
     allocated: bool
+    thread: int = 0
 
 
 def calls(session: Session, at: At | None, seconds: float | None = None, without: bool = False) -> Iterator[Called]:
@@ -119,7 +120,7 @@ class _Counting:
         return (
             None
             if self._told(function in COMPUTE, allocated, first)
-            else Called(function, first, graph, number, allocated)
+            else Called(function, first, graph, number, allocated, _thread(session))
         )
 
     def _has_scheduler(self) -> None:
@@ -135,7 +136,7 @@ class _Counting:
         # Of a program that was started here every graph was seen when it was allocated.
         seen = graph in self._allocating or self.session.kind != "launched"
         told = self._told(computes, seen, graph)
-        return None if told else Called(function, first, graph, number, computes)
+        return None if told else Called(function, first, graph, number, computes, _thread(self.session))
 
     def _told(self, computes: bool, allocated: bool, of: int) -> bool:
         """Whether a graph was counted when it was allocated, or is allocated anew the next time, as far as we know."""
@@ -148,6 +149,10 @@ class _Counting:
             self._skipped.add(of)
             return True
         return False
+
+
+def _thread(session: Session) -> int:
+    return session.stopped.tid if session.stopped else 0
 
 
 def in_scheduler(session: Session) -> bool:

@@ -38,7 +38,7 @@ class TensorBytes:
     def __init__(self, session: Session) -> None:
         self.link = session.link
         self.instance = session.instance
-        structs = layout(self.instance.structs)
+        structs = layout(self.instance.structs, self.instance.max_name)
         self._tensor = Record(structs, "ggml_tensor", ("buffer", "view_src", "data"))
         self._buffer = Record(structs, "ggml_backend_buffer", ("iface.get_tensor", "buft|", "size"))
         self._buffers: dict[int, _Buffer] = {}

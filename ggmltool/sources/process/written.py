@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from ggmltool.ggml.devices.recorded import Recorded
+from ggmltool.ggml.errors import Error
 from ggmltool.ggml.version import SCHED_MAX_COPIES
+from ggmltool.scenario.load import load_model
 from ggmltool.scenario.model import FORMAT
 from ggmltool.scenario.past import dump_past
 from ggmltool.scenario.recorded import dump_answers
+from ggmltool.sources.llama.text import scenario_text
 from ggmltool.sources.process.alone import lacks_cpu
 from ggmltool.sources.process.answered import Asked, recorded
 from ggmltool.sources.process.devices import backends_of, buffer_types_of
@@ -76,12 +81,25 @@ def written(
         if after is not None and later is not None:
             said_of = _with_sizes(said_of, recorded(Asked(after, names.bufts, writer.given), later))
         split = before if writer.is_allocated else after
-        orders = ((),) * len(backends) if split is None else orders_of(before, split, ids)
+        orders = ((),) * len(backends) if split is None else orders_of(writer.nodes, split, ids)
         for backend, said, order in zip(backends, said_of, orders, strict=True):
             backend["answers"] = dump_answers(replace(said, orders=order))
     if lacks_cpu(before):
         backends.append({"name": unique("CPU", "", {*names.backends, *names.bufts.values()}), "profile": "CPU"})
     return Written(document, ids, names, step, _notes(before, answers, writer))
+
+
+def scenario_file(document: dict[str, Any], folder: Path | None = None) -> bytes:
+    """The text of a scenario that was loaded from it, with the files that it names in a folder. Raises AttachError."""
+    data = scenario_text(document).encode()
+    try:
+        load_model(Path("scenario.json"), folder, BytesIO(data))
+    except Error as error:
+        raise AttachError(
+            f"not written: the scenario of this graph cannot be loaded ({error}). This is a defect of ggmltool's: "
+            "please report it"
+        ) from None
+    return data
 
 
 def _with_sizes(first: Sequence[Recorded], later: Sequence[Recorded]) -> list[Recorded]:

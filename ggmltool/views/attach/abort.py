@@ -21,6 +21,7 @@ _SIGNALS = {
     "SIGABRT": "It called abort() itself.",
 }
 _CALLS = 6
+_LONGEST = 120
 
 
 def abort_view(facts: AbortFacts, title: str, style: Style) -> str:
@@ -36,8 +37,13 @@ def abort_view(facts: AbortFacts, title: str, style: Style) -> str:
 
 
 def _said(facts: AbortFacts) -> str:
-    where = facts.calls[0] if facts.calls else "code outside of ggml"
+    where = _cut(facts.crashed) or "code outside of ggml"
     return facts.said or (f"{facts.signal} in {where}" if facts.died else f"stopped in {where}")
+
+
+def _cut(function: str) -> str:
+    """The name of a function of C++ can be as long as a page."""
+    return function if len(function) <= _LONGEST else f"{function[: _LONGEST - 1]}…"
 
 
 def _where(facts: AbortFacts) -> Iterator[str]:

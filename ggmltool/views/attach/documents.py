@@ -10,6 +10,7 @@ from ggmltool.views.document import ReleaseDocument, Row
 if TYPE_CHECKING:
     from ggmltool.sources.process.session import Session
     from ggmltool.sources.process.state import BackendState, ChunkState, Snapshot, SplitState
+    from ggmltool.sources.process.stops import Called
 
 
 class Process(Row):
@@ -54,10 +55,11 @@ class AttachedSplit(Row):
 
 
 class AttachedBuffer(Row):
-    """A buffer type of the graph allocator, and the bytes of its chunks."""
+    """A buffer type of the graph allocator, the bytes of its chunks, and the backends that have it."""
 
     name: str | None
     sizes: list[int]
+    backends: list[str]
 
 
 class AttachedMemory(Row):
@@ -75,8 +77,10 @@ class AttachedMemory(Row):
 
 
 class AttachedCall(Row):
-    """A call: `number` is which of those that were waited for it is. `splits` and `buffers` are what was decided in
-    it, `memory` the buffers of the program, `unread` what could not be read, in words."""
+    """A call: `number` is which of those that were waited for it is, `thread` the system's number of the thread that
+    made it (0: not known), `scheduler` the address of its scheduler, without one of what the function got first.
+    `splits` and `buffers` are what was decided in it, `memory` the buffers of the program, `unread` what could not be
+    read, in words."""
 
     function: str
     number: int
@@ -87,25 +91,26 @@ class AttachedCall(Row):
     buffers: list[AttachedBuffer]
     memory: list[AttachedMemory]
     unread: list[str]
+    thread: int
+    scheduler: int
 
     @classmethod
-    def of(cls, number: int, before: Snapshot, after: Snapshot) -> Self:
-        """What a program had before and after a call, the one of that number."""
+    def of(cls, called: Called, before: Snapshot, after: Snapshot) -> Self:
+        """What a program had before and after a call."""
         names = [b.name or f"backend {n}" for n, b in enumerate(after.backends)]
         seen = Seen(after)
         return cls(
             function=before.function or "",
-            number=number,
+            number=called.number,
             nodes=len(before.graph.nodes),
             leafs=len(before.graph.leafs),
             backends=[_backend(n, b, after) for n, b in enumerate(after.backends)],
             splits=[_split(n, s, names, seen) for n, s in enumerate(after.sched.splits)],
-            buffers=[
-                AttachedBuffer(after.bufts[buft].name if buft in after.bufts else None, _sizes(chunks))
-                for buft, chunks in zip(after.sched.galloc.bufts, after.sched.galloc.chunks, strict=False)
-            ],
+            buffers=_buffers(after, names),
             memory=_memory(seen),
             unread=list(after.unread),
+            thread=called.thread,
+            scheduler=called.sched,
         )
 
 
@@ -137,6 +142,16 @@ def _backend(index: int, backend: BackendState, after: Snapshot) -> AttachedBack
     return AttachedBackend(
         index, backend.name, device.name, device.description, device.type, device.memory_free, device.memory_total
     )
+
+
+def _buffers(after: Snapshot, names: list[str]) -> list[AttachedBuffer]:
+    """The buffer types of the allocator, each once."""
+    out: dict[int, AttachedBuffer] = {}
+    galloc = after.sched.galloc
+    for buft, chunks, name in zip(galloc.bufts, galloc.chunks, names, strict=False):
+        called = after.bufts[buft].name if buft in after.bufts else None
+        out.setdefault(buft, AttachedBuffer(called, _sizes(chunks), [])).backends.append(name)
+    return list(out.values())
 
 
 def _split(number: int, split: SplitState, names: list[str], seen: Seen) -> AttachedSplit:

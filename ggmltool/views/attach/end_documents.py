@@ -72,14 +72,16 @@ class EndChange(Row):
 
 
 class EndDocument(ReleaseDocument, kw_only=True):
-    """The end of a program, and the graph that it was at. `died` is false of a core dump of a program that had not;
-    `without` says why there is no graph, `notes` what could not be known."""
+    """The end of a program, and the graph that it was at. `crashed` is the function that a signal came in. `died` is
+    false of a core dump of a program that had not; `without` says why there is no graph, `notes` what could not be
+    known."""
 
     main_table = "tensors"
     kind: Literal["attach_end"] = "attach_end"
     name: str
     said: str
     signal: str
+    crashed: str
     died: bool
     calls: list[str]
     tensors: list[EndTensor]
@@ -101,6 +103,7 @@ class EndDocument(ReleaseDocument, kw_only=True):
             name=name,
             said=facts.said,
             signal=facts.signal,
+            crashed=facts.crashed,
             died=facts.died,
             calls=list(facts.calls),
             tensors=[EndTensor.of(t) for t in facts.tensors],

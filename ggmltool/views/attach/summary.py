@@ -5,12 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.views.attach.documents import (
-    AttachedBackend,
-    AttachedCall,
-    AttachedDocument,
-    AttachedSplit,
-)
+from ggmltool.views.attach.documents import AttachedBackend, AttachedCall, AttachedSplit, Process
 from ggmltool.views.table import Column, Style, Table, heading, render_lines
 from ggmltool.views.text import count, size
 
@@ -46,27 +41,27 @@ _BUFFERS: Table[_Buffer] = Table(
 )
 
 
-def attached_view(document: AttachedDocument, style: Style) -> str:
-    """The screen of what was seen in a program; what a call has in common with the one before is not said again."""
-    process = document.process
+def process_view(process: Process, style: Style) -> str:
+    """The program whose calls are looked at."""
     version = f"ggml {process.version}" if process.version else "a ggml that does not say its version"
     facts = [f"{version} in {Path(process.files[0]).name}"]
     if process.note:
         facts.append(process.note)
-    out = heading(process.name, facts, style)
-    before: AttachedCall | None = None
-    for call in document.calls:
-        out += _call(call, before, style)
-        before = call
-    return out
+    return heading(process.name, facts, style)
 
 
-def _call(call: AttachedCall, before: AttachedCall | None, style: Style) -> str:
+def call_view(call: AttachedCall, before: AttachedCall | None, style: Style) -> str:
+    """A call; what it has in common with the one before is not said again."""
     scheduled = call.function.startswith("ggml_backend_sched_")
+    scheduler = f", scheduler {call.scheduler:#x}" if scheduled else ""
     facts = [
         *([] if scheduled else [f"no scheduler, on {call.backends[0].name}"]),
-        count(call.nodes, "node"), f"{call.leafs} leafs", count(len(call.splits), "split"), *call.unread
-    ]  # fmt: skip
+        count(call.nodes, "node"),
+        f"{call.leafs} leafs",
+        count(len(call.splits), "split"),
+        f"thread {call.thread}{scheduler}",
+        *call.unread,
+    ]
     out = [render_lines([""], style), heading(f"call {call.number}: {call.function}", facts, style)]
     if before is None or _known(before.backends) != _known(call.backends):
         out += _backends(call.backends).section("Backends", call.backends, style)
@@ -128,7 +123,7 @@ def _share(splits: list[AttachedSplit], backend: str) -> str:
 
 def _buffers(call: AttachedCall) -> list[_Buffer]:
     """Those of the graph allocator, then those of the program."""
-    made = [_Buffer(b.name, "compute", sum(b.sizes), len(b.sizes)) for b in call.buffers]
+    made = [_Buffer(b.name, _shared(b.backends), sum(b.sizes), len(b.sizes)) for b in call.buffers]
     own = [
         _Buffer(
             m.name, _OTHERS.get(m.usage, m.usage), m.size, m.buffers, m.tensors, f"{m.largest}, {size(m.largest_bytes)}"
@@ -136,6 +131,10 @@ def _buffers(call: AttachedCall) -> list[_Buffer]:
         for m in call.memory
     ]
     return [*made, *own]
+
+
+def _shared(backends: list[str]) -> str:
+    return "compute" if len(backends) == 1 else f"compute, shared by {', '.join(backends)}"
 
 
 def _memory(backend: AttachedBackend) -> str | None:

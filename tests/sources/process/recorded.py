@@ -20,7 +20,7 @@ from unittest import mock
 
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.layouts.layout import exports_of, layout_names
+from ggmltool.layouts.layout import MAX_NAME, exports_of, layout_names
 from ggmltool.sources.process.link import Call, LinkError
 from ggmltool.sources.process.memory import PAGE, Memory
 from ggmltool.sources.process.reading import read_snapshot
@@ -95,6 +95,7 @@ class RecordedInstance:
     symbols: dict[str, int]
     files: tuple[str, ...] = ("libggml-base.so",)
     tells_structs: bool = True
+    max_name: int = MAX_NAME
 
 
 @dataclass

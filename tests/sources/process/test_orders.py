@@ -25,7 +25,7 @@ def ids_of(snapshot: Snapshot) -> dict[int, str]:
 
 
 def orders(before: Snapshot, after: Snapshot) -> list[Order]:
-    return [order for of in orders_of(before, after, ids_of(after)) for order in of]
+    return [order for of in orders_of(before.graph.nodes, after, ids_of(after)) for order in of]
 
 
 def split_of_two(snapshot: Snapshot) -> tuple[int, int]:
