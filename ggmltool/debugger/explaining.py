@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _why(session: Session, argument: str) -> None:
     tensor = _tensor(session, argument)
     name = printable(tensor)
-    rules = [(at, said) for at, said in said_until(session.history.points, session.at) if said.tensor == tensor]
+    rules = [(at, said) for at, said in said_until(session.history.points, session.told) if said.tensor == tensor]
     backend = next((said.backend for _, said in rules if isinstance(said, Assigned)), "")
     if not rules:
         session.say(f"Nothing is decided about {name} yet.")
@@ -50,7 +50,7 @@ def _explain(session: Session, argument: str) -> None:
     """All events about a tensor up to this point."""
     tensor = _tensor(session, argument)
     name = printable(tensor)
-    points = [at for at in session.reading.tensors[tensor] if at <= session.at]
+    points = [at for at in session.reading.tensors[tensor] if at <= session.told]
     if not points:
         session.say(f"Nothing happened to {name} yet.")
     for at in points:

@@ -68,8 +68,9 @@ class Scope(Ground):
         variables: dict[str, CValue] | None = None,
         structs: str | None = None,
         images: Images | None = None,
+        phase: int = 0,
     ) -> None:
-        super().__init__(history, at, frame, structs, images)
+        super().__init__(history, at, frame, structs, images, phase)
         self.values = values
         self.variables = {} if variables is None else variables
 
@@ -81,7 +82,8 @@ class Scope(Ground):
 
     def locals(self) -> dict[str, CValue]:
         """The other variables of the selected frame that are known."""
-        return {name: self.typed(type, number) for name, (type, number) in locals_of(self, self.function).items()}
+        found = {} if self.entered else locals_of(self, self.function)
+        return {name: self.typed(type, number) for name, (type, number) in found.items()}
 
     def _argument(self, name: str, value: Any) -> CValue:
         if isinstance(value, int):
@@ -155,6 +157,8 @@ class Scope(Ground):
             if argument == name:
                 return self._argument(name, value)
         local = locals_of(self, self.function).get(name)
+        if local is not None and self.entered:
+            raise ExpressionError(f'"{name}" has no value yet where {self.function} is entered; `next` goes on.')
         return None if local is None else self.typed(*local)
 
     def _tensor(self, name: str) -> CValue | None:

@@ -59,11 +59,12 @@ _BY_WEIGHT = "1.wgt"
 
 
 class Arguments:
-    """The arguments at point `at` of a history."""
+    """The arguments at point `at` of a history; `entered`: as they were passed."""
 
-    def __init__(self, history: AnyHistory, at: int) -> None:
+    def __init__(self, history: AnyHistory, at: int, entered: bool = False) -> None:
         self.history = history
         self.at = at
+        self.entered = entered
         self.event: Any = history.points[at].event
 
     @property
@@ -234,7 +235,7 @@ class Arguments:
     def _number(self, parameter: str) -> int:
         event = self.event
         if parameter == "size":
-            for name in ("size", "nbytes", "new_size"):
-                if hasattr(event, name):
+            for name in ("asked", "size", "nbytes", "new_size") if self.entered else ("size", "nbytes", "new_size"):
+                if getattr(event, name, 0):
                     return int(getattr(event, name))
         return int(getattr(event, parameter, 0))

@@ -23,21 +23,24 @@ MAIN = "main"
 class _Frames(Struct, forbid_unknown_fields=True):
     """Functions with their parameters, and who calls each; all there are, or what is not as in the release before.
 
+    `returns` has the types of what they return, if that is not void; tables of function pointers say their own.
     `instead` has what another release's functions are called here; `last` by the kind of device which function a
     function of its tables asks last, before it says no to what is not such a device's.
     """
 
     functions: dict[str, tuple[str, ...]]
+    returns: dict[str, str] = {}
     instead: dict[str, str] = {}
     last: dict[str, dict[str, str]] = {}
     whole: bool = False
 
 
 class Calls(Struct, frozen=True):
-    """Of each function of a release the names of its parameters, and the functions that call it."""
+    """Of each function of a release the names of its parameters, the functions that call it, what it returns."""
 
     parameters: Mapping[str, tuple[str, ...]]
     callers: Mapping[str, tuple[str, ...]]
+    returns: Mapping[str, str]
     instead: Mapping[str, str]
     last: Mapping[str, Mapping[str, str]]
     paths: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -85,9 +88,10 @@ def calls_of(release: str) -> Calls:
     own = own_data(of, "frames.toml", _Frames)
     parameters: dict[str, tuple[str, ...]] = {}
     callers: dict[str, tuple[str, ...]] = {}
+    returns: dict[str, str] = {}
     if of.like is not None and (own is None or not own.whole):
         before = calls_of(of.like.name)
-        parameters, callers = dict(before.parameters), dict(before.callers)
+        parameters, callers, returns = dict(before.parameters), dict(before.callers), dict(before.returns)
     for signature, of_function in ({} if own is None else own.functions).items():
         function, _, names = signature[:-1].partition("(")
         parameters[function] = tuple(names.split(", "))
@@ -96,7 +100,9 @@ def calls_of(release: str) -> Calls:
             del parameters[function], callers[function]
     there = callers.keys() | {MAIN}
     callers = {function: tuple(c for c in of_function if c in there) for function, of_function in callers.items()}
-    return Calls(parameters, callers, *(({}, {}) if own is None else (own.instead, own.last)))
+    if own is None:
+        return Calls(parameters, callers, returns, {}, {})
+    return Calls(parameters, callers, {**returns, **own.returns}, own.instead, own.last)
 
 
 @cache

@@ -45,26 +45,31 @@ def functions_at(history: AnyHistory, at: int) -> tuple[str, ...]:
     return tuple(name for name, _ in _stack(history, at))
 
 
-def stack_at(history: AnyHistory, at: int) -> tuple[Frame, ...]:
-    """The frames of a point, innermost first and main last. Where ggml aborts, a function that no event tells of has no
-    arguments."""
-    framed = _framing(history, at)
+def stack_at(history: AnyHistory, at: int, entered: bool = False) -> tuple[Frame, ...]:
+    """The frames of a point, innermost first and main last, with the arguments that functions were `entered` with or
+    those that they have then. Where ggml aborts, a function that no event tells of has no arguments."""
+    framed = _framing(history, at, entered)
     return tuple(framed(name, key) for name, key in _stack(history, at))
 
 
-def frame_at(history: AnyHistory, at: int, number: int) -> Frame | None:
+def frame_at(history: AnyHistory, at: int, number: int, entered: bool = False) -> Frame | None:
     """One of those frames, None if there are not so many."""
     if number < 0:
         return None
     name, key = next(islice(_stack(history, at), number, None), ("", ""))
-    return _framing(history, at)(name, key) if name else None
+    return _framing(history, at, entered)(name, key) if name else None
 
 
-def _framing(history: AnyHistory, at: int) -> Callable[[str, str], Frame]:
+def key_at(history: AnyHistory, at: int, number: int) -> str:
+    """The key in the data of the release of the function of a frame."""
+    return next(islice(_stack(history, at), number, None))[1]
+
+
+def _framing(history: AnyHistory, at: int, entered: bool) -> Callable[[str, str], Frame]:
     """What makes a frame of a point of a function's name and key."""
     parameters = calls_of(history.release).parameters
     if _aborted_in(history, at) is None:
-        arguments, known = Arguments(history, at), None
+        arguments, known = Arguments(history, at, entered), None
     else:
         arguments, known = Arguments(history, at - 1), (*functions_at(history, at - 1), MAIN)
 

@@ -10,6 +10,7 @@ from ggmltool.ggml.events import Entered, Left
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
     from ggmltool.inspect.history.cells import Cells, State
+    from ggmltool.inspect.history.shadow import Changes
     from ggmltool.scenario.scenario import Scenario
 
 START = -1
@@ -47,6 +48,7 @@ class AnyHistory(Protocol):
 
     scenario: Scenario
     points: Sequence[Point]
+    changes: Sequence[Changes]
     backends: Sequence[BackendNames]
 
     @property
