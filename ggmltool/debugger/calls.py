@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ggmltool.debugger.places import about
 from ggmltool.ggml.events import TensorCopied
-from ggmltool.inspect.history.calls import MAIN, calls_of
+from ggmltool.inspect.history.calls import MAIN, calls_of, lasts
 from ggmltool.inspect.history.history import History
 from ggmltool.inspect.history.points import Point
 
@@ -88,19 +88,6 @@ class Calls:
             self.innermost.append(open_calls[-1])
 
 
-_LASTING = {
-    "sched",
-    "galloc",
-    "graph",
-    "node_buffer_ids",
-    "leaf_buffer_ids",
-    "measure_graph",
-    "params",
-    "no_alloc",
-    "gf",
-}
-"""Parameters of functions that go on over several tensors."""
-
 _ON_BACKEND = {"backend", "backend_src", "backend_dst", "dev", "device", "buft", "event"}
 """Parameters of functions that are asked of one backend or buffer type after the other."""
 
@@ -113,7 +100,6 @@ def _stacks(history: History) -> Iterator[list[_Key]]:
     Functions that are announced are one call from their beginning to their end. Others are those of one decision: what
     is called for another tensor or backend is another call.
     """
-    unknown = frozenset(("?",))
     parameters = {name: frozenset(of) for name, of in calls_of(history.release).parameters.items()}
     copied = _copies_to_come(history.points)
     for at, point in enumerate(history.points):
@@ -123,8 +109,8 @@ def _stacks(history: History) -> Iterator[list[_Key]]:
         backend = getattr(event, "backend", ""), getattr(event, "buft", "")
         stack: list[_Key] = []
         for function in reversed(history.functions(at)):
-            of = parameters.get(function, unknown)
-            if function == MAIN or function in entered or of <= _LASTING:
+            of = parameters.get(function, frozenset())
+            if function == MAIN or function in entered or lasts(history.release, function):
                 stack.append((function,))
             elif "input" in of:
                 stack.append((function, copied[at]))

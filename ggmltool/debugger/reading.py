@@ -88,8 +88,9 @@ class Reading:
         if kept is None or (kept.at, kept.frame, kept.phase) != (at, frame, phase):
             images = self._images or Images(self.history, layout(self.structs or self.history.release))
             self._images = images
-            self._scope = Scope(self.history, at, frame, self.values, self.variables, images=images, phase=phase)
-        return self._scope
+            kept = Scope(self.history, at, frame, self.values, self.variables, images=images, phase=phase)
+            self._scope = kept
+        return kept
 
     def _here(self, session: Selected) -> Scope:
         return self.scope(session.seen, session.selected, session.phase)
@@ -139,7 +140,7 @@ class Reading:
     def returned(self, session: Selected) -> str | None:
         """`$1 = …`: what the function returned that was just left, kept as `$1`; None of one that returns nothing."""
         try:
-            value = returned_value(self.scope(session.seen, 0, session.phase))
+            value = returned_value(self.scope(session.seen, session.selected, session.phase))
         except ExpressionError:  # a type that the structs of `symbol-file` lack
             return None
         if value is None:

@@ -193,7 +193,9 @@ class Walker:
         """Where a call returns: at the point that says so, or behind its last one."""
         call = self.calls[number]
         after = call.last + 1
-        if after > self.last or self.history.points[after].event == Left(call.function):
+        if after > self.last:
+            return Place(after)
+        if self.history.points[after].event == Left(call.function) and self.calls.innermost[after] == call.caller:
             return Place(after)
         return Place(call.last, self.calls.at(call.last).index(number) + 1)
 
@@ -215,7 +217,8 @@ class Walker:
         at = self.check(reverse)
         here = Place(at, self.phase)
         call = self.calls[self.calls.at(at)[self.hidden]]
-        ways = (Place(p, self._phase(function, p)) for p in (before(places, at + 1) if reverse else after(places, at - 1)))
+        points = before(places, at + 1) if reverse else after(places, at - 1)
+        ways = (self.entry(function, point) for point in points)
         beyond = Place(-1 if reverse else self.last + 1)
         target = next((p for p in ways if (p < here if reverse else p > here)), beyond)
         if leave and call.caller >= 0:
@@ -249,12 +252,12 @@ class Walker:
         return stop._replace(entered=self.calls.at(stop.at)[self.hidden] != frame)
 
     def _next(self, at: int, reverse: bool, phase: int | None = None) -> Place:
-        """The nearest point that is not inside a call made by the one that `at` is in: this one where a call has just
-        been entered, whose decision is still to come."""
+        """The nearest point that is not inside a call made by the one that `at` is in; where that has just been
+        entered, the return of the call that it makes first."""
         phase = self.phase if phase is None else phase
         hidden = -phase - 1 if phase < 0 else phase
         if phase < 0 and not reverse:
-            return Place(at, hidden)
+            return self._return_of(self.calls.at(at)[hidden - 1]) if hidden else Place(at)
         number = self.calls.at(at)[hidden]
         target = at - 1 if reverse else at + 1
         while 0 <= target <= self.last:

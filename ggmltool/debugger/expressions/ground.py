@@ -21,8 +21,8 @@ from ggmltool.layouts.types import CType, Language, Pointer, Struct, bare
 
 
 class Ground:
-    """A point `at` of a history and the selected `frame` of its stack (0 is the innermost). `phase` is the moment of the
-    point, as History.seen has it.
+    """A point `at` of a history and the selected `frame` of its stack (0 is the innermost). `phase` is the moment of
+    the point, as History.seen has it.
 
     `structs` names the ggml whose structs are shown, None for those of the release that decides. Scopes that share
     `images`, whose structs are shown then, are quickly made; a value of one holds until another one is asked.

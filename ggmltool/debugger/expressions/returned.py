@@ -11,7 +11,7 @@ from ggmltool.ggml.events import Allocated, Assigned, Grown, Left, Logged, Passe
 from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.history.frames import key_at
 from ggmltool.layouts.declarations import Cursor, read_type
-from ggmltool.layouts.types import BOOL, CType, Function, Pointer, Struct, Void, bare, size_of
+from ggmltool.layouts.types import BOOL, CType, Function, Pointer, Struct, Void, bare
 
 _NO = ("ggml_gallocr_node_needs_realloc",)
 """Functions that answer no where they are told of: this one's yes is that no more memory is needed."""
@@ -25,8 +25,7 @@ def returned_value(scope: Scope) -> CValue | None:
     if type is None:
         return None
     if isinstance(bare(type), Struct) and isinstance(event, Allocated):
-        own = b"".join((event.chunk.to_bytes(4, "little"), bytes(4), event.offset.to_bytes(8, "little")))
-        return CValue(type, scope.memory, own=own[: size_of(type)], language=scope.language)
+        return scope.address(event.chunk, event.offset)
     number = _number(scope, key, type, event)
     return None if number is None else scope.of(type, number)
 

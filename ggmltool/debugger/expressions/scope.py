@@ -12,8 +12,10 @@ from ggmltool.debugger.expressions.ground import Ground
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.image import TABLE_NAMES
 from ggmltool.debugger.expressions.image.images import Images
+from ggmltool.debugger.expressions.image.packing import pack
 from ggmltool.debugger.expressions.locals import locals_of
 from ggmltool.debugger.expressions.values import CValue, whole
+from ggmltool.inspect.history.arguments import Address
 from ggmltool.inspect.history.history import History
 from ggmltool.layouts.declarations import declaration
 from ggmltool.layouts.errors import ExpressionError
@@ -93,10 +95,18 @@ class Scope(Ground):
             if constant is not None:
                 return self.of(constant[0], constant[1])
             return CValue(Array(CHAR, len(value) + 1), self.memory, own=value.encode() + b"\0", language=self.language)
+        if isinstance(value, Address):
+            return self.address(value.chunk, value.offset)
         declared = _TYPES.get(value.kind, "void *")
         if value.kind == "tallocr" and "ggml_dyn_tallocr" not in self.layout.structs:
             declared = "ggml_tallocr_t"
         return self.typed(declared, self._target(value.kind, value.index))
+
+    def address(self, chunk: int, offset: int) -> CValue:
+        """A struct buffer_address. Raises ExpressionError where the structs that are shown lack it."""
+        type = self.layout.struct("buffer_address")
+        own = pack(type, {"chunk": chunk, "offset": offset})
+        return CValue(type, self.memory, own=own, language=self.language)
 
     def _target(self, kind: str, index: Any) -> int:
         """Where the thing lies that an argument points to."""

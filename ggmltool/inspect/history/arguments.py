@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.ggml.events import (
     AllocationStarted,
@@ -40,7 +40,17 @@ class Pointer:
     index: int | str = 0
 
 
-Argument = Pointer | int | str
+class Address(NamedTuple):
+    """A place in a buffer: struct buffer_address."""
+
+    chunk: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{{chunk = {self.chunk}, offset = {self.offset}}}"
+
+
+Argument = Pointer | Address | int | str
 
 _ONE: Mapping[str, Argument] = {
     "sched": Pointer("sched"),
@@ -106,7 +116,7 @@ class Arguments:
             case "buffer_id":
                 return self._buffer_id()
             case "addr":
-                return f"{{chunk = {self.event.chunk}, offset = {self.event.offset}}}"
+                return Address(self.event.chunk, self.event.offset)
             case "data":
                 return self._data()
         return self._number(parameter)

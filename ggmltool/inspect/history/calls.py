@@ -19,6 +19,19 @@ from ggmltool.inspect.own_data import own_data
 MAIN = "main"
 """The program that calls ggml."""
 
+_LASTING = {
+    "sched",
+    "galloc",
+    "graph",
+    "node_buffer_ids",
+    "leaf_buffer_ids",
+    "measure_graph",
+    "params",
+    "no_alloc",
+    "gf",
+}
+"""Parameters of functions that go on over several tensors."""
+
 
 class _Frames(Struct, forbid_unknown_fields=True):
     """Functions with their parameters, and who calls each; all there are, or what is not as in the release before.
@@ -103,6 +116,13 @@ def calls_of(release: str) -> Calls:
     if own is None:
         return Calls(parameters, callers, returns, {}, {})
     return Calls(parameters, callers, {**returns, **own.returns}, own.instead, own.last)
+
+
+@cache
+def lasts(release: str, function: str) -> bool:
+    """Whether a function goes on over several tensors: no parameter of it says which."""
+    of = calls_of(release).parameters.get(function)
+    return of is not None and _LASTING.issuperset(of)
 
 
 @cache

@@ -25,12 +25,12 @@ from ggmltool.ggml.events import (
     TensorCopied,
     TensorWritten,
 )
+from ggmltool.inspect.allocations import HashNode
 from ggmltool.inspect.history.shadow import GONE, Changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ggmltool.inspect.allocations import HashNode
     from ggmltool.inspect.history.cells import Key, Value
     from ggmltool.inspect.history.points import AnyHistory
 
@@ -82,4 +82,4 @@ def _hash_nodes(now: dict[Key, Value], before: dict[Key, Value]) -> Iterator[tup
             node: HashNode = new
             old = before.get(key, GONE)
             place = (0, 0, 0, False) if old is GONE else old[2:]
-            yield key, node._make((node.n_children, node.n_views, *place))
+            yield key, HashNode(node.n_children, node.n_views, *place)

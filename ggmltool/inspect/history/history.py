@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.history.calls import lasts
 from ggmltool.inspect.history.cells import Cells, Key, State, cells_of
 from ggmltool.inspect.history.changes import Watcher
 from ggmltool.inspect.history.cursor import Cursor, Timeline
 from ggmltool.inspect.history.entry import TOLD_BEFORE, at_entry
-from ggmltool.inspect.history.frames import Frame, frame_at, functions_at, stack_at
+from ggmltool.inspect.history.frames import Frame, frame_at, functions_at, key_at, stack_at
 from ggmltool.inspect.history.labels import Labels
 from ggmltool.inspect.history.points import START, BackendNames, Point, entered_at
 from ggmltool.inspect.history.shadow import GONE, Changes
@@ -86,8 +87,7 @@ class History:
 
     def _goes_on(self, at: int, phase: int) -> bool:
         """Whether a call that returns at a point does more than that point's event, of which nothing tells."""
-        returned = self.functions(at)[phase - 1]
-        return isinstance(self.points[at].event, TOLD_BEFORE) or returned in self.functions(at - 1)
+        return isinstance(self.points[at].event, TOLD_BEFORE) or lasts(self.release, key_at(self, at, phase - 1))
 
     def state(self, at: int) -> State:
         """The same without a copy: it holds until the next question to the history."""
