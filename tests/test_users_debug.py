@@ -26,7 +26,7 @@ def test_who_overwrote_my_tensor(call: Call) -> None:
 
 def test_why_did_it_reallocate(call: Call) -> None:
     """llama.cpp 28753, 29083: the tensor, what the plan has for it and what it needs, where ggml finds out."""
-    out = asked(call, "outgrown", "break ggml_gallocr_needs_realloc", "run", "p src->name")
+    out = asked(call, "outgrown", "break ggml_gallocr_needs_realloc", "run", "next", "p src->name")
     assert "the reserved plan does not serve: source is larger: many (512 → 4096)" in out
     assert "$1 = \"many\", '\\000' <repeats 59 times>" in out
 

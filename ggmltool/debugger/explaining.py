@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ggmltool.debugger.command import Command, Topic
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.lines import line_of
-from ggmltool.debugger.places import about
 from ggmltool.ggml.events import Assigned
+from ggmltool.inspect.history.labels import about
 from ggmltool.inspect.history.said import said_until
 from ggmltool.scenario.errors import nearest
 from ggmltool.views.text import printable

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from heapq import merge
 from typing import NamedTuple, Protocol
 
 from ggmltool.debugger.breakpoints import Breakpoint, Breakpoints, Kind
-from ggmltool.debugger.calls import Calls, after, before
 from ggmltool.ggml.events import AllocationStarted, Assigned, Event, InputAdded, Left, PassedOver, Refused, SplitStarted
 from ggmltool.inspect.history.entry import TOLD_BEFORE
 from ggmltool.inspect.history.history import History
+from ggmltool.inspect.history.made import Calls
 
 
 class WalkError(Exception):
@@ -417,3 +418,17 @@ def loop_of(event: Event | None) -> str | None:
             return "allocation"
         case _:
             return None
+
+
+def after(points: Sequence[int], at: int) -> Iterator[int]:
+    """Those of the points, which are in order, that come after `at`, the nearest first."""
+    for i in range(bisect_right(points, at), len(points)):
+        yield points[i]
+
+
+def before(points: Sequence[int], at: int) -> Iterator[int]:
+    """Those of the points, which are in order, that come before `at`, the nearest first."""
+    i = bisect_right(points, at - 1)
+    while i:
+        i -= 1
+        yield points[i]

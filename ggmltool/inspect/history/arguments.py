@@ -133,7 +133,7 @@ class Arguments:
         of_event: str = getattr(event, "tensor", "")
         match event:
             case TensorCopied(src, dst):
-                return dst if parameter == "dst" or function.endswith("set_tensor") or "_set" in function else src
+                return dst if parameter == "dst" or "set_tensor" in function or "tensor_set" in function else src
             case Freed(extra=True) if parameter == "node":
                 return str(self._before(Reused).tensor)
             case Assigned() | PassedOver() if parameter == "tensor" and function.endswith("_from_buffer"):
@@ -190,7 +190,7 @@ class Arguments:
                 nodes = self._cells.get(("cgraph", self._graph, "nodes"), ())
                 node = self._indices.get(self.event.until, -1)
                 return self._split_with(nodes.index(node)) if node in nodes else 0
-        if "ggml_backend_sched_compute_splits" in self.history.entered[self.at]:
+        if any(function.endswith("sched_compute_splits") for function in self.history.entered[self.at]):
             last = self._before(Computed)
             return 0 if last is None else int(last.split) + 1
         last = self._before(SplitStarted)

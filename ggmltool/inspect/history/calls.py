@@ -38,13 +38,15 @@ class _Frames(Struct, forbid_unknown_fields=True):
 
     `returns` has the types of what they return, if that is not void; tables of function pointers say their own.
     `instead` has what another release's functions are called here; `last` by the kind of device which function a
-    function of its tables asks last, before it says no to what is not such a device's.
+    function of its tables asks last, before it says no to what is not such a device's; `inside` what functions of
+    devices call of the system.
     """
 
     functions: dict[str, tuple[str, ...]]
     returns: dict[str, str] = {}
     instead: dict[str, str] = {}
     last: dict[str, dict[str, str]] = {}
+    inside: dict[str, tuple[str, ...]] = {}
     whole: bool = False
 
 
@@ -56,6 +58,7 @@ class Calls(Struct, frozen=True):
     returns: Mapping[str, str]
     instead: Mapping[str, str]
     last: Mapping[str, Mapping[str, str]]
+    inside: Mapping[str, tuple[str, ...]]
     paths: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def asked_last(self, profile: str, function: str) -> str:
@@ -102,6 +105,7 @@ def calls_of(release: str) -> Calls:
     parameters: dict[str, tuple[str, ...]] = {}
     callers: dict[str, tuple[str, ...]] = {}
     returns: dict[str, str] = {}
+    inside: dict[str, tuple[str, ...]] = {}
     if of.like is not None and (own is None or not own.whole):
         before = calls_of(of.like.name)
         parameters, callers, returns = dict(before.parameters), dict(before.callers), dict(before.returns)
@@ -113,9 +117,12 @@ def calls_of(release: str) -> Calls:
             del parameters[function], callers[function]
     there = callers.keys() | {MAIN}
     callers = {function: tuple(c for c in of_function if c in there) for function, of_function in callers.items()}
+    if of.like is not None:
+        inside = dict(calls_of(of.like.name).inside)
     if own is None:
-        return Calls(parameters, callers, returns, {}, {})
-    return Calls(parameters, callers, {**returns, **own.returns}, own.instead, own.last)
+        return Calls(parameters, callers, returns, {}, {}, inside)
+    inside |= own.inside
+    return Calls(parameters, callers, {**returns, **own.returns}, own.instead, own.last, inside)
 
 
 @cache

@@ -210,10 +210,11 @@ def record_history(scenario: Scenario, compute: bool = False) -> History:
 
     with collector_paused():
         error = visit_points(scenario, compute, visit)
-    return History(scenario, points, changes, compute, _backends(watched[0].run), error)
+    return History(scenario, points, changes, compute, backend_names(watched[0].run), error)
 
 
-def _backends(run: Run) -> Sequence[BackendNames]:
+def backend_names(run: Run) -> Sequence[BackendNames]:
+    """What the backends of a run are called."""
     memory = run.sched.memory_names if run.sched is not None else [b.device.buft.name for b in run.backends]
     profiles = [spec.family for spec in run.model.backends]
     names = zip(run.backends, memory, profiles, strict=False)

@@ -43,12 +43,10 @@ class BackendNames(NamedTuple):
     profile: str
 
 
-class AnyHistory(Protocol):
-    """A run that was recorded: the scenario, its points, and the state at each of them."""
+class Announced(Protocol):
+    """What a run announced: its points, of the release that decides."""
 
-    scenario: Scenario
     points: Sequence[Point]
-    changes: Sequence[Changes]
     backends: Sequence[BackendNames]
 
     @property
@@ -62,6 +60,13 @@ class AnyHistory(Protocol):
     @property
     def entered(self) -> Sequence[tuple[str, ...]]:
         """Of each point the functions that were announced to be entered and not left, innermost first."""
+
+
+class AnyHistory(Announced, Protocol):
+    """A run that was recorded: the scenario, its points, and the state at each of them."""
+
+    scenario: Scenario
+    changes: Sequence[Changes]
 
     def cells(self, at: int) -> Cells:
         """The state at point `at`."""
