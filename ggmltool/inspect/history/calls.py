@@ -65,6 +65,19 @@ class Calls(Struct, frozen=True):
         """The function that one in the tables of a kind of device asks before it says no; itself if none is known."""
         return self.last.get(profile, {}).get(function, function)
 
+    @property
+    def compute(self) -> str:
+        """The function by which a scheduler gives a backend its nodes."""
+        return self._newest("ggml_backend_graph_compute_async", "ggml_backend_graph_compute")
+
+    @property
+    def copy(self) -> str:
+        """The function by which a scheduler copies the input of a split."""
+        return self._newest("ggml_backend_tensor_copy_async", "ggml_backend_tensor_copy")
+
+    def _newest(self, *functions: str) -> str:
+        return next(function for function in functions if function in self.callers)
+
     def called(self, function: str) -> str:
         """What a function of ggml 0.20.2 is called here."""
         return self.instead.get(function, function)

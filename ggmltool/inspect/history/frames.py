@@ -125,6 +125,11 @@ def _named(history: Announced, most: Innermost, keys: Iterator[str]) -> Iterator
             yield name, key
 
 
+def function_of(history: Announced, buft: str, key: str) -> str | None:
+    """What the device of a buffer type calls a function of its tables, None if it has none."""
+    return own_function(_profile(history, Innermost("", buft=buft)), history.release, key)
+
+
 def _profile(history: Announced, most: Innermost) -> str:
     """The kind of device that an innermost function belongs to, "" if there is none."""
     for backend in history.backends:

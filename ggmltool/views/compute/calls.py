@@ -34,6 +34,7 @@ from ggmltool.ggml.events import (
     TensorWritten,
 )
 from ggmltool.inspect.history.calls import calls_of as calls_of_release
+from ggmltool.inspect.history.frames import function_of
 from ggmltool.inspect.history.made import Calls
 from ggmltool.inspect.history.points import Point
 from ggmltool.inspect.trace import Announcements, Trace, TracedStep
@@ -84,6 +85,7 @@ class _Tree:
     """The calls of a trace, each of which is a line where it begins."""
 
     def __init__(self, told: Announcements) -> None:
+        self.told = told
         self.points = told.points
         self.calls = Calls(told)
         self.release = calls_of_release(told.release)
@@ -147,10 +149,13 @@ class _Tree:
         """What the innermost function of a call calls itself: of the system, or to take a copy over the host."""
         if isinstance(event, TensorCopied) and event.how == "bounce":
             size = count(event.nbytes, "byte")
-            yield 0, f"ggml_backend_tensor_get({event.src}, offset 0, {size})"
-            yield 0, f"ggml_backend_tensor_set({event.dst}, offset 0, {size})"
-        for text in self.release.inside.get(function, ()):
-            yield 0, text
+            for verb, t, buft in (("get", event.src, event.src_buft), ("set", event.dst, event.dst_buft)):
+                yield 0, f"ggml_backend_tensor_{verb}({t}, offset 0, {size})"
+                own = function_of(self.told, buft, f"ggml_backend_buffer_i.{verb}_tensor")
+                if own:
+                    yield 1, f"{own}({buft})"
+                    yield from ((2, text) for text in self.release.inside.get(own, ()))
+        yield from ((0, text) for text in self.release.inside.get(function, ()))
 
 
 def _note(event: Event) -> str:
