@@ -14,6 +14,7 @@ from ggmltool.debugger.expressions.image.image import TABLE_NAMES
 from ggmltool.debugger.expressions.image.images import Images
 from ggmltool.debugger.expressions.image.packing import pack
 from ggmltool.debugger.expressions.locals import locals_of
+from ggmltool.debugger.expressions.memory import made_once
 from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.inspect.history.arguments import Address
 from ggmltool.inspect.history.history import History
@@ -111,8 +112,6 @@ class Scope(Ground):
     def _target(self, kind: str, index: Any) -> int:
         """Where the thing lies that an argument points to."""
         image = self.image
-        if not image.there:
-            return 0
         match kind:
             case "tensor":
                 return image.tensors.address(index if isinstance(index, int) else self.labels.get(index))
@@ -120,6 +119,16 @@ class Scope(Ground):
                 return int(image.devices.backend(index))
             case "device":
                 return image.devices.device(index) if index >= 0 else 0
+            case "buft":
+                return self._buft(index)
+            case "buffer":
+                cell = image.tensors.cell(index)
+                return 0 if cell is None or cell.buffer is None else image.tensors.buffer_of.get(cell.buffer, 0)
+            case "data":
+                return index if isinstance(index, int) else self._own_data(index)
+        if not image.there:
+            return 0
+        match kind:
             case "split":
                 return image.sched.split(index)
             case "split_graph":
@@ -134,19 +143,24 @@ class Scope(Ground):
                 return addresses.HEAP["node_allocs"] + int(index) * self.layout.structs["node_alloc"].size
             case "event":
                 return image.sched.event(index)
-            case "data" if isinstance(index, int):
-                return index
-            case "buft":
-                return self._buft(index)
             case "id":
                 return addresses.HEAP["hv_tensor_backend_ids"] + 4 * image.sched.slot(image.tensors.address(index))
-            case "buffer":
-                cell = image.tensors.cell(index)
-                return 0 if cell is None or cell.buffer is None else image.tensors.buffer_of.get(cell.buffer, 0)
             case "hash_set":
                 members = self.layout.structs["ggml_backend_sched"].members or {}
                 return addresses.HEAP["sched"] + members["hash_set"].offset
         return addresses.HEAP.get(_PLACES.get(kind, ""), 0)
+
+    def _own_data(self, label: str) -> int:
+        """Where the program has the bytes that it writes into a tensor, or gets from it."""
+        at = self.image.program.own_data.get(label, 0)
+        step, model = self.history.points[self.at].step, self.history.scenario.model
+        given = dict(model.steps[step].data) if step >= 0 else {}
+        spec = next((t for t in model.tensors() if t.id == label), None)
+        data = given.get(label, None if spec is None else spec.data)
+        if at and spec is not None and data is not None and not getattr(self.event, "get", False):
+            whole = made_once(lambda: data.raw(spec.type, spec.ne, spec.nb))
+            self.memory.add(at, spec.nb[3] * spec.ne[3], whole)
+        return at
 
     def _buft(self, name: str) -> int:
         for number, buft in enumerate(self.image.program.bufts):

@@ -288,6 +288,7 @@ class Scheduler(SchedulerState):
         """The buffer type of an id. ggml reads one before its array for a leaf without backend, where no type is."""
         return self.bufts[backend_id] if backend_id >= 0 else None
 
+    @announced("ggml_backend_sched_reset")
     def reset(self) -> None:
         """ggml_backend_sched_reset: forget assignments and copies, keep buffers and the reserved plan."""
         if not self.is_reset:

@@ -85,9 +85,9 @@ class TensorCell(NamedTuple):
 
 
 def cells_of(run: Run) -> Cells:
-    """The whole state of a run now; no cells before it has a scheduler."""
+    """The whole state of a run now; before it has a scheduler, the tensors of its contexts."""
     if run.sched is None:
-        return {}
+        return dict(context_cells(run.persistent))
     out: Cells = {}
     for area in (sched_cells, id_cells, copies_cells, split_cells, own_graph_cells, array_cells, galloc_cells):
         out.update(area(run.sched))
@@ -218,6 +218,11 @@ def graph_cells(graphs: Mapping[str, CGraph]) -> Items:
 
 def _alloc(alloc: TensorAlloc) -> tuple[int, int, int, int]:
     return alloc.buffer_id, alloc.chunk, alloc.offset, alloc.size_max
+
+
+def context_cells(tensors: Iterable[Tensor | None]) -> Items:
+    """Tensors of contexts that have memory of their own."""
+    return ((("tensor", t.index), tensor_cell(t)) for t in tensors if t is not None)
 
 
 def there_are(run: Run, sched: AnyScheduler) -> tuple[dict[int, Tensor], dict[str, CGraph]]:

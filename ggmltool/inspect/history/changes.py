@@ -40,6 +40,7 @@ from ggmltool.ggml.events import (
     TensorCopied,
     TensorWritten,
 )
+from ggmltool.inspect.history.cells import context_cells
 from ggmltool.inspect.history.shadow import Changes, Shadow
 
 if TYPE_CHECKING:
@@ -72,12 +73,13 @@ class Watcher:
         self._decided: Sequence[Tensor] = ()
         self._turn = -1
         self._touched: dict[int, Tensor] = {}
+        self._n_made = 0
 
     def look(self, point: Point) -> Changes:
         """What changed since the point before `point`, at which the run is now."""
         if self.shadow is None:
             if self.run.sched is None:
-                return ()
+                return self._contexts()
             self.shadow = Shadow(self.run, self.run.sched)
             self.shadow.all()
         elif point.event is not None:
@@ -89,6 +91,11 @@ class Watcher:
         out = tuple(self.shadow.found)
         self.shadow.found = []
         return out
+
+    def _contexts(self) -> Changes:
+        """The tensors of the contexts that were made since."""
+        made, self._n_made = self.run.persistent[self._n_made :], len(self.run.persistent)
+        return tuple(context_cells(made))
 
     def _end_of_step(self, s: Shadow) -> None:
         """After the last event of a step: a reset, or a refusal, has none."""

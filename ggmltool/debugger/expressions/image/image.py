@@ -28,14 +28,14 @@ TABLE_NAMES = ("ggml_table_f32_f16", "table_f32_f16")
 class Image:
     """The program in a state, in the structs of `layout`; `computed` reads what was computed by its address.
 
-    `there`: the scheduler was made; before that there is nothing to see but the program's devices.
+    `there`: the scheduler was made; before that there is nothing to see but the program's devices and contexts.
     """
 
     def __init__(self, program: Program, cells: State, layout: Layout, computed: Read) -> None:
         self.program = program
         self.cells = cells
         self.layout = layout
-        self.there = bool(cells)
+        self.there = ("sched", "n_splits") in cells
         self.memory = memory = Memory()
         self.tensors = tensors = Tensors(program, cells, layout, memory)
         self.devices = Devices(program, cells, layout, memory)

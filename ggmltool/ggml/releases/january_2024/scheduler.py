@@ -158,6 +158,7 @@ class Scheduler(SchedulerState):
         )
         return True
 
+    @announced("sched_reset")
     def reset(self) -> None:
         """ggml_backend_sched_reset: all memory of the allocators is free, assignments and copies are forgotten."""
         for tallocr in self.tallocs:
