@@ -11,6 +11,7 @@ A key is an area and where in it. Tensors are named by their index, backends and
 | `("split", i)` | a `SplitCell`; while a graph is being cut, when `n_splits` is 0, those that have begun |
 | `("sched_graph", "nodes")`, `"leafs"` | tensors of the scheduler's own graph |
 | `("sched_graph", "inputs")` | the graph inputs that it copies |
+| `("sched_graph", "keys")` | the tensors in its hash set: of the graphs since the last reset, and others looked up |
 | `("node_ids", i)`, `("leaf_ids", i)` | the backends of its own graph, as its arrays have them |
 | `("prev_node_ids", i)`, `("prev_leaf_ids", i)` | those of the graph before |
 | `("galloc", field)` | a plain field of the allocator: `hash_set.size`, `n_nodes`, `n_leafs` |
@@ -22,6 +23,7 @@ A key is an area and where in it. Tensors are named by their index, backends and
 | `("leaf_alloc", i)` | the place of a leaf |
 | `("tensor", t)` | a `TensorCell` |
 | `("cgraph", name, "nodes")`, `"leafs"` | tensors of the newest build of a graph of the scenario, while it is there |
+| `("cgraph", name, "visited")`, `"uses"` | the tensors of its hash set as they were met, and their use counts |
 """
 
 from __future__ import annotations
@@ -149,6 +151,8 @@ def own_graph_cells(sched: AnyScheduler) -> Items:
     """The scheduler's own graph."""
     for name, tensors in (("nodes", sched.nodes), ("leafs", sched.leafs), ("inputs", sched.graph_inputs)):
         yield ("sched_graph", name), indices(tensors)
+    seen = dict.fromkeys(t.index for graph in sched.seen_graphs for t in (*graph.leafs, *graph.nodes))
+    yield ("sched_graph", "keys"), (*seen, *sorted(sched.hash_keys() - seen.keys()))
 
 
 ARRAYS = ("node_ids", "leaf_ids", "prev_node_ids", "prev_leaf_ids")
@@ -214,6 +218,8 @@ def graph_cells(graphs: Mapping[str, CGraph]) -> Items:
     for name, graph in graphs.items():
         yield ("cgraph", name, "nodes"), indices(graph.nodes)
         yield ("cgraph", name, "leafs"), indices(graph.leafs)
+        yield ("cgraph", name, "visited"), indices(graph.visited)
+        yield ("cgraph", name, "uses"), tuple([graph.use_count(t) for t in graph.visited])
 
 
 def _alloc(alloc: TensorAlloc) -> tuple[int, int, int, int]:
