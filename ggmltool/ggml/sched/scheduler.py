@@ -71,6 +71,8 @@ class Scheduler(SchedulerState):
             copy_inputs_last(self, graph)
         if self.debug:
             self.debug_record += tuple(self.debug_logged)
+            if self.on_debug is not None:
+                self.on_debug(self.debug_record, self.release)
         self.node_ids, self.prev_node_ids = self.prev_node_ids, self.node_ids
         self.leaf_ids, self.prev_leaf_ids = self.prev_leaf_ids, self.leaf_ids
         self._optimize(graph)

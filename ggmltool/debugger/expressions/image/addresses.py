@@ -26,6 +26,8 @@ OWN_DATA = 0x5100_0000_0000
 """Where the program has the values that it writes into tensors and gets from them: those of nodes, of contexts."""
 
 TEXT = 0x7FFF_F7E0_0000
+UNKNOWN = TEXT - 0x1000
+"""In place of a function of a table that the ggml which decides does not have: its structs are shown as another's."""
 TEXT_STEP = 0x40
 """Function `i` lies at TEXT + i * TEXT_STEP."""
 STATICS = 0x7FFF_F7F4_0000

@@ -16,7 +16,7 @@ from ggmltool.debugger.expressions.image.parts import Parts
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
-from ggmltool.debugger.expressions.memory import Memory, Read, made_once
+from ggmltool.debugger.expressions.memory import NOT_KNOWN, Memory, Read, made_once
 from ggmltool.inspect.history.cells import State
 from ggmltool.layouts.layout import Layout
 
@@ -54,6 +54,7 @@ class Image:
             self.sched = OldSched(parts)
         Contents(program, tensors, self.devices, memory, computed)
         memory.add(addresses.TABLES, 4 * _HALVES, made_once(_halves), TABLE_NAMES[0])
+        memory.add(addresses.UNKNOWN, 0, lambda offset, n: b"", NOT_KNOWN)
         memory.add(addresses.STRINGS, addresses.STRINGS_ROOM, program.strings)
 
 

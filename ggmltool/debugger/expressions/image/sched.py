@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.sched.assign import NULL_KEY
 from ggmltool.ggml.version import SCHED_INITIAL_SPLITS
 from ggmltool.inspect.history.cells import SplitCell
+from ggmltool.inspect.opened import environment_number
 from ggmltool.layouts.types import INT, VOID, Array, Pointer, bare
 
 _POINTER = Pointer(VOID)
@@ -239,12 +239,6 @@ class Sched:
             "context_buffer": addresses.arena(program.sched_arena),
             "context_buffer_size": self._field("context_buffer_size"),
             "op_offload": self._field("op_offload"),
-            "debug": _environment("GGML_SCHED_DEBUG"),
-            "debug_realloc": _environment("GGML_SCHED_DEBUG_REALLOC"),
+            "debug": environment_number("GGML_SCHED_DEBUG"),
+            "debug_realloc": environment_number("GGML_SCHED_DEBUG_REALLOC"),
         }  # fmt: skip
-
-
-def _environment(name: str) -> int:
-    """What ggml reads of the environment when the scheduler is made."""
-    said = os.environ.get(name, "")
-    return int(said) if said.isdecimal() and len(said) < 9 else 0
