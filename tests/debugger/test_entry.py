@@ -115,3 +115,39 @@ def _has_decided_nothing(walker: Walker, at: int) -> None:
     assert (walker.at, walker.phase) == (at, 0)
     assert history.cells(at) == after
     walker.phase = -walker.hidden - 1
+
+
+def test_a_reset_is_a_call_wherever_it_is_made() -> None:
+    prompt = prompt_of(record_history(ggmltool.load("versions-steps", ggml="0.20.2")))
+    assert "2 events" in prompt.said("break ggml_backend_sched_reset")
+    prompt.said("run")
+    assert "#1  ggml_backend_sched_reserve (" in prompt.said("bt")
+    assert prompt.said("p sched->is_reset") == "$1 = false\n"
+    prompt.said("finish")
+    assert prompt.said("p sched->is_reset") == "$2 = true\n"
+    prompt.said("continue")
+    assert "#1  main () at" in prompt.said("bt")
+
+
+@pytest.mark.parametrize("release", ["2025-03", "0.20.2", "2024-01"])
+def test_a_write_at_the_start_has_pointers(release: str) -> None:
+    prompt = prompt_of(record_history(ggmltool.load("priority", ggml=release), compute=True))
+    prompt.said("break ggml_backend_cuda_buffer_set_tensor")
+    stop = prompt.said("run")
+    assert "=0x0" not in stop
+    assert " <a>, data=0x510000000000, " in " ".join(stop.split())
+    assert prompt.said("p tensor == a && tensor->buffer == buffer") == "$1 = true\n"
+    written = prompt.said("x/2fw data").split("\t")[1:]
+    assert [float(value) for value in written] == [2, 8]
+
+
+def test_functions_of_another_ggmls_tables_are_not_known() -> None:
+    prompt = prompt_of(record_history(ggmltool.load("priority", ggml="2025-03"), compute=True))
+    prompt.said("symbol-file 2024-05")
+    prompt.said("break ggml_backend_sched_alloc_graph")
+    prompt.said("run")
+    assert "supports_op = <not known here>, offload_op = <not known here>" in prompt.said("p *sched->backends[0]")
+    assert "supports_backend = <not known here>, is_host = 0x0}" in prompt.said("p sched->bufts[0]->iface")
+    assert "is_host = 0x7fff" in prompt.said("p sched->bufts[1]->iface")
+    prompt.said("symbol-file 2025-03")
+    assert "not known" not in prompt.said("p *sched->backends[0]")
