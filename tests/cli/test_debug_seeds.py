@@ -93,7 +93,7 @@ SUPPORTS_BUFT = [
 ]
 STACKS = [
     Figure(43, "bt", "\n".join(COMPUTE), 4),
-    Figure(51, "b ggml_backend_cpu_graph_compute", "Breakpoint 6 at ggml_backend_cpu_graph_compute: event 91."),
+    Figure(51, "b ggml_backend_cpu_graph_compute", "Breakpoint 6 at ggml_backend_cpu_graph_compute: event 93."),
     Figure(81, "bt", "\n".join(["ggml_backend_cuda_graph_compute (backend, cgraph)", *COMPUTE]), 3),
     Figure(94, "bt", "\n".join(SUPPORTS_BUFT), 2),
 ]

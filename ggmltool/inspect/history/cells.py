@@ -151,8 +151,13 @@ def own_graph_cells(sched: AnyScheduler) -> Items:
     """The scheduler's own graph."""
     for name, tensors in (("nodes", sched.nodes), ("leafs", sched.leafs), ("inputs", sched.graph_inputs)):
         yield ("sched_graph", name), indices(tensors)
-    seen = dict.fromkeys(t.index for graph in sched.seen_graphs for t in (*graph.leafs, *graph.nodes))
-    yield ("sched_graph", "keys"), (*seen, *sorted(sched.hash_keys() - seen.keys()))
+    yield ("sched_graph", "keys"), key_values(sched)
+
+
+def key_values(sched: AnyScheduler) -> tuple[int, ...]:
+    """The tensors in the scheduler's hash set: leafs, which ggml looks up first, then nodes and others."""
+    leafs = dict.fromkeys(t.index for graph in sched.seen_graphs for t in graph.leafs)
+    return (*leafs, *sorted(sched.hash_keys() - leafs.keys()))
 
 
 ARRAYS = ("node_ids", "leaf_ids", "prev_node_ids", "prev_leaf_ids")

@@ -84,6 +84,7 @@ class Watcher:
             self.shadow.all()
         elif point.event is not None:
             self._after(self.shadow, point.event)
+            self.shadow.keys()
         elif point.ends:
             self._end_of_step(self.shadow)
         else:
@@ -191,6 +192,7 @@ class Watcher:
 
     def _decides(self, s: Shadow, event: Assigned | PassedOver | Refused) -> None:
         if self._nodes is None:
+            self._built(s)
             s.state()
             self._by_program(s)
             return
