@@ -26,7 +26,7 @@ def test_who_overwrote_my_tensor(call: Call) -> None:
 
 def test_why_did_it_reallocate(call: Call) -> None:
     """llama.cpp 28753, 29083: the tensor, what the plan has for it and what it needs, where ggml finds out."""
-    out = asked(call, "outgrown", "break ggml_gallocr_needs_realloc", "run", "p src->name")
+    out = asked(call, "outgrown", "break ggml_gallocr_needs_realloc", "run", "next", "p src->name")
     assert "the reserved plan does not serve: source is larger: many (512 → 4096)" in out
     assert "$1 = \"many\", '\\000' <repeats 59 times>" in out
 
@@ -63,6 +63,6 @@ def test_tensor_buffer_not_set_in_which_call(call: Call) -> None:
 
 def test_who_copies_this_between_devices(call: Call) -> None:
     """llama.cpp 13386: the copy with its bytes, and the scheduler's call for a split that makes it."""
-    out = asked(call, "pipeline", "break ggml_backend_tensor_copy", "run", "bt")
-    assert "100 copy x → GPU0#x#0: 2048 bytes" in out
+    out = asked(call, "pipeline", "break ggml_backend_tensor_copy", "run", "bt", "finish")
+    assert "102 copy x → GPU0#x#0: 2048 bytes" in out
     assert "#1 ggml_backend_sched_copy_input" in out

@@ -219,11 +219,11 @@ def trace(opened: Opened, compute: bool, decisions: bool, zeros: bool) -> Result
     if compute and not zeros and computed_graphs(opened.model):
         check_weights(opened.model, computed_graphs(opened.model), opened.model.steps, "trace(compute=False)")
     found, title = trace_steps(opened.scenario, compute), opened.title
-    calls = tuple(call for step in found.steps for call in calls_of(step.events, found.families, decisions))
+    calls = tuple(call for step in calls_of(found, decisions) for call in step)
     return Result(
         f"trace of {title}",
         found,
         partial(TraceDocument.of, opened.model.ggml, found),
-        partial(trace_view, found.steps, found.families, title, decisions=decisions),
+        partial(trace_view, found, title, decisions=decisions),
         calls,
     )

@@ -104,7 +104,7 @@ def trace(
 
         output.write_document(TraceDocument.of(opened.model.ggml, found))
     else:
-        output.write(trace_view(steps, found.families, opened.title, output.style, decisions))
+        output.write(trace_view(found, opened.title, output.style, decisions))
     return 1 if (steps and steps[-1].error) or found.uses_freed else 0
 
 

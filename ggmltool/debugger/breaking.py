@@ -56,11 +56,12 @@ def _with_condition(argument: str) -> tuple[str, str]:
 
 def _check(session: Session, condition: str, place: Location | Breakpoint) -> None:
     """Refuse a condition that cannot be read where it will be asked. Raises CommandError."""
-    at = place.places[0] if place.places else session.seen
-    functions = [session.walker.calls[number].function for number in session.walker.calls.at(at)]
+    walker = session.walker
+    at, phase = walker.entry(place.function, place.places[0]) if place.places else (session.seen, session.phase)
+    functions = [walker.calls[number].function for number in walker.calls.at(at)]
     frame = functions.index(place.function) if place.function in functions else 0
     try:
-        session.reading.truth(condition, at, frame)
+        session.reading.truth(condition, at, frame, phase)
     except WalkError as error:
         raise CommandError(str(error)) from None
 
@@ -73,7 +74,7 @@ def _watch(session: Session, argument: str) -> None:
     at = session.seen
     call = None
     try:
-        session.reading.shown(expression, at, frame)
+        session.reading.shown(expression, at, frame, session.phase)
     except WalkError as error:
         _readable_later(session, expression, error)
     else:

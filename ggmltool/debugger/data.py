@@ -192,6 +192,7 @@ COMMANDS = [
         _symbol_file,
         Topic.DATA,
         "Show structs as another ggml has them, of the same state: fields that it lacks are gone, others are zero.\n"
+        "Functions that the ggml which decides lacks are <not known here>.\n"
         "Usage: symbol-file [NAME]; without NAME those of the ggml that decides. The names:\n"
         f"{fill(', '.join(layout_names()), 100)}\n"
         "Example: symbol-file 2025-01",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ggmltool.debugger.command import Command, Topic
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.lines import line_of
-from ggmltool.debugger.places import about
 from ggmltool.ggml.events import Assigned
+from ggmltool.inspect.history.labels import about
 from ggmltool.inspect.history.said import said_until
 from ggmltool.scenario.errors import nearest
 from ggmltool.views.text import printable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _why(session: Session, argument: str) -> None:
     tensor = _tensor(session, argument)
     name = printable(tensor)
-    rules = [(at, said) for at, said in said_until(session.history.points, session.at) if said.tensor == tensor]
+    rules = [(at, said) for at, said in said_until(session.history.points, session.told) if said.tensor == tensor]
     backend = next((said.backend for _, said in rules if isinstance(said, Assigned)), "")
     if not rules:
         session.say(f"Nothing is decided about {name} yet.")
@@ -50,7 +50,7 @@ def _explain(session: Session, argument: str) -> None:
     """All events about a tensor up to this point."""
     tensor = _tensor(session, argument)
     name = printable(tensor)
-    points = [at for at in session.reading.tensors[tensor] if at <= session.at]
+    points = [at for at in session.reading.tensors[tensor] if at <= session.told]
     if not points:
         session.say(f"Nothing happened to {name} yet.")
     for at in points:

@@ -11,9 +11,9 @@ from ggmltool.debugger.breakpoints import Kind
 from ggmltool.debugger.command import Command, Repeat, Topic, find
 from ggmltool.debugger.data import info_display
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.lines import line_of, step_name
+from ggmltool.debugger.lines import step_name
 from ggmltool.debugger.stack import info_args, info_frame, info_locals
-from ggmltool.debugger.stops import point_of
+from ggmltool.debugger.stops import moment_line, point_of
 from ggmltool.views.text import count, printable
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def _line(session: Session, _: str) -> None:
     at = point_of(session, session.frame) if not session.walker.exited else session.at
     point = session.history.points[at]
     calls = session.walker.calls
-    function = calls[calls.innermost[at]].function
+    function = calls[session.frames()[session.frame] if not session.walker.exited else calls.innermost[at]].function
     where = printable(f"{session.title}, {step_name(session.history, point.step)}")
     session.say(f"Event {at} of {session.walker.last} is in {function}, {where}.")
-    session.say(f"{at}\t{line_of(session.history, at)}")
+    session.say(f"{at}\t{moment_line(session, at)}")
 
 
 def _source(session: Session, _: str) -> None:

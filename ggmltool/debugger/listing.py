@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from ggmltool.debugger.command import Command, Repeat, Topic
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.locations import refuse_source
-from ggmltool.debugger.places import about
 from ggmltool.debugger.session import Listing
 from ggmltool.debugger.stops import point_of
 from ggmltool.debugger.tables import Names, op_name
+from ggmltool.inspect.history.labels import about
 from ggmltool.scenario.errors import nearest
 from ggmltool.views.palette import colors
 from ggmltool.views.table import render_lines

@@ -101,7 +101,8 @@ def _finish(reverse: bool) -> Callable[[Session, str], None]:
 def _until(reverse: bool) -> Callable[[Session, str], None]:
     def run(session: Session, argument: str) -> None:
         if argument:
-            show_stop(session, session.walker.advance(list(location(session, argument).places), reverse))
+            place = location(session, argument)
+            show_stop(session, session.walker.advance(place.places, reverse, function=place.function))
         else:
             show_stop(session, session.walker.until(reverse))
 
@@ -111,7 +112,8 @@ def _until(reverse: bool) -> Callable[[Session, str], None]:
 def _advance(session: Session, argument: str) -> None:
     if not argument:
         raise CommandError("Argument required (a location).")
-    show_stop(session, session.walker.advance(list(location(session, argument).places)))
+    place = location(session, argument)
+    show_stop(session, session.walker.advance(place.places, function=place.function))
 
 
 def _step(session: Session, count: int, reverse: bool) -> Stop:

@@ -7,42 +7,16 @@ from collections.abc import Iterator, Sequence
 from ggmltool.ggml.events import (
     SPLIT_GRAPH,
     Allocated,
-    AllocationStarted,
     Assigned,
     Computed,
     Entered,
-    Event,
     Freed,
     IdsChanged,
-    InputAdded,
-    KeptUntil,
-    NotReused,
-    Reordered,
     Reused,
     SplitStarted,
-    TensorCopied,
 )
+from ggmltool.inspect.history.labels import about
 from ggmltool.inspect.history.points import Point
-
-
-def about(event: Event) -> Sequence[str]:
-    """The tensors that an event is about."""
-    match event:
-        case SplitStarted(node=node) | AllocationStarted(node=node):
-            return (node,)
-        case InputAdded(tensor=tensor, node=node, copies=copies):
-            return (tensor, node, *copies)
-        case Reordered(nodes=nodes) | Computed(nodes=nodes):
-            return nodes
-        case Reused(tensor=tensor, parent=other) | NotReused(tensor=tensor, parent=other):
-            return (tensor, other)
-        case KeptUntil(tensor=tensor, until=other):
-            return (tensor, other)
-        case TensorCopied(src=src, dst=dst):
-            return (src, dst)
-        case _:
-            tensor = getattr(event, "tensor", "")
-            return (tensor, *getattr(event, "copies", ())) if tensor else ()
 
 
 def of_tensors(points: Sequence[Point]) -> dict[str, list[int]]:

@@ -19,6 +19,7 @@ from ggmltool.debugger.expressions import (
     type_text,
 )
 from ggmltool.debugger.expressions.image.images import Images
+from ggmltool.debugger.expressions.returned import returned_value
 from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.walk import WalkError
 from ggmltool.ggml.events import Allocated
@@ -33,10 +34,13 @@ _PLAIN = re.compile(r"(sched|galloc)->(\w+)")
 
 
 class Selected(Protocol):
-    """What a session looks at: the point and the frame of it; `columns` are those a value may take, None for all."""
+    """What a session looks at: the moment and the frame of it; `columns` are those a value may take, None for all."""
 
     @property
     def seen(self) -> int: ...
+
+    @property
+    def phase(self) -> int: ...
 
     @property
     def selected(self) -> int: ...
@@ -78,16 +82,18 @@ class Reading:
         """The functions that are known in the release, those of this history first."""
         return list(dict.fromkeys([*called, *sorted(calls_of(self.history.release).parameters)]))
 
-    def scope(self, at: int, frame: int) -> Scope:
-        """The scope of a frame of a point; what was asked last is kept."""
-        if self._scope is None or (self._scope.at, self._scope.frame) != (at, frame):
+    def scope(self, at: int, frame: int, phase: int = 0) -> Scope:
+        """The scope of a frame of a moment; what was asked last is kept."""
+        kept = self._scope
+        if kept is None or (kept.at, kept.frame, kept.phase) != (at, frame, phase):
             images = self._images or Images(self.history, layout(self.structs or self.history.release))
             self._images = images
-            self._scope = Scope(self.history, at, frame, self.values, self.variables, images=images)
-        return self._scope
+            kept = Scope(self.history, at, frame, self.values, self.variables, images=images, phase=phase)
+            self._scope = kept
+        return kept
 
     def _here(self, session: Selected) -> Scope:
-        return self.scope(session.seen, session.selected)
+        return self.scope(session.seen, session.selected, session.phase)
 
     def use_structs(self, name: str) -> None:
         """Show structs as the ggml of this name has them; "": as the release that decides.
@@ -131,17 +137,28 @@ class Reading:
         said, self._examined = examine(fmt, text, self._here(session), self._examined)
         return said
 
-    def truth(self, text: str, at: int, frame: int) -> bool:
-        """Whether a condition is true in a frame of a point. Raises WalkError."""
+    def returned(self, session: Selected) -> str | None:
+        """`$1 = …`: what the function returned that was just left, kept as `$1`; None of one that returns nothing."""
         try:
-            return truth(text, self.scope(at, frame))
+            value = returned_value(self.scope(session.seen, session.selected, session.phase))
+        except ExpressionError:  # a type that the structs of `symbol-file` lack
+            return None
+        if value is None:
+            return None
+        self.values.append(value.fetched())
+        return f"${len(self.values)} = {value.format('', session.columns)}"
+
+    def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
+        """Whether a condition is true in a frame of a moment. Raises WalkError."""
+        try:
+            return truth(text, self.scope(at, frame, phase))
         except ExpressionError as error:
             raise WalkError(str(error)) from None
 
-    def shown(self, text: str, at: int, frame: int) -> str:
-        """The value of an expression in a frame of a point, as it is printed. Raises WalkError."""
+    def shown(self, text: str, at: int, frame: int, phase: int = 0) -> str:
+        """The value of an expression in a frame of a moment, as it is printed. Raises WalkError."""
         try:
-            return evaluate(text, self.scope(at, frame)).format()
+            return evaluate(text, self.scope(at, frame, phase)).format()
         except ExpressionError as error:
             raise WalkError(str(error)) from None
 
@@ -155,13 +172,13 @@ class Reading:
         key = (field[1], field[2])
         return key in changed or key not in self._plain
 
-    def arguments(self, at: int, frame: int) -> list[tuple[str, str]]:
+    def arguments(self, at: int, frame: int, phase: int = 0) -> list[tuple[str, str]]:
         """The arguments of a frame, with their values as gdb prints them."""
-        return [(name, value.format()) for name, value in self.scope(at, frame).arguments().items()]
+        return [(name, value.format()) for name, value in self.scope(at, frame, phase).arguments().items()]
 
-    def locals(self, at: int, frame: int) -> list[tuple[str, str]]:
+    def locals(self, at: int, frame: int, phase: int = 0) -> list[tuple[str, str]]:
         """The other variables of a frame that are known."""
-        return [(name, value.format()) for name, value in self.scope(at, frame).locals().items()]
+        return [(name, value.format()) for name, value in self.scope(at, frame, phase).locals().items()]
 
     def complete(self, prefix: str, session: Selected) -> list[str]:
         """What an expression that begins so can go on as, whole."""

@@ -82,7 +82,7 @@ class Session:
         self.displays_made = 0
         self.listing: Listing | None = None
         self.left = False
-        self._state: tuple[int, Mapping[Any, Any]] | None = None
+        self._state: tuple[tuple[int, int], Mapping[Any, Any]] | None = None
 
     @property
     def style(self) -> Style:
@@ -101,9 +101,19 @@ class Session:
         return self.walker.at
 
     @property
+    def told(self) -> int:
+        """The last point whose event has come about. Raises CommandError before `run`."""
+        return min(self.walker.told, self.at)
+
+    @property
     def seen(self) -> int:
         """The point whose state is shown: before `run` the first."""
         return self.walker.at or 0
+
+    @property
+    def phase(self) -> int:
+        """The moment of that point, as History.seen has it."""
+        return self.walker.phase
 
     @property
     def selected(self) -> int:
@@ -119,8 +129,9 @@ class Session:
     @property
     def cells(self) -> Mapping[Any, Any]:
         """The state at the point. Raises CommandError before `run`."""
-        if self._state is None or self._state[0] != self.at:
-            self._state = self.at, self.history.cells(self.at)
+        moment = self.at, self.phase
+        if self._state is None or self._state[0] != moment:
+            self._state = moment, self.history.cells(*moment)
         return self._state[1]
 
     @property

@@ -33,7 +33,7 @@ def _backtrace(session: Session, argument: str) -> None:
 
 def _locals(session: Session, number: int, indent: str) -> None:
     """The local variables of a frame."""
-    found = session.reading.locals(session.at, session.walker.hidden + number)
+    found = session.reading.locals(session.at, session.walker.hidden + number, session.phase)
     for name, value in found:
         session.say(f"{indent}{name} = {value}")
     if not found:

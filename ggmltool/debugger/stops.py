@@ -40,6 +40,8 @@ def show_stop(session: Session, stop: Stop) -> None:
     if stop.entered or before:
         session.say(before + frame_text(session, 0, numbered=False, before=len(before)))
     session.say(source_text(session, 0))
+    if stop.returned is not None:
+        _show_returned(session)
     show_displays(session)
 
 
@@ -66,6 +68,12 @@ def _hits(session: Session, hits: tuple[Hit, ...]) -> str:
         return ""
     session.say("")
     return "".join(f"{name} {one.number}, " for name, one in named)
+
+
+def _show_returned(session: Session) -> None:
+    """What the function that is finished has returned, if it returns anything."""
+    if (value := session.reading.returned(session)) is not None:
+        session.say(f"Value returned is {value}")
 
 
 def show_displays(session: Session) -> None:
@@ -117,14 +125,21 @@ def point_of(session: Session, number: int) -> int:
 def source_text(session: Session, number: int) -> str:
     """The line of the event that a frame is at, behind its number."""
     at = point_of(session, number)
-    return f"{at}\t{line_of(session.history, at)}"
+    return f"{at}\t{moment_line(session, at)}"
+
+
+def moment_line(session: Session, at: int) -> str:
+    """The line of an event, or that a function has been entered in which it is to come about."""
+    if at <= session.walker.told:
+        return line_of(session.history, at)
+    return f"{session.walker.calls[session.frames()[0]].function}() is entered"
 
 
 def arguments_of(session: Session, number: int) -> list[tuple[str, str]]:
     """The arguments of a frame as gdb prints them there: pointers without their types."""
     number += session.walker.hidden
-    values = dict(session.reading.arguments(session.at, number))
-    told = session.history.stack(session.at)[number].arguments
+    values = dict(session.reading.arguments(session.at, number, session.phase))
+    told = session.history.stack(session.at, session.phase < 0)[number].arguments
     return [(name, _TYPE.sub("", values[name]) + _named(session, value)) for name, value in told]
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from heapq import merge
 from typing import NamedTuple, Protocol
 
 from ggmltool.debugger.breakpoints import Breakpoint, Breakpoints, Kind
-from ggmltool.debugger.calls import Calls, after, before
-from ggmltool.ggml.events import AllocationStarted, Assigned, Event, InputAdded, PassedOver, Refused, SplitStarted
+from ggmltool.ggml.events import AllocationStarted, Assigned, Event, InputAdded, Left, PassedOver, Refused, SplitStarted
+from ggmltool.inspect.history.entry import TOLD_BEFORE
 from ggmltool.inspect.history.history import History
+from ggmltool.inspect.history.made import Calls
 
 
 class WalkError(Exception):
@@ -41,23 +43,32 @@ class Hit(NamedTuple):
     out_of_scope: bool = False
 
 
+class Place(NamedTuple):
+    """A moment of point `at`, as History.seen has it."""
+
+    at: int
+    phase: int = 0
+
+
 class Stop(NamedTuple):
-    """A stop at point `at`. `entered`: in another call than it was before, whose frame is to be shown."""
+    """A stop at point `at`. `entered`: in another call than it was before, whose frame is to be shown; `returned`: the
+    call that is finished."""
 
     reason: Reason
     at: int
     hits: tuple[Hit, ...] = ()
     entered: bool = True
+    returned: int | None = None
 
 
 class Reader(Protocol):
-    """Who evaluates expressions. Both raise WalkError where they cannot be evaluated at that point."""
+    """Who evaluates expressions. Both raise WalkError where they cannot be evaluated at that moment."""
 
-    def truth(self, text: str, at: int, frame: int) -> bool:
-        """Whether a condition is true at a point in a frame (0: the innermost)."""
+    def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
+        """Whether a condition is true at a moment in a frame (0: the innermost)."""
 
-    def shown(self, text: str, at: int, frame: int) -> str:
-        """The value of an expression at a point in a frame (0: the innermost), as it is printed."""
+    def shown(self, text: str, at: int, frame: int, phase: int = 0) -> str:
+        """The value of an expression at a moment in a frame (0: the innermost), as it is printed."""
 
     def may_change(self, text: str, at: int) -> bool:
         """Whether an expression without arguments of functions may have another value than at the point before."""
@@ -66,10 +77,10 @@ class Reader(Protocol):
 class _Nothing:
     """A reader who knows no expression."""
 
-    def truth(self, text: str, at: int, frame: int) -> bool:
+    def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
         raise WalkError(f'No symbol "{text}" in current context.')
 
-    def shown(self, text: str, at: int, frame: int) -> str:
+    def shown(self, text: str, at: int, frame: int, phase: int = 0) -> str:
         raise WalkError(f'No symbol "{text}" in current context.')
 
     def may_change(self, text: str, at: int) -> bool:
@@ -77,11 +88,11 @@ class _Nothing:
 
 
 class Walker:
-    """A place in a history, and the ways from it. `at` is the point, None before `run`.
+    """A place in a history, and the ways from it. `at` is the point, None before `run`, `phase` the moment of it.
 
     At the last point the run is over: `exited`, or `aborted` if ggml refused to go on. It can be walked back from
-    there. `hidden` is how many of the innermost calls of the point are still to come: a breakpoint at a function stops
-    where that begins. `interrupted` is asked on the way whether the user wants it to stop.
+    there. A breakpoint at a function stops where that is entered, before what is decided in it. `interrupted` is asked
+    on the way whether the user wants it to stop.
     """
 
     def __init__(
@@ -95,7 +106,7 @@ class Walker:
         self.breakpoints = Breakpoints() if breakpoints is None else breakpoints
         self.calls = Calls(history)
         self.at: int | None = None
-        self.hidden = 0
+        self.phase = 0
         self._reader = _Nothing() if reader is None else reader
         self._interrupted = interrupted
 
@@ -105,9 +116,20 @@ class Walker:
         return len(self.history.points) - 1
 
     @property
+    def hidden(self) -> int:
+        """How many of the innermost calls of the point are still to come, or have returned."""
+        return -self.phase - 1 if self.phase < 0 else self.phase
+
+    @property
+    def told(self) -> int:
+        """The last point whose event has come about; -1 before the first."""
+        at = -1 if self.at is None else self.at
+        return at - 1 if self.phase < 0 else at
+
+    @property
     def over(self) -> bool:
         """Whether the run is at its end."""
-        return self.at == self.last
+        return self.at == self.last and self.phase >= 0
 
     @property
     def exited(self) -> bool:
@@ -124,58 +146,85 @@ class Walker:
         """From before the first point to where something stops it, or to the end."""
         for one in self.breakpoints:
             one.hits = 0
-        return self._go(-1, None, Reason.EXITED, False)
+        self.at, self.phase = None, 0
+        return self._go(None, Reason.EXITED, False)
 
     def start(self) -> Stop:
         """To the first point."""
-        return self._stop(Reason.LOCATION, 0, ())
+        return self._stop(Reason.LOCATION, Place(0))
 
     def goto(self, at: int) -> Stop:
         """To a point by its number. Raises WalkError for one that is not there."""
         if not 0 <= at <= self.last:
             raise WalkError(f"There is no event {at}; the history has 0 to {self.last}.")
-        return self._stop(Reason.LOCATION, at, ())
+        return self._stop(Reason.LOCATION, Place(at))
 
     def continue_(self, reverse: bool = False) -> Stop:
         """To where something stops it, or to the end (in reverse: the first point)."""
-        return self._go(self.check(reverse), None, Reason.EXITED, reverse)
+        self.check(reverse)
+        return self._go(None, Reason.EXITED, reverse)
 
     def step(self, count: int = 1, reverse: bool = False) -> Stop:
         """`count` points on, unless something stops it before."""
-        return self._repeat(count, reverse, lambda at: at - 1 if reverse else at + 1)
+        return self._repeat(count, reverse, lambda at: self._stepped(at, reverse))
+
+    def _stepped(self, at: int, reverse: bool) -> Place:
+        """The next point, which is this one where its event is still to come."""
+        if reverse:
+            return Place(at if self.phase > 0 else at - 1)
+        return Place(at if self.phase < 0 else at + 1)
 
     def next(self, count: int = 1, reverse: bool = False) -> Stop:
         """To the next point of the same call, over all calls that it makes; where it ends, to what comes after it."""
         return self._repeat(count, reverse, lambda at: self._next(at, reverse))
 
     def finish(self, frame: int = 0, reverse: bool = False) -> Stop:
-        """To where the call of a frame (0: the innermost) is done; in reverse: to where it was made."""
+        """To where the call of a frame (0: the innermost) returns to its caller; in reverse: to where it was made."""
         at = self.check(reverse)
-        call = self.calls[self.calls.at(at)[self.hidden + frame]]
+        number = self.calls.at(at)[self.hidden + frame]
+        call = self.calls[number]
         if call.caller < 0:
             raise WalkError('"finish" not meaningful in the outermost frame.')
-        return self._go(at, call.first - 1 if reverse else call.last + 1, Reason.FINISHED, reverse)
+        if reverse:
+            return self._go(Place(call.first - 1), Reason.FINISHED, True)
+        stop = self._go(self._return_of(number), Reason.FINISHED, False)
+        return stop._replace(returned=number) if stop.reason is Reason.FINISHED else stop
+
+    def _return_of(self, number: int) -> Place:
+        """Where a call returns: at the point that says so, or behind its last one."""
+        call = self.calls[number]
+        after = call.last + 1
+        if after > self.last:
+            return Place(after)
+        if self.history.points[after].event == Left(call.function) and self.calls.innermost[after] == call.caller:
+            return Place(after)
+        return Place(call.last, self.calls.at(call.last).index(number) + 1)
 
     def until(self, reverse: bool = False) -> Stop:
         """As `next`, but out of the loop that it is in: to where another pass of the scheduler begins, or to what comes
         after the nodes of an allocator."""
         at = self.check(reverse)
-        loop = loop_of(self.history.points[at].event)
+        loop = loop_of(self.history.points[at].event) if self.phase >= 0 else None
         target = self._next(at, reverse)
-        while loop is not None and 0 <= target <= self.last and self._loop_at(target) in (loop, None):
-            if self._loop_at(target) is None and not self._within(target, at):
+        while loop is not None and 0 <= target.at <= self.last and self._loop_at(target.at) in (loop, None):
+            if self._loop_at(target.at) is None and not self._within(target.at, at):
                 break
-            target = self._next(target, reverse)
-        return self._go(at, target, Reason.STEPPED, reverse)
+            target = self._next(target.at, reverse, target.phase)
+        return self._go(target, Reason.STEPPED, reverse)
 
-    def advance(self, places: list[int], reverse: bool = False, leave: bool = True) -> Stop:
-        """To the nearest of the places; with `leave` no further than to where the current call is done."""
+    def advance(self, places: Sequence[int], reverse: bool = False, leave: bool = True, function: str = "") -> Stop:
+        """To the nearest of the places, where the function is entered if it is one; with `leave` no further than to
+        where the current call is done."""
         at = self.check(reverse)
-        call = self.calls[self.calls.innermost[at]]
-        target = next(before(places, at) if reverse else after(places, at), -1 if reverse else self.last + 1)
+        here = Place(at, self.phase)
+        call = self.calls[self.calls.at(at)[self.hidden]]
+        points = before(places, at + 1) if reverse else after(places, at - 1)
+        ways = (self.entry(function, point) for point in points)
+        beyond = Place(-1 if reverse else self.last + 1)
+        target = next((p for p in ways if (p < here if reverse else p > here)), beyond)
         if leave and call.caller >= 0:
-            target = max(target, call.first - 1) if reverse else min(target, call.last + 1)
-        return self._go(at, target, Reason.LOCATION, reverse)
+            target = max(target, Place(call.first - 1)) if reverse else min(target, Place(call.last + 1))
+        return self._go(target, Reason.LOCATION, reverse)
 
     def _loop_at(self, at: int) -> str | None:
         return loop_of(self.history.points[at].event)
@@ -189,65 +238,76 @@ class Walker:
     def check(self, reverse: bool) -> int:
         """The point that it goes on from. Raises WalkError where there is nothing to go on with."""
         at = self.here()
-        if at == self.last and not reverse:
+        if self.over and not reverse:
             raise WalkError("The program is not being run.")
         return at
 
-    def _repeat(self, count: int, reverse: bool, way: Callable[[int], int]) -> Stop:
+    def _repeat(self, count: int, reverse: bool, way: Callable[[int], Place]) -> Stop:
         began = self.check(reverse)
+        frame = self.calls.at(began)[self.hidden]
         stop = Stop(Reason.STEPPED, began)
         for _ in range(count):
-            stop = self._go(stop.at, way(stop.at), Reason.STEPPED, reverse)
+            stop = self._go(way(stop.at), Reason.STEPPED, reverse)
             if stop.reason is not Reason.STEPPED:
                 break
-        return stop._replace(entered=self.calls.innermost[stop.at] != self.calls.innermost[began])
+        return stop._replace(entered=self.calls.at(stop.at)[self.hidden] != frame)
 
-    def _next(self, at: int, reverse: bool) -> int:
-        """The nearest point that is not inside a call made by the one that `at` is in."""
-        number = self.calls.at(at)[self.hidden if at == self.at else 0]
+    def _next(self, at: int, reverse: bool, phase: int | None = None) -> Place:
+        """The nearest point that is not inside a call made by the one that `at` is in; where that has just been
+        entered, the return of the call that it makes first."""
+        phase = self.phase if phase is None else phase
+        hidden = -phase - 1 if phase < 0 else phase
+        if phase < 0 and not reverse:
+            return self._return_of(self.calls.at(at)[hidden - 1]) if hidden else Place(at)
+        number = self.calls.at(at)[hidden]
         target = at - 1 if reverse else at + 1
         while 0 <= target <= self.last:
             inner = self.calls.inside(self.calls.innermost[target], number)
             if inner is None:
                 break
             target = self.calls[inner].first - 1 if reverse else self.calls[inner].last + 1
-        return target
+        return Place(target)
 
-    def _go(self, at: int, target: int | None, reason: Reason, reverse: bool) -> Stop:
-        """From `at` to `target` (None: as far as it goes), or to what stops it on the way."""
-        end = 0 if reverse else self.last
-        if at == end:
-            return self._stop(Reason.START if reverse else self._end(), at, ())
-        goal = end if target is None else max(target, 0) if reverse else min(target, self.last)
-        stopped = self._stopped(at, goal, reverse)
+    def _go(self, target: Place | None, reason: Reason, reverse: bool) -> Stop:
+        """To `target` (None: as far as it goes), or to what stops it on the way."""
+        here = Place(-1 if self.at is None else self.at, self.phase)
+        end = Place(0 if reverse else self.last)
+        if here == end or (here > end and not reverse):
+            return self._stop(Reason.START if reverse else self._end(), end)
+        goal = end if target is None else max(target, end) if reverse else min(target, end)
+        stopped = self._stopped(here, goal, reverse)
         if stopped is not None:
             return stopped
-        if target is None or target != goal or (goal == self.last and not reverse):
+        if target is None or target != goal or (goal == end and not reverse):
             reason = Reason.START if reverse else self._end()
-        return self._stop(reason, goal, ())
+        return self._stop(reason, goal)
 
     def _end(self) -> Reason:
         return Reason.EXITED if self.history.error is None else Reason.ABORTED
 
-    def _stopped(self, at: int, goal: int, reverse: bool) -> Stop | None:
-        """What stops it on the way from `at` to `goal`, or at it."""
-        values = {one.number: self._shown(one, at) for one in self.breakpoints.of(Kind.WATCHPOINT)}
-        for point in self._candidates(at, goal, reverse, bool(values)):
+    def _stopped(self, here: Place, goal: Place, reverse: bool) -> Stop | None:
+        """What stops it on the way from `here` to `goal`, or at it."""
+        values = {one.number: self._shown(one, *here) for one in self.breakpoints.of(Kind.WATCHPOINT)}
+        for point in self._candidates(here.at, goal.at, reverse, bool(values)):
             if self._interrupted():
-                return self._stop(Reason.INTERRUPTED, point, ())
-            hits = tuple(self._hits(point, values, point + 1 if reverse else point))
-            if hits:
-                return self._stop(Reason.BREAKPOINT, point, hits)
+                return self._stop(Reason.INTERRUPTED, Place(point))
+            for place in self._moments(point, reverse):
+                if not (goal <= place < here if reverse else here < place <= goal):
+                    continue
+                hits = tuple(self._hits(place, values, point + 1 if reverse else point))
+                if hits:
+                    return self._stop(Reason.BREAKPOINT, place, hits)
         return None
 
     def _candidates(self, at: int, goal: int, reverse: bool, watches: bool) -> Iterator[int]:
-        """The points at which something may stop it, in the order in which they are come to, each once."""
+        """The points at which something may stop it, in the order in which they are come to, each once; `at` too, which
+        has other moments."""
         if watches:
-            yield from range(at - 1, goal - 1, -1) if reverse else range(at + 1, goal + 1)
+            yield from range(at, goal - 1, -1) if reverse else range(max(at, 0), goal + 1)
             return
         places = [one.places for one in self.breakpoints if one.enabled]
-        seen = at
-        ways = [before(p, at) if reverse else after(p, at) for p in places]
+        seen = -1
+        ways = [before(p, at + 1) if reverse else after(p, at - 1) for p in places]
         for point in merge(*ways, reverse=reverse):
             if point < goal if reverse else point > goal:
                 return
@@ -255,22 +315,42 @@ class Walker:
                 yield point
             seen = point
 
-    def _hits(self, at: int, values: dict[int, str | None], changes: int) -> Iterator[Hit]:
-        """What is hit at a point; `changes` is the point whose event lies between it and the one before on the way."""
+    def _moments(self, at: int, reverse: bool) -> Iterator[Place]:
+        """The moments of a point at which a breakpoint may stop it, in order: where functions are entered, and what
+        happened."""
+        phases = {self._phase(one.function, at) for one in self.breakpoints if one.function and one.enabled}
+        return (Place(at, phase) for phase in sorted(phases | {0}, reverse=reverse))
+
+    def _phase(self, function: str, at: int) -> int:
+        """The moment of a point at which a function is entered; 0 where that is the point itself, or is none."""
+        for frame, number in enumerate(self.calls.at(at)) if function else ():
+            call = self.calls[number]
+            if call.first != at:
+                break
+            if call.function == function:
+                told = frame == 0 and isinstance(self.history.points[at].event, TOLD_BEFORE)
+                return 0 if told else -frame - 1
+        return 0
+
+    def _hits(self, place: Place, values: dict[int, str | None], changes: int) -> Iterator[Hit]:
+        """What is hit at a moment; `changes` is the point whose event lies between it and the one before on the way."""
         for one in self.breakpoints:
-            if not one.enabled:
+            if not one.enabled or self._phase(one.function, place.at) != place.phase:
                 continue
-            hit = self._changed(one, at, values, changes) if one.kind is Kind.WATCHPOINT else self._reached(one, at)
+            if one.kind is Kind.WATCHPOINT:
+                hit = self._changed(one, place.at, values, changes)
+            else:
+                hit = self._reached(one, place)
             if hit is None or not (hit.error or hit.out_of_scope or self._counts(one)):
                 continue
             if one.temporary or hit.out_of_scope:
                 self.breakpoints.delete(one.number)
             yield hit
 
-    def _reached(self, one: Breakpoint, at: int) -> Hit | None:
-        if next(after(one.places, at - 1), None) != at:
+    def _reached(self, one: Breakpoint, place: Place) -> Hit | None:
+        if next(after(one.places, place.at - 1), None) != place.at:
             return None
-        return self._if_true(one, at, Hit(one))
+        return self._if_true(one, place, Hit(one))
 
     def _changed(self, one: Breakpoint, at: int, values: dict[int, str | None], changes: int) -> Hit | None:
         if one.call is not None and one.call not in self.calls.at(at):
@@ -281,11 +361,13 @@ class Walker:
         if new == old:
             return None
         values[one.number] = new
-        return self._if_true(one, at, Hit(one, old or _UNREADABLE, new or _UNREADABLE))
+        return self._if_true(one, Place(at), Hit(one, old or _UNREADABLE, new or _UNREADABLE))
 
-    def _if_true(self, one: Breakpoint, at: int, hit: Hit) -> Hit | None:
+    def _if_true(self, one: Breakpoint, place: Place, hit: Hit) -> Hit | None:
+        if not one.condition:
+            return hit
         try:
-            return hit if not one.condition or self._reader.truth(one.condition, at, self._frame(one, at)) else None
+            return hit if self._reader.truth(one.condition, place.at, self._frame(one, place.at), place.phase) else None
         except WalkError as error:
             return hit._replace(error=str(error))
 
@@ -298,13 +380,13 @@ class Walker:
             return False
         return True
 
-    def _shown(self, one: Breakpoint, at: int) -> str | None:
+    def _shown(self, one: Breakpoint, at: int, phase: int = 0) -> str | None:
         if at < 0:
             return None
         calls = self.calls.at(at)
         frame = calls.index(one.call) if one.call in calls else len(calls) - 1
         try:
-            return self._reader.shown(one.what, at, frame)
+            return self._reader.shown(one.what, at, frame, phase)
         except WalkError:
             return None
 
@@ -313,10 +395,13 @@ class Walker:
         functions = [self.calls[number].function for number in self.calls.at(at)]
         return functions.index(one.function) if one.function in functions else 0
 
-    def _stop(self, reason: Reason, at: int, hits: tuple[Hit, ...]) -> Stop:
-        self.at = at
-        self.hidden = min([self._frame(hit.breakpoint, at) for hit in hits], default=0)
-        return Stop(reason, at, hits)
+    def entry(self, function: str, at: int) -> Place:
+        """Where a function is entered at a point, or the point if there is no function."""
+        return Place(at, self._phase(function, at))
+
+    def _stop(self, reason: Reason, place: Place, hits: tuple[Hit, ...] = ()) -> Stop:
+        self.at, self.phase = place
+        return Stop(reason, place.at, hits)
 
 
 _UNREADABLE = "<unreadable>"
@@ -333,3 +418,17 @@ def loop_of(event: Event | None) -> str | None:
             return "allocation"
         case _:
             return None
+
+
+def after(points: Sequence[int], at: int) -> Iterator[int]:
+    """Those of the points, which are in order, that come after `at`, the nearest first."""
+    for i in range(bisect_right(points, at), len(points)):
+        yield points[i]
+
+
+def before(points: Sequence[int], at: int) -> Iterator[int]:
+    """Those of the points, which are in order, that come before `at`, the nearest first."""
+    i = bisect_right(points, at - 1)
+    while i:
+        i -= 1
+        yield points[i]

@@ -119,13 +119,17 @@ class AllocationStarted(NamedTuple):
 
 
 class Allocated(NamedTuple):
-    """A tensor got `size` bytes (rounded up to the alignment) at `offset` of `chunk` in buffer type `buft`."""
+    """A tensor got `size` bytes (rounded up to the alignment) at `offset` of `chunk` in buffer type `buft`.
+
+    `asked` is the size before it was rounded up, 0 where nobody said.
+    """
 
     tensor: str
     buft: str
     chunk: int
     offset: int
     size: int
+    asked: int = 0
 
 
 class Reused(NamedTuple):
@@ -148,7 +152,10 @@ class NotReused(NamedTuple):
 
 
 class Freed(NamedTuple):
-    """A tensor's `size` bytes were given back. `extra`: only the tail that an in-place node does not need."""
+    """A tensor's `size` bytes were given back. `extra`: only the tail that an in-place node does not need.
+
+    `asked` is the size before it was rounded up, 0 where nobody said.
+    """
 
     tensor: str
     buft: str
@@ -156,6 +163,7 @@ class Freed(NamedTuple):
     offset: int
     size: int
     extra: bool = False
+    asked: int = 0
 
 
 class Kept(NamedTuple):

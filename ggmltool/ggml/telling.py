@@ -73,30 +73,33 @@ class Telling(Gallocr):
 
     def _place(self, node: Tensor, buffer_id: int) -> None:
         super()._place(node, buffer_id)
-        self.tell(Allocated(node.label, *self._at(node), self._size(node, node)))
+        self.tell(Allocated(node.label, *self._at(node), *self._sizes(node, node)))
 
     def _free_extra_space(self, node: Tensor, parent: Tensor) -> None:
         super()._free_extra_space(node, parent)
-        kept = self._size(node, parent)
+        kept, _ = self._sizes(node, parent)
         buft, chunk, offset = self._at(parent)
-        if self._size(parent, parent) > kept:
-            self.tell(Freed(parent.label, buft, chunk, offset + kept, self._size(parent, parent) - kept, extra=True))
+        extra = self._sizes(parent, parent)[0] - kept
+        if extra > 0:
+            self.tell(Freed(parent.label, buft, chunk, offset + kept, extra, extra=True, asked=extra))
 
     def _free_node(self, node: Tensor) -> None:
         super()._free_node(node)
         if node.flags & FLAG_OUTPUT:
             self.tell(Kept(node.label))
         else:
-            self.tell(Freed(node.label, *self._at(node), self._size(node, node)))
+            size, asked = self._sizes(node, node)
+            self.tell(Freed(node.label, *self._at(node), size, asked=asked))
 
     def _at(self, t: Tensor) -> tuple[str, int, int]:
         hn, i = self.hash_nodes, t.index
         return self.bufts[hn.buffer_id[i]].name, hn.chunk[i], hn.offset[i]
 
-    def _size(self, t: Tensor, where: Tensor) -> int:
-        """The bytes that a tensor takes in the buffer type of another one's memory."""
+    def _sizes(self, t: Tensor, where: Tensor) -> tuple[int, int]:
+        """The bytes that a tensor takes in the buffer type of another one's memory: rounded up, and before that."""
         buft = self.bufts[self.hash_nodes.buffer_id[where.index]]
-        return (buft.get_alloc_size(t) + buft.alignment - 1) // buft.alignment * buft.alignment
+        size = buft.get_alloc_size(t)
+        return (size + buft.alignment - 1) // buft.alignment * buft.alignment, size
 
     def realloc_needed(self, why: ReallocNeeded) -> None:
         super().realloc_needed(why)

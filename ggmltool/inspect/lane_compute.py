@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ggmltool.estimate.timeline import Doing, Stretch, Way
 from ggmltool.estimate.work import NodeWork
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
+from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.lane_times import Batch
 from ggmltool.inspect.lanes import (
     COMPUTE,
@@ -87,7 +88,8 @@ def _draw_copy(
     if made.way in (Way.QUEUED, Way.EXPERTS_QUEUED):
         host.mark(f"ggml_backend_tensor_copy_async({id})", {"to": split.backend})
     else:
-        host.call(f"ggml_backend_tensor_copy({id})", {"to": split.backend}, *at)
+        function = calls_of(host.lanes.release).copy
+        host.call(f"{function}({id})", {"to": split.backend}, *at)
 
 
 def _draw_split(
@@ -131,7 +133,7 @@ def node_args(n: NodePlan, work: NodeWork | None, tensors: Tensors) -> dict[str,
 
 def _call_compute(host: HostLane, batch: Batch, split: SplitPlan, stretch: Stretch, drawn: Slice) -> None:
     """A device is given its nodes; the host itself computes them."""
-    name = f"ggml_backend_graph_compute_async({split.backend})"
+    name = f"{calls_of(host.lanes.release).compute}({split.backend})"
     if batch.steps[stretch.step].waits:
         host.call(name, {"split": split.id}, drawn.start, drawn.end)
     else:

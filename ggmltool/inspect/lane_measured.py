@@ -20,6 +20,7 @@ from ggmltool.ggml.events import (
     TensorWritten,
 )
 from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.lane_compute import Computed, Devices, draw_arrows, draw_memory, node_args
 from ggmltool.inspect.lane_times import LaneTimes
 from ggmltool.inspect.lanes import Clock, HostLane, Lanes, Slice
@@ -55,7 +56,7 @@ def measured_steps(
 ) -> Lanes:
     """The steps of a scenario, computed here; `advance` is told how many nodes more, `stepped` after each step."""
     names = tuple(b.name for b in opened.model.backends)
-    lanes = Lanes(opened.title, opened.model.ggml, names, Clock.MEASURED, ABOUT)
+    lanes = Lanes(opened.title, opened.model.ggml, names, Clock.MEASURED, ABOUT, opened.model.release.name)
     _Measured(opened, lanes, cached, advance).do(stepped)
     return lanes
 
@@ -171,7 +172,7 @@ class _Measured:
                 args = {"bytes": nbytes, "offset": offset, "buffer": buft}
                 host.call(f"ggml_backend_tensor_{'get' if get else 'set'}({tensor})", args, at, end)
             case TensorCopied():
-                host.call(f"ggml_backend_tensor_copy({event.src})", {"bytes": event.nbytes}, at, end)
+                host.call(f"{calls_of(self.lanes.release).copy}({event.src})", {"bytes": event.nbytes}, at, end)
                 self._draw_copy(event, at, end, drawn, plan)
             case _:
                 pass

@@ -26,7 +26,7 @@ def drawn_steps(opened: Opened, cached: int = 0) -> Lanes:
     """
     times = LaneTimes(opened.model, cached)
     names = tuple(b.name for b in opened.model.backends)
-    lanes = Lanes(opened.title, opened.model.ggml, names, times.clock, times.about)
+    lanes = Lanes(opened.title, opened.model.ggml, names, times.clock, times.about, opened.model.release.name)
     _Steps(opened, lanes, times).do()
     return lanes
 

@@ -75,14 +75,15 @@ class Level(NamedTuple):
 
 @dataclass(slots=True)
 class Lanes:
-    """A drawing: `clock` says what its durations are, `about` whose. `backends` are in the scheduler's order; `planned`
-    are graphs that no step computes, drawn as if one did."""
+    """A drawing: `clock` says what its durations are, `about` whose; `release` names that which decides. `backends` are
+    in the scheduler's order; `planned` are graphs that no step computes, drawn as if one did."""
 
     title: str
     ggml: str
     backends: tuple[str, ...]
     clock: Clock
     about: str
+    release: str
     slices: list[Slice] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -92,7 +93,9 @@ class Opened:
         from ggmltool.scenario.scenario import Scenario
 
         model = replace(self.model, scheduler=replace(self.model.scheduler, **given))
-        return replace(self, scenario=Scenario(model), options=" ".join(filter(None, (self.options, str(options)))))
+        scenario = Scenario(model)
+        scenario.on_debug = self.scenario.on_debug
+        return replace(self, scenario=scenario, options=" ".join(filter(None, (self.options, str(options)))))
 
     def listener(self, listener: Listener | None) -> Listener | None:
         """What hears the engine's events: `listener`, and with `debug` the log."""
@@ -131,3 +134,9 @@ class Opened:
             since = days().keys.get(f"scheduler.{name}", "")
             if lacks(self.model.release, since):
                 raise InspectError(f"ggml {self.model.ggml} has no {name}; available since {since}")
+
+
+def environment_number(name: str) -> int:
+    """What ggml reads of a variable of the environment when the scheduler is made; 0 where it is no number."""
+    said = os.environ.get(name, "")
+    return int(said) if said.isdecimal() and len(said) < 9 else 0

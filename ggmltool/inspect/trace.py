@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Computed, Event, UsedAfterFree
 from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.history.history import backend_names
+from ggmltool.inspect.history.points import BackendNames, Point, entered_at
 from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
@@ -22,16 +26,32 @@ class TracedStep(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The steps up to one that fails, the family of each buffer type, and ggml's error."""
+    """The steps up to one that fails, the backends, the name of the release, and ggml's error."""
 
     steps: list[TracedStep]
-    families: Mapping[str, str]
+    backends: Sequence[BackendNames]
+    release: str
     error: Mapping[str, str | None] | None = None
 
     @property
     def uses_freed(self) -> bool:
         """Whether a step used memory that was freed."""
         return any(isinstance(event, UsedAfterFree) for step in self.steps for event in step.events)
+
+
+@dataclass(eq=False)
+class Announcements:
+    """What the steps of a trace announced, as points whose calls can be asked for."""
+
+    points: Sequence[Point]
+    backends: Sequence[BackendNames]
+    release: str
+    error: Mapping[str, str | None] | None = None
+
+    @cached_property
+    def entered(self) -> Sequence[tuple[str, ...]]:
+        """Of each point the functions that were announced to be entered and not left, innermost first."""
+        return entered_at(self.points)
 
 
 def trace_steps(
@@ -49,13 +69,13 @@ def trace_steps(
             advance(len(event.nodes))
 
     run = scenario.start(hear, values=compute)
+    release = scenario.model.release.name
     out: list[TracedStep] = []
     try:
         run.start()
     except GgmlError as refused:
         error = refused.as_dict()
-        return Trace([TracedStep("start", events, error["message"] or "ggml failed")], {}, error)
-    families = {name: buft.family for name, buft in run.bufts.items()}
+        return Trace([TracedStep("start", events, error["message"] or "ggml failed")], (), release, error)
     if events:
         out.append(TracedStep("start", list(events)))
     for number, step in enumerate(scenario.model.steps, 1):
@@ -67,6 +87,6 @@ def trace_steps(
         if isinstance(done, Plan) and done.error is not None:
             error = dict(done.error)
             out.append(TracedStep(str(step), list(events), error.get("message") or "ggml failed"))
-            return Trace(out, families, error)
+            return Trace(out, backend_names(run), release, error)
         out.append(TracedStep(str(step), list(events)))
-    return Trace(out, families)
+    return Trace(out, backend_names(run), release)

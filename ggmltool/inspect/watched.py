@@ -91,9 +91,12 @@ class Watched:
         return self.stands
 
     def assignment(self, t: Tensor) -> tuple[int, str, list[Tensor]]:
-        """The scheduler's entry for a tensor: its backend's number (-1 for none), the cause, the copies of it."""
+        """The scheduler's entry for a tensor: its backend's number (-1 for none), the cause, the copies of it.
+
+        Where a reserve has reset the scheduler those before it, after a step `reset` none.
+        """
         s = self.sched
-        if self.plan.error is None:
+        if self.plan.error is None and self.kind != "reset":
             ids, causes, copies = s.assigned, s.assigned_causes, s.made_copies
         else:
             ids, causes, copies = s.ids, s.causes, s.copies
@@ -193,11 +196,11 @@ def watch(opened: Opened, moment: Moment, record: Record | None = None) -> Watch
 
 def graph_at(opened: Opened, moment: Moment) -> str:
     """The name of the graph that is looked at, for views of the graph as the scenario has it."""
-    return _steps(opened, moment)[-1].graph or ""
+    return next((step.graph for step in reversed(_steps(opened, moment)) if step.graph is not None), "")
 
 
 def _steps(opened: Opened, moment: Moment) -> list[Step]:
-    """The steps to do. Raises InspectError for a number that no step has, or one of a step without a graph."""
+    """The steps to do. Raises InspectError for a number that no step has, or one before the first graph."""
     if moment.after is None:
         name = opened.scenario.graph_name(moment.graph)
         step = Step("reserve" if moment.step == "reserve" else "alloc", name)
@@ -205,9 +208,10 @@ def _steps(opened: Opened, moment: Moment) -> list[Step]:
     steps = opened.model.steps
     number = moment.after
     with_graph = [f"{n} ({step})" for n, step in enumerate(steps, 1) if step.kind in ALL_GRAPH_STEPS]
+    planned = any(step.kind in ALL_GRAPH_STEPS for step in steps[:number])
     there = f"the steps with a graph are {shortened(with_graph, 8)}" if with_graph else "no step has a graph"
     if number > len(steps):
         raise InspectError(f"there is no step {number}, the scenario has {count(len(steps), 'step')}; {there}")
-    if steps[number - 1].kind not in ALL_GRAPH_STEPS:
-        raise InspectError(f"step {number} ({steps[number - 1]}) has no graph; {there}")
+    if not planned:
+        raise InspectError(f"step {number} ({steps[number - 1]}) comes before the first graph; {there}")
     return steps[:number]

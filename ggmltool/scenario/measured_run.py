@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError, LineAssert
+from ggmltool.ggml.events import TensorWritten
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.parts import measuring_scheduler_of
@@ -16,11 +17,34 @@ from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from ggmltool.ggml.events import Listener
     from ggmltool.ggml.sched.compute import Watch
     from ggmltool.ggml.sched.eval_callback import EvalCallback
     from ggmltool.scenario.data import Data
+
+
+class _LateWrites:
+    """The `pending` data of tensors, by their index."""
+
+    def __init__(self, pending: dict[int, tuple[Tensor, Data]], listener: Listener | None) -> None:
+        self._pending = pending
+        self._listener = listener
+        self._told: set[int] = set()
+
+    def tell(self, t: Tensor) -> None:
+        index = root_of(t).index
+        if index in self._pending and index not in self._told:
+            self._told.add(index)
+            found = self._pending[index][0]
+            if found.buffer is not None and self._listener:
+                self._listener(TensorWritten(found.label, found.buffer.buft.name, 0, found.nbytes))
+
+    def write(self, t: Tensor) -> None:
+        from ggmltool.ggml.transfer import tensor_set
+
+        found, data = self._pending.pop(root_of(t).index, (t, None))
+        if data is not None and found.buffer is not None:
+            tensor_set(found, data.raw(found.type, found.ne, found.nb), 0, found.nbytes)
 
 
 class MeasuredRun(Run):
@@ -122,8 +146,8 @@ class MeasuredRun(Run):
         prepare = self._write_when_read(name) if self.values else None
         self.times = sched.graph_compute(graph, self.values, watch, prepare)
 
-    def _write_when_read(self, name: str) -> Callable[[Tensor], None] | None:
-        """What writes the data of the tensors that get memory with the graph, each right before it is read first.
+    def _write_when_read(self, name: str) -> _LateWrites | None:
+        """What writes the data of the tensors that get memory with the graph.
 
         Before that their memory may be another tensor's: with that ggml a program had to give inputs to an allocator
         first.
@@ -135,13 +159,7 @@ class MeasuredRun(Run):
             for t, (tallocr, t_spec), kept in zip(table, specs, self.persistent, strict=False)
             if kept is None and tallocr is None and t_spec.data is not None
         }
-
-        def prepare(t: Tensor) -> None:
-            found = pending.pop(root_of(t).index, None)
-            if found is not None:
-                self._write(*found)
-
-        return prepare if pending else None
+        return _LateWrites(pending, self.listener) if pending else None
 
     def _write(self, t: Tensor, data: Data) -> None:
         from ggmltool.ggml.transfer import tensor_set

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ggmltool.ggml.sched.common import OnDebug
     from ggmltool.ggml.sched.compute import Watch
     from ggmltool.ggml.sched.eval_callback import EvalCallback
     from ggmltool.ggml.sched.freed import FreedMemory
@@ -78,6 +79,7 @@ class Run(ABC):
         self._make = CompiledTensor.lend if borrows else CompiledTensor.make
         self.model = compiled.model
         self.listener = events
+        self.on_debug: OnDebug | None = None
         self.log: list[str] = []
         self.debug = debug
         self.values = values
@@ -112,7 +114,7 @@ class Run(ABC):
             take_gpus(self.model, self.backends, self.bufts.values())
         self._make_contexts()
         self.sched = self._make_scheduler()
-        self.sched.debug = self.debug
+        self.sched.debug, self.sched.on_debug = self.debug, self.on_debug
         self.sched.log_lines = self.log
         return self.sched
 

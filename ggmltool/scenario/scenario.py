@@ -22,15 +22,19 @@ from ggmltool.scenario.versions import has_no_flags
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ggmltool.ggml.sched.common import OnDebug
+
 
 class Scenario:
     """A loaded scenario. Every call starts from its beginning: new devices, new memory, a new scheduler.
 
     It is planned as the release of ggml that `model.ggml` names. Several threads may use one scenario at a time.
+    `on_debug` is called with the debug print of every split.
     """
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self.on_debug: OnDebug | None = None
 
     @cached_property
     def compiled(self) -> Compiled:
@@ -54,7 +58,9 @@ class Scenario:
     def start(self, events: Listener | None = None, debug: bool = False, values: bool = False) -> Run:
         """A run to be driven step by step, by one thread."""
         if self.model.release.reserves:
-            return ReservingRun(self.compiled, events, debug, values)
+            run = ReservingRun(self.compiled, events, debug or self.on_debug is not None, values)
+            run.on_debug = self.on_debug
+            return run
         from ggmltool.scenario.measured_run import MeasuredRun
 
         return MeasuredRun(self.compiled, events, debug, values)

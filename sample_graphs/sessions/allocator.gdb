@@ -14,25 +14,27 @@ p galloc->hash_values[ggml_hash(a) % galloc->hash_set->size]
 break ggml_gallocr_allocate_node
 continue
 p *node
+next
 ptype hn
 p ggml_hash(node) % galloc->hash_set->size
 p *hn
 p galloc.buf_tallocs[0].free_blocks[0]
 continue
+next
 p *hn
 p galloc->hash_values[ggml_hash(graph->leafs[0]) % galloc->hash_set->size]
 p galloc->hash_values[ggml_hash(graph->leafs[1]) % galloc->hash_set->size]
 continue
+next
 p parent->name
 p ggml_op_can_inplace(node->op)
 p *p_hn
 finish
-up 2
+next
 p galloc->hash_values[ggml_hash(a) % galloc->hash_set->size]
 p galloc->hash_values[ggml_hash(b) % galloc->hash_set->size]
 p galloc->hash_values[ggml_hash(mul) % galloc->hash_set->size]
 delete
-finish
 p src->name
 p *ggml_gallocr_hash_get(galloc, src)
 p node_alloc->src[0]

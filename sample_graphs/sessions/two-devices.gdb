@@ -3,7 +3,7 @@
 symbol-file 2025-01
 break ggml_gallocr_allocate_node if node == l_r
 run
-reverse-step
+up
 p parent->name
 p *p_hn
 delete
@@ -17,6 +17,7 @@ p *graph->leafs[0]
 p *graph->leafs[1]
 tbreak ggml_backend_sched_alloc_splits
 continue
+next
 p sched->node_backend_ids[i]
 p sched->prev_node_backend_ids[i]
 p sched->bufts[sched->node_backend_ids[i]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,8 +85,6 @@ def test_a_view_of_the_first_step_is_that_of_a_fresh_scheduler(call: Call, view:
     ("args", "said"),
     [
         (("--after", "9"), "there is no step 9, the scenario has 5 steps; the steps with a graph are 1 (alloc one), "),
-        (("--after", "2"), "step 2 (reset) has no graph; the steps with a graph are 1 (alloc one), 3 (alloc two), "),
-        (("--after", "4"), "step 4 (get mul2) has no graph; "),
         (("--after", "1", "--graph", "two"), "leave out --graph"),
         (("--after", "1", "--step", "alloc"), "leave out --step"),
         (("--after", "0"), "0 is not in the range x>=1"),
@@ -95,6 +94,50 @@ def test_a_step_that_cannot_be_looked_at_is_refused(call: Call, args: tuple[str,
     result = call("hash", *args, "-", stdin=STEPS)
     assert (result.status, result.out) == (2, "")
     assert said in result.err
+
+
+def test_a_step_before_the_first_graph_is_refused(call: Call) -> None:
+    early = json.dumps({**WALK, "steps": ["reset", "alloc one"]}).encode()
+    result = call("hash", "--after", "1", "-", stdin=early)
+    assert (result.status, result.out) == (2, "")
+    assert "step 1 (reset) comes before the first graph; the steps with a graph are 2 (alloc one)" in result.err
+
+
+RESET_VIEWS = (
+    *VIEWS[:-1],
+    "hash --sched",
+    "tensor mul",
+    "lifetime mul",
+    "explain node mul",
+    "explain split 0",
+    "check",
+    "dot",
+)
+
+
+@pytest.mark.parametrize("view", RESET_VIEWS)
+def test_a_reset_is_a_moment(call: Call, view: str) -> None:
+    result = call(*view.split(), "--after", 2, "-", stdin=STEPS)
+    assert (result.status, result.err) == (0, "")
+    if "dot" not in view and "--sched" not in view.split("graph")[-1]:
+        assert json.loads(call(*view.split(), "--after", 2, "--json", "-", stdin=STEPS).out)["after"] == 2
+
+
+def test_a_reset_empties_the_schedulers_table_and_leaves_the_allocators(call: Call) -> None:
+    """ggml_backend_sched_reset clears backends and copies; splits, the plan and its hash nodes stay."""
+    backends = {
+        after: {row["tensor"]: row["backend"] for row in _json(call, "hash", "--sched", after)["tensors"]}
+        for after in (1, 2)
+    }
+    assert set(backends[1].values()) == {"CPU"}
+    assert set(backends[2].values()) == {None}
+    assert hash_nodes(call, 2) == hash_nodes(call, 1)
+    assert _json(call, "splits", "", 2)["splits"] == _json(call, "splits", "", 1)["splits"]
+
+
+def _json(call: Call, command: str, option: str, after: int) -> Any:
+    words = [command, *([option] if option else []), "--json", "--after", after, "-"]
+    return json.loads(call(*words, stdin=STEPS).out)
 
 
 @pytest.mark.parametrize("view", REFUSED_VIEWS)

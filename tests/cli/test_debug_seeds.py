@@ -93,7 +93,7 @@ SUPPORTS_BUFT = [
 ]
 STACKS = [
     Figure(43, "bt", "\n".join(COMPUTE), 4),
-    Figure(51, "b ggml_backend_cpu_graph_compute", "Breakpoint 6 at ggml_backend_cpu_graph_compute: event 91."),
+    Figure(51, "b ggml_backend_cpu_graph_compute", "Breakpoint 6 at ggml_backend_cpu_graph_compute: event 93."),
     Figure(81, "bt", "\n".join(["ggml_backend_cuda_graph_compute (backend, cgraph)", *COMPUTE]), 3),
     Figure(94, "bt", "\n".join(SUPPORTS_BUFT), 2),
 ]
@@ -189,7 +189,7 @@ SHARED = [
         "=== GRAPH ===\nn_nodes = 2\n -   0: [     1,     1,     1]              MUL  \n"
         " -   1: [     1,     1,     1]              MUL  \nn_leafs = 3\n"
         " -   0: [     1,     1]     NONE                c\n -   1: [     1,     1]     NONE               a2\n"
-        " -   2: [     1,     1]     NONE               b2\n========================================\n$15 = void",
+        " -   2: [     1,     1]     NONE               b2\n========================================\n$16 = void",
     ),
     Figure(1393, "p *sched", SCHED),
     Figure(1448, "p *sched->graph.nodes[0][0]->src[0]", tensor("a", "NONE", "0x1")),

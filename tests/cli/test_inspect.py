@@ -263,7 +263,7 @@ def test_two_graphs_on_one_scheduler_are_reserved_anew_as_in_a_gdb_session(call:
         "the reserved plan does not serve: different number of nodes (0 → 1)",
         "the reserved plan does not serve: different number of nodes (1 → 2)",
     ]
-    assert sum("ggml_gallocr_reserve_n" in line for line in lines) == 2
+    assert sum("ggml_gallocr_reserve_n(" in line for line in lines) == 2
 
 
 def test_trace_explains_a_step_that_ggml_does_not_survive(call: Call) -> None:

@@ -5,6 +5,7 @@ import pytest
 from ggmltool.debugger import places
 from ggmltool.debugger.breakpoints import Kind
 from ggmltool.debugger.walk import Reason, Walker, WalkError
+from ggmltool.ggml.events import Left
 from ggmltool.inspect.history.history import History, record_history
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.samples import scenario_path
@@ -65,7 +66,12 @@ def test_finish_ends_where_the_call_is_done_and_begins_where_it_was_made(history
         for frame, number in enumerate(walker.calls.at(at)[:-1]):
             walker.goto(at)
             call = walker.calls[number]
-            assert walker.finish(frame).at == min(call.last + 1, walker.last)
+            to = walker.finish(frame).at
+            told = call.last < walker.last and history.points[call.last + 1].event == Left(call.function)
+            told = told and walker.calls.innermost[call.last + 1] == call.caller
+            assert to == (walker.last if call.last == walker.last else call.last + told)
+            if to < walker.last:
+                assert walker.calls.at(to)[walker.hidden] == call.caller
             walker.goto(at)
             assert walker.finish(frame, reverse=True).at == call.first - 1
     walker.start()
@@ -124,11 +130,11 @@ def test_conditions_are_asked_only_at_their_places() -> None:
     asked = []
 
     class Odd:
-        def truth(self, text: str, at: int, frame: int) -> bool:
+        def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
             asked.append(at)
             return bool(at % 2)
 
-        def shown(self, text: str, at: int, frame: int) -> str:
+        def shown(self, text: str, at: int, frame: int, phase: int = 0) -> str:
             return str(at // 10)
 
         def may_change(self, text: str, at: int) -> bool:

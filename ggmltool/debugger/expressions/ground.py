@@ -21,7 +21,8 @@ from ggmltool.layouts.types import CType, Language, Pointer, Struct, bare
 
 
 class Ground:
-    """A point `at` of a history and the selected `frame` of its stack (0 is the innermost).
+    """A point `at` of a history and the selected `frame` of its stack (0 is the innermost). `phase` is the moment of
+    the point, as History.seen has it.
 
     `structs` names the ggml whose structs are shown, None for those of the release that decides. Scopes that share
     `images`, whose structs are shown then, are quickly made; a value of one holds until another one is asked.
@@ -34,9 +35,11 @@ class Ground:
         frame: int = 0,
         structs: str | None = None,
         images: Images | None = None,
+        phase: int = 0,
     ) -> None:
         self.history = history
         self.at = at
+        self.phase = phase
         self.frame = frame
         self.layout: Layout = images.layout if images is not None else layout(structs or history.release)
         self._images = Images(history, self.layout) if images is None else images
@@ -46,7 +49,7 @@ class Ground:
     @property
     def image(self) -> Image:
         """The program's memory."""
-        return self._images.at(self.at)
+        return self._images.at(self.at, self.phase)
 
     @property
     def memory(self) -> Memory:
@@ -56,7 +59,12 @@ class Ground:
     @cached_property
     def selected(self) -> Frame | None:
         """The selected frame, None if there is none."""
-        return self.history.frame(self.at, self.frame)
+        return self.history.frame(self.at, self.frame, self.phase < 0)
+
+    @property
+    def entered(self) -> bool:
+        """Whether the function of the selected frame has just been entered: its variables have no values."""
+        return self.phase < 0 and self.frame == -self.phase - 1
 
     @property
     def event(self) -> Any:

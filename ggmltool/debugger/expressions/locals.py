@@ -66,7 +66,7 @@ def _where(scope: Ground, label: str) -> Iterator[tuple[str, Local]]:
     yield "buffer_id", ("int", b)
     event = scope.event
     if hasattr(event, "size"):
-        yield "size", ("size_t", event.size)
+        yield "size", ("size_t", event.asked or event.size)
     yield "offset", ("size_t", node.offset)
 
 

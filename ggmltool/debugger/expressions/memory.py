@@ -10,6 +10,8 @@ from ggmltool.layouts.errors import NoMemoryError
 
 Read = Callable[[int, int], bytes]
 """Who gives so many bytes of a region from an offset on. May raise NoMemoryError."""
+NOT_KNOWN = "not known here"
+"""The symbol of a function that stands in the structs of another ggml only."""
 
 
 @dataclass(slots=True)

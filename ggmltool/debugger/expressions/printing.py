@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ggmltool.debugger.expressions.characters import MOST_ELEMENTS, MOST_REPEATS, char, string
 from ggmltool.debugger.expressions.formats import PRINT_LETTERS, floating, formatted
 from ggmltool.debugger.expressions.held import Held
+from ggmltool.debugger.expressions.memory import NOT_KNOWN
 from ggmltool.debugger.expressions.wrapping import Piece
 from ggmltool.layouts.errors import ExpressionError, NoMemoryError
 from ggmltool.layouts.types import (
@@ -193,4 +194,6 @@ def zero_ended(value: Held, address: int) -> tuple[bytes, bool]:
 
 def _address(value: Held, address: int, function: bool) -> str:
     symbol = value.memory.symbol(address)
+    if symbol == NOT_KNOWN:
+        return f"<{symbol}>"
     return f"{address:#x} <{symbol}>" if symbol else f"{address:#x}"

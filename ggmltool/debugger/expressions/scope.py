@@ -12,8 +12,11 @@ from ggmltool.debugger.expressions.ground import Ground
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.image import TABLE_NAMES
 from ggmltool.debugger.expressions.image.images import Images
+from ggmltool.debugger.expressions.image.packing import pack
 from ggmltool.debugger.expressions.locals import locals_of
+from ggmltool.debugger.expressions.memory import made_once
 from ggmltool.debugger.expressions.values import CValue, whole
+from ggmltool.inspect.history.arguments import Address
 from ggmltool.inspect.history.history import History
 from ggmltool.layouts.declarations import declaration
 from ggmltool.layouts.errors import ExpressionError
@@ -68,8 +71,9 @@ class Scope(Ground):
         variables: dict[str, CValue] | None = None,
         structs: str | None = None,
         images: Images | None = None,
+        phase: int = 0,
     ) -> None:
-        super().__init__(history, at, frame, structs, images)
+        super().__init__(history, at, frame, structs, images, phase)
         self.values = values
         self.variables = {} if variables is None else variables
 
@@ -81,7 +85,8 @@ class Scope(Ground):
 
     def locals(self) -> dict[str, CValue]:
         """The other variables of the selected frame that are known."""
-        return {name: self.typed(type, number) for name, (type, number) in locals_of(self, self.function).items()}
+        found = {} if self.entered else locals_of(self, self.function)
+        return {name: self.typed(type, number) for name, (type, number) in found.items()}
 
     def _argument(self, name: str, value: Any) -> CValue:
         if isinstance(value, int):
@@ -91,16 +96,22 @@ class Scope(Ground):
             if constant is not None:
                 return self.of(constant[0], constant[1])
             return CValue(Array(CHAR, len(value) + 1), self.memory, own=value.encode() + b"\0", language=self.language)
+        if isinstance(value, Address):
+            return self.address(value.chunk, value.offset)
         declared = _TYPES.get(value.kind, "void *")
         if value.kind == "tallocr" and "ggml_dyn_tallocr" not in self.layout.structs:
             declared = "ggml_tallocr_t"
         return self.typed(declared, self._target(value.kind, value.index))
 
+    def address(self, chunk: int, offset: int) -> CValue:
+        """A struct buffer_address. Raises ExpressionError where the structs that are shown lack it."""
+        type = self.layout.struct("buffer_address")
+        own = pack(type, {"chunk": chunk, "offset": offset})
+        return CValue(type, self.memory, own=own, language=self.language)
+
     def _target(self, kind: str, index: Any) -> int:
         """Where the thing lies that an argument points to."""
         image = self.image
-        if not image.there:
-            return 0
         match kind:
             case "tensor":
                 return image.tensors.address(index if isinstance(index, int) else self.labels.get(index))
@@ -108,6 +119,16 @@ class Scope(Ground):
                 return int(image.devices.backend(index))
             case "device":
                 return image.devices.device(index) if index >= 0 else 0
+            case "buft":
+                return self._buft(index)
+            case "buffer":
+                cell = image.tensors.cell(index)
+                return 0 if cell is None or cell.buffer is None else image.tensors.buffer_of.get(cell.buffer, 0)
+            case "data":
+                return index if isinstance(index, int) else self._own_data(index)
+        if not image.there:
+            return 0
+        match kind:
             case "split":
                 return image.sched.split(index)
             case "split_graph":
@@ -122,19 +143,24 @@ class Scope(Ground):
                 return addresses.HEAP["node_allocs"] + int(index) * self.layout.structs["node_alloc"].size
             case "event":
                 return image.sched.event(index)
-            case "data" if isinstance(index, int):
-                return index
-            case "buft":
-                return self._buft(index)
             case "id":
                 return addresses.HEAP["hv_tensor_backend_ids"] + 4 * image.sched.slot(image.tensors.address(index))
-            case "buffer":
-                cell = image.tensors.cell(index)
-                return 0 if cell is None or cell.buffer is None else image.tensors.buffer_of.get(cell.buffer, 0)
             case "hash_set":
                 members = self.layout.structs["ggml_backend_sched"].members or {}
                 return addresses.HEAP["sched"] + members["hash_set"].offset
         return addresses.HEAP.get(_PLACES.get(kind, ""), 0)
+
+    def _own_data(self, label: str) -> int:
+        """Where the program has the bytes that it writes into a tensor, or gets from it."""
+        at = self.image.program.own_data.get(label, 0)
+        step, model = self.history.points[self.at].step, self.history.scenario.model
+        given = dict(model.steps[step].data) if step >= 0 else {}
+        spec = next((t for t in model.tensors() if t.id == label), None)
+        data = given.get(label, None if spec is None else spec.data)
+        if at and spec is not None and data is not None and not getattr(self.event, "get", False):
+            whole = made_once(lambda: data.raw(spec.type, spec.ne, spec.nb))
+            self.memory.add(at, spec.nb[3] * spec.ne[3], whole)
+        return at
 
     def _buft(self, name: str) -> int:
         for number, buft in enumerate(self.image.program.bufts):
@@ -155,6 +181,8 @@ class Scope(Ground):
             if argument == name:
                 return self._argument(name, value)
         local = locals_of(self, self.function).get(name)
+        if local is not None and self.entered:
+            raise ExpressionError(f'"{name}" has no value yet where {self.function} is entered; `next` goes on.')
         return None if local is None else self.typed(*local)
 
     def _tensor(self, name: str) -> CValue | None:

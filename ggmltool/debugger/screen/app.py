@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Input
 
-from ggmltool.debugger.places import about, of_tensors
+from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.screen import stops
 from ggmltool.debugger.screen.arranged import CSS, classes_of
 from ggmltool.debugger.screen.bottom import Hints, Scrubber, Tabs, Title
@@ -29,6 +29,7 @@ from ggmltool.debugger.screen.scene import Now, Scene
 from ggmltool.debugger.screen.story import Line
 from ggmltool.debugger.walk import Reason, Stop, WalkError
 from ggmltool.ggml.events import Entered, Left
+from ggmltool.inspect.history.labels import about
 from ggmltool.views.text import count, printable
 
 

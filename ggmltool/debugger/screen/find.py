@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ggmltool.debugger.places import about
 from ggmltool.ggml.events import Entered, Event, Left
+from ggmltool.inspect.history.labels import about
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.scene import Scene

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from ggmltool.debugger.lines import event_line as line_of_event
 from ggmltool.ggml.events import (
     Allocated,
     AllocationStarted,
@@ -23,7 +23,6 @@ from ggmltool.ggml.events import (
     SplitStarted,
     TensorCopied,
 )
-from ggmltool.views.compute.calls import calls_of
 from ggmltool.views.explain.words import words
 from ggmltool.views.text import printable
 
@@ -38,7 +37,7 @@ _DEEPEST = 12
 """Columns of indentation at most: what is said needs the room."""
 
 
-def event_text(event: Event, families: Mapping[str, str]) -> str:
+def event_text(event: Event) -> str:
     """What happened and why, in one line, with its names made safe to print."""
     match event:
         case Left(function):
@@ -46,9 +45,10 @@ def event_text(event: Event, families: Mapping[str, str]) -> str:
         case PassedOver(tensor, _, cause, _, backend):
             on = f" for {backend}" if backend else ""
             return printable(f"{tensor} not by {cause}{on}: {words(event)}")
+        case Entered(function, detail):
+            return printable(f"{function}({detail})")
         case _:
-            said = calls_of((event,), families, decisions=True)
-            return printable(said[0].text) if said else type(event).__name__
+            return printable(line_of_event(event))
 
 
 def event_line(scene: Scene, look: Look, at: int) -> Text:
@@ -64,9 +64,7 @@ def event_line(scene: Scene, look: Look, at: int) -> Text:
     line.append(f"{sign} ", style)
     quiet = isinstance(event, (PassedOver, Left))
     strong = isinstance(event, (Entered, AllocationStarted, SplitStarted, Computed))
-    line.append(
-        event_text(event, scene.families), look.face.soft if quiet else look.face.bold if strong else look.face.plain
-    )
+    line.append(event_text(event), look.face.soft if quiet else look.face.bold if strong else look.face.plain)
     return line
 
 

@@ -169,7 +169,6 @@ class Scene:
             self.bufts = [b.name for b in sched.gallocr.bufts]
         except GgmlError:
             self.backends = [b.name for b in opened.model.backends]
-        self.families = {name: buft.family for name, buft in self._fresh.bufts.items()}
         self.now = lru_cache(_KEPT_STATES)(self._now)
         self.built = lru_cache(None)(self._built)
         self.readers = lru_cache(None)(self._readers)

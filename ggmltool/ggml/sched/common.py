@@ -39,6 +39,10 @@ def n_keepers(kept: Sequence[Tensor]) -> int:
     return (len(kept) + MAX_SRC - 1) // MAX_SRC
 
 
+OnDebug = Callable[[SchedDebug, Release], None]
+"""Called with the debug print of every split of a graph."""
+
+
 class AnyScheduler(ABC):
     """A ggml_backend_sched over `backends`, highest priority first, deciding as `release`.
 
@@ -113,6 +117,7 @@ class AnyScheduler(ABC):
         self.debug_logged: list[DebugLine] = []
         """What it logged at the level of debug prints since the last split began."""
         self.debug = False
+        self.on_debug: OnDebug | None = None
         self.debug_record: SchedDebug = ()
         self.printed: list[PassPrint] = []
         self.measured: tuple[int, ...] = ()

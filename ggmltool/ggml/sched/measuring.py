@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context, IndexSpace
@@ -23,6 +23,17 @@ class Times(NamedTuple):
     backend: str
     copy_us: int
     compute_us: int
+
+
+class LateWrites(Protocol):
+    """What the program writes into tensors that get memory with the graph: told before the split that reads them, done
+    when the node does, as their memory may be another tensor's before."""
+
+    def tell(self, t: Tensor) -> None:
+        """Announce the write of a tensor, if there is one and it has not been announced."""
+
+    def write(self, t: Tensor) -> None:
+        """Write it, if it has not been written."""
 
 
 class MeasuringScheduler(AnyScheduler):
@@ -74,10 +85,10 @@ class MeasuringScheduler(AnyScheduler):
         graph: CGraph,
         nodes: bool = True,
         watch: Callable[[Tensor], None] | None = None,
-        prepare: Callable[[Tensor], None] | None = None,
+        prepare: LateWrites | None = None,
     ) -> Sequence[Times]:
         """ggml_backend_sched_graph_compute: split `graph`, give it memory, compute it; the times of each backend.
 
         With `nodes` false only what is copied is told, and nothing computed. `watch` is called with every node after
-        it was computed, `prepare` with every tensor right before it is read.
+        it was computed, `prepare` with every tensor before it is read.
         """

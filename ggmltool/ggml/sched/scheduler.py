@@ -71,6 +71,8 @@ class Scheduler(SchedulerState):
             copy_inputs_last(self, graph)
         if self.debug:
             self.debug_record += tuple(self.debug_logged)
+            if self.on_debug is not None:
+                self.on_debug(self.debug_record, self.release)
         self.node_ids, self.prev_node_ids = self.prev_node_ids, self.node_ids
         self.leaf_ids, self.prev_leaf_ids = self.prev_leaf_ids, self.leaf_ids
         self._optimize(graph)
@@ -288,6 +290,7 @@ class Scheduler(SchedulerState):
         """The buffer type of an id. ggml reads one before its array for a leaf without backend, where no type is."""
         return self.bufts[backend_id] if backend_id >= 0 else None
 
+    @announced("ggml_backend_sched_reset")
     def reset(self) -> None:
         """ggml_backend_sched_reset: forget assignments and copies, keep buffers and the reserved plan."""
         if not self.is_reset:

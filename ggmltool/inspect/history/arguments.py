@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.ggml.events import (
     AllocationStarted,
@@ -40,7 +40,17 @@ class Pointer:
     index: int | str = 0
 
 
-Argument = Pointer | int | str
+class Address(NamedTuple):
+    """A place in a buffer: struct buffer_address."""
+
+    chunk: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{{chunk = {self.chunk}, offset = {self.offset}}}"
+
+
+Argument = Pointer | Address | int | str
 
 _ONE: Mapping[str, Argument] = {
     "sched": Pointer("sched"),
@@ -59,11 +69,12 @@ _BY_WEIGHT = "1.wgt"
 
 
 class Arguments:
-    """The arguments at point `at` of a history."""
+    """The arguments at point `at` of a history; `entered`: as they were passed."""
 
-    def __init__(self, history: AnyHistory, at: int) -> None:
+    def __init__(self, history: AnyHistory, at: int, entered: bool = False) -> None:
         self.history = history
         self.at = at
+        self.entered = entered
         self.event: Any = history.points[at].event
 
     @property
@@ -105,7 +116,7 @@ class Arguments:
             case "buffer_id":
                 return self._buffer_id()
             case "addr":
-                return f"{{chunk = {self.event.chunk}, offset = {self.event.offset}}}"
+                return Address(self.event.chunk, self.event.offset)
             case "data":
                 return self._data()
         return self._number(parameter)
@@ -122,7 +133,7 @@ class Arguments:
         of_event: str = getattr(event, "tensor", "")
         match event:
             case TensorCopied(src, dst):
-                return dst if parameter == "dst" or function.endswith("set_tensor") or "_set" in function else src
+                return dst if parameter == "dst" or "set_tensor" in function or "tensor_set" in function else src
             case Freed(extra=True) if parameter == "node":
                 return str(self._before(Reused).tensor)
             case Assigned() | PassedOver() if parameter == "tensor" and function.endswith("_from_buffer"):
@@ -179,7 +190,7 @@ class Arguments:
                 nodes = self._cells.get(("cgraph", self._graph, "nodes"), ())
                 node = self._indices.get(self.event.until, -1)
                 return self._split_with(nodes.index(node)) if node in nodes else 0
-        if "ggml_backend_sched_compute_splits" in self.history.entered[self.at]:
+        if any(function.endswith("sched_compute_splits") for function in self.history.entered[self.at]):
             last = self._before(Computed)
             return 0 if last is None else int(last.split) + 1
         last = self._before(SplitStarted)
@@ -234,7 +245,7 @@ class Arguments:
     def _number(self, parameter: str) -> int:
         event = self.event
         if parameter == "size":
-            for name in ("size", "nbytes", "new_size"):
-                if hasattr(event, name):
+            for name in ("asked", "size", "nbytes", "new_size") if self.entered else ("size", "nbytes", "new_size"):
+                if getattr(event, name, 0):
                     return int(getattr(event, name))
         return int(getattr(event, parameter, 0))

@@ -19,32 +19,64 @@ from ggmltool.inspect.own_data import own_data
 MAIN = "main"
 """The program that calls ggml."""
 
+_LASTING = {
+    "sched",
+    "galloc",
+    "graph",
+    "node_buffer_ids",
+    "leaf_buffer_ids",
+    "measure_graph",
+    "params",
+    "no_alloc",
+    "gf",
+}
+"""Parameters of functions that go on over several tensors."""
+
 
 class _Frames(Struct, forbid_unknown_fields=True):
     """Functions with their parameters, and who calls each; all there are, or what is not as in the release before.
 
+    `returns` has the types of what they return, if that is not void; tables of function pointers say their own.
     `instead` has what another release's functions are called here; `last` by the kind of device which function a
-    function of its tables asks last, before it says no to what is not such a device's.
+    function of its tables asks last, before it says no to what is not such a device's; `inside` what functions of
+    devices call of the system.
     """
 
     functions: dict[str, tuple[str, ...]]
+    returns: dict[str, str] = {}
     instead: dict[str, str] = {}
     last: dict[str, dict[str, str]] = {}
+    inside: dict[str, tuple[str, ...]] = {}
     whole: bool = False
 
 
 class Calls(Struct, frozen=True):
-    """Of each function of a release the names of its parameters, and the functions that call it."""
+    """Of each function of a release the names of its parameters, the functions that call it, what it returns."""
 
     parameters: Mapping[str, tuple[str, ...]]
     callers: Mapping[str, tuple[str, ...]]
+    returns: Mapping[str, str]
     instead: Mapping[str, str]
     last: Mapping[str, Mapping[str, str]]
+    inside: Mapping[str, tuple[str, ...]]
     paths: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def asked_last(self, profile: str, function: str) -> str:
         """The function that one in the tables of a kind of device asks before it says no; itself if none is known."""
         return self.last.get(profile, {}).get(function, function)
+
+    @property
+    def compute(self) -> str:
+        """The function by which a scheduler gives a backend its nodes."""
+        return self._newest("ggml_backend_graph_compute_async", "ggml_backend_graph_compute")
+
+    @property
+    def copy(self) -> str:
+        """The function by which a scheduler copies the input of a split."""
+        return self._newest("ggml_backend_tensor_copy_async", "ggml_backend_tensor_copy")
+
+    def _newest(self, *functions: str) -> str:
+        return next(function for function in functions if function in self.callers)
 
     def called(self, function: str) -> str:
         """What a function of ggml 0.20.2 is called here."""
@@ -85,9 +117,11 @@ def calls_of(release: str) -> Calls:
     own = own_data(of, "frames.toml", _Frames)
     parameters: dict[str, tuple[str, ...]] = {}
     callers: dict[str, tuple[str, ...]] = {}
+    returns: dict[str, str] = {}
+    inside: dict[str, tuple[str, ...]] = {}
     if of.like is not None and (own is None or not own.whole):
         before = calls_of(of.like.name)
-        parameters, callers = dict(before.parameters), dict(before.callers)
+        parameters, callers, returns = dict(before.parameters), dict(before.callers), dict(before.returns)
     for signature, of_function in ({} if own is None else own.functions).items():
         function, _, names = signature[:-1].partition("(")
         parameters[function] = tuple(names.split(", "))
@@ -96,7 +130,19 @@ def calls_of(release: str) -> Calls:
             del parameters[function], callers[function]
     there = callers.keys() | {MAIN}
     callers = {function: tuple(c for c in of_function if c in there) for function, of_function in callers.items()}
-    return Calls(parameters, callers, *(({}, {}) if own is None else (own.instead, own.last)))
+    if of.like is not None:
+        inside = dict(calls_of(of.like.name).inside)
+    if own is None:
+        return Calls(parameters, callers, returns, {}, {}, inside)
+    inside |= own.inside
+    return Calls(parameters, callers, {**returns, **own.returns}, own.instead, own.last, inside)
+
+
+@cache
+def lasts(release: str, function: str) -> bool:
+    """Whether a function goes on over several tensors: no parameter of it says which."""
+    of = calls_of(release).parameters.get(function)
+    return of is not None and _LASTING.issuperset(of)
 
 
 @cache

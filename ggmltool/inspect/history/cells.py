@@ -11,6 +11,7 @@ A key is an area and where in it. Tensors are named by their index, backends and
 | `("split", i)` | a `SplitCell`; while a graph is being cut, when `n_splits` is 0, those that have begun |
 | `("sched_graph", "nodes")`, `"leafs"` | tensors of the scheduler's own graph |
 | `("sched_graph", "inputs")` | the graph inputs that it copies |
+| `("sched_graph", "keys")` | the tensors in its hash set: of the graphs since the last reset, and others looked up |
 | `("node_ids", i)`, `("leaf_ids", i)` | the backends of its own graph, as its arrays have them |
 | `("prev_node_ids", i)`, `("prev_leaf_ids", i)` | those of the graph before |
 | `("galloc", field)` | a plain field of the allocator: `hash_set.size`, `n_nodes`, `n_leafs` |
@@ -22,6 +23,7 @@ A key is an area and where in it. Tensors are named by their index, backends and
 | `("leaf_alloc", i)` | the place of a leaf |
 | `("tensor", t)` | a `TensorCell` |
 | `("cgraph", name, "nodes")`, `"leafs"` | tensors of the newest build of a graph of the scenario, while it is there |
+| `("cgraph", name, "visited")`, `"uses"` | the tensors of its hash set as they were met, and their use counts |
 """
 
 from __future__ import annotations
@@ -85,9 +87,9 @@ class TensorCell(NamedTuple):
 
 
 def cells_of(run: Run) -> Cells:
-    """The whole state of a run now; no cells before it has a scheduler."""
+    """The whole state of a run now; before it has a scheduler, the tensors of its contexts."""
     if run.sched is None:
-        return {}
+        return dict(context_cells(run.persistent))
     out: Cells = {}
     for area in (sched_cells, id_cells, copies_cells, split_cells, own_graph_cells, array_cells, galloc_cells):
         out.update(area(run.sched))
@@ -149,6 +151,13 @@ def own_graph_cells(sched: AnyScheduler) -> Items:
     """The scheduler's own graph."""
     for name, tensors in (("nodes", sched.nodes), ("leafs", sched.leafs), ("inputs", sched.graph_inputs)):
         yield ("sched_graph", name), indices(tensors)
+    yield ("sched_graph", "keys"), key_values(sched)
+
+
+def key_values(sched: AnyScheduler) -> tuple[int, ...]:
+    """The tensors in the scheduler's hash set: leafs, which ggml looks up first, then nodes and others."""
+    leafs = dict.fromkeys(t.index for graph in sched.seen_graphs for t in graph.leafs)
+    return (*leafs, *sorted(sched.hash_keys() - leafs.keys()))
 
 
 ARRAYS = ("node_ids", "leaf_ids", "prev_node_ids", "prev_leaf_ids")
@@ -214,10 +223,17 @@ def graph_cells(graphs: Mapping[str, CGraph]) -> Items:
     for name, graph in graphs.items():
         yield ("cgraph", name, "nodes"), indices(graph.nodes)
         yield ("cgraph", name, "leafs"), indices(graph.leafs)
+        yield ("cgraph", name, "visited"), indices(graph.visited)
+        yield ("cgraph", name, "uses"), tuple([graph.use_count(t) for t in graph.visited])
 
 
 def _alloc(alloc: TensorAlloc) -> tuple[int, int, int, int]:
     return alloc.buffer_id, alloc.chunk, alloc.offset, alloc.size_max
+
+
+def context_cells(tensors: Iterable[Tensor | None]) -> Items:
+    """Tensors of contexts that have memory of their own."""
+    return ((("tensor", t.index), tensor_cell(t)) for t in tensors if t is not None)
 
 
 def there_are(run: Run, sched: AnyScheduler) -> tuple[dict[int, Tensor], dict[str, CGraph]]:

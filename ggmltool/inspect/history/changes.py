@@ -41,6 +41,7 @@ from ggmltool.ggml.events import (
     TensorWritten,
     UsedAfterFree,
 )
+from ggmltool.inspect.history.cells import context_cells
 from ggmltool.inspect.history.shadow import Changes, Shadow
 
 if TYPE_CHECKING:
@@ -73,16 +74,18 @@ class Watcher:
         self._decided: Sequence[Tensor] = ()
         self._turn = -1
         self._touched: dict[int, Tensor] = {}
+        self._n_made = 0
 
     def look(self, point: Point) -> Changes:
         """What changed since the point before `point`, at which the run is now."""
         if self.shadow is None:
             if self.run.sched is None:
-                return ()
+                return self._contexts()
             self.shadow = Shadow(self.run, self.run.sched)
             self.shadow.all()
         elif point.event is not None:
             self._after(self.shadow, point.event)
+            self.shadow.keys()
         elif point.ends:
             self._end_of_step(self.shadow)
         else:
@@ -90,6 +93,11 @@ class Watcher:
         out = tuple(self.shadow.found)
         self.shadow.found = []
         return out
+
+    def _contexts(self) -> Changes:
+        """The tensors of the contexts that were made since."""
+        made, self._n_made = self.run.persistent[self._n_made :], len(self.run.persistent)
+        return tuple(context_cells(made))
 
     def _end_of_step(self, s: Shadow) -> None:
         """After the last event of a step: a reset, or a refusal, has none."""
@@ -185,6 +193,7 @@ class Watcher:
 
     def _decides(self, s: Shadow, event: Assigned | PassedOver | Refused) -> None:
         if self._nodes is None:
+            self._built(s)
             s.state()
             self._by_program(s)
             return

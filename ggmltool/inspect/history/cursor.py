@@ -42,14 +42,17 @@ class Cursor:
         self._timeline = timeline
         self._cells: Cells = {}
         self.at = -1
+        self._instead: Changes = ()
         self.cells: Mapping[Key, Value] = MappingProxyType(self._cells)
         self.move_to(at)
 
-    def move_to(self, at: int) -> Mapping[Key, Value]:
-        """The state at point `at`. Raises IndexError if there is no such point."""
+    def move_to(self, at: int, but: Changes = ()) -> Mapping[Key, Value]:
+        """The state at point `at`, `but` for what is otherwise at the moment that is meant. Raises IndexError if there
+        is no such point."""
         timeline = self._timeline
         if not 0 <= at < len(timeline.changes):
             raise IndexError(f"the history has {len(timeline.changes)} points")
+        apply(self._cells, self._instead)
         before = bisect_right(timeline.checkpoints, at, key=lambda checkpoint: checkpoint[0]) - 1
         start, state = timeline.checkpoints[before]
         # A change takes about eight times as long as a cell of a state that is copied.
@@ -62,6 +65,8 @@ class Cursor:
         for i in range(self.at, at, -1):
             apply(self._cells, timeline.undo[i])
         self.at = at
+        self._instead = tuple([(key, self._cells.get(key, GONE)) for key, _ in but])
+        apply(self._cells, but)
         return self.cells
 
 

@@ -19,6 +19,7 @@ from ggmltool.ggml.events import (
     ReallocNeeded,
     Synchronized,
     TensorCopied,
+    TensorWritten,
 )
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.history.arguments import Argument, Arguments
@@ -26,7 +27,7 @@ from ggmltool.inspect.history.calls import MAIN, Calls, calls_of, own_function
 from ggmltool.inspect.history.innermost import Innermost, innermost
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.history.points import AnyHistory
+    from ggmltool.inspect.history.points import Announced, AnyHistory
 
 _COPY_INPUT = "ggml_backend_sched_copy_input"
 _RESERVE = "ggml_gallocr_reserve"
@@ -40,31 +41,36 @@ class Frame(NamedTuple):
     arguments: tuple[tuple[str, Argument], ...] = ()
 
 
-def functions_at(history: AnyHistory, at: int) -> tuple[str, ...]:
+def functions_at(history: Announced, at: int) -> tuple[str, ...]:
     """The functions on the stack of a point, innermost first and main last."""
     return tuple(name for name, _ in _stack(history, at))
 
 
-def stack_at(history: AnyHistory, at: int) -> tuple[Frame, ...]:
-    """The frames of a point, innermost first and main last. Where ggml aborts, a function that no event tells of has no
-    arguments."""
-    framed = _framing(history, at)
+def stack_at(history: AnyHistory, at: int, entered: bool = False) -> tuple[Frame, ...]:
+    """The frames of a point, innermost first and main last, with the arguments that functions were `entered` with or
+    those that they have then. Where ggml aborts, a function that no event tells of has no arguments."""
+    framed = _framing(history, at, entered)
     return tuple(framed(name, key) for name, key in _stack(history, at))
 
 
-def frame_at(history: AnyHistory, at: int, number: int) -> Frame | None:
+def frame_at(history: AnyHistory, at: int, number: int, entered: bool = False) -> Frame | None:
     """One of those frames, None if there are not so many."""
     if number < 0:
         return None
     name, key = next(islice(_stack(history, at), number, None), ("", ""))
-    return _framing(history, at)(name, key) if name else None
+    return _framing(history, at, entered)(name, key) if name else None
 
 
-def _framing(history: AnyHistory, at: int) -> Callable[[str, str], Frame]:
+def key_at(history: Announced, at: int, number: int) -> str:
+    """The key in the data of the release of the function of a frame."""
+    return next(islice(_stack(history, at), number, None))[1]
+
+
+def _framing(history: AnyHistory, at: int, entered: bool) -> Callable[[str, str], Frame]:
     """What makes a frame of a point of a function's name and key."""
     parameters = calls_of(history.release).parameters
     if _aborted_in(history, at) is None:
-        arguments, known = Arguments(history, at), None
+        arguments, known = Arguments(history, at, entered), None
     else:
         arguments, known = Arguments(history, at - 1), (*functions_at(history, at - 1), MAIN)
 
@@ -75,7 +81,7 @@ def _framing(history: AnyHistory, at: int) -> Callable[[str, str], Frame]:
     return framed
 
 
-def _stack(history: AnyHistory, at: int) -> Iterator[tuple[str, str]]:
+def _stack(history: Announced, at: int) -> Iterator[tuple[str, str]]:
     """The functions on the stack, each by its name and by its key in the data of the release."""
     calls = calls_of(history.release)
     aborted = _aborted_in(history, at)
@@ -89,14 +95,16 @@ def _stack(history: AnyHistory, at: int) -> Iterator[tuple[str, str]]:
         whose = _set_at_once(history, calls, event, whose)
         whose = _asked_last(history, calls, event, whose)
         stations = [whose.function, *(calls.called(f) for f in (*most.via, *_copying(history, at)))]
-        yield from _named(history, whose, _between(calls, [f for f in stations if f in calls.callers], outer[0]))
+        # What the program writes is its own call, wherever in a step it does.
+        around = MAIN if isinstance(event, TensorWritten) else outer[0]
+        yield from _named(history, whose, _between(calls, [f for f in stations if f in calls.callers], around))
     for inner, around in pairwise(outer):
         via = [_RESERVE] if _reserves_itself(history, at, inner, around) else []
         yield from ((key, key) for key in _between(calls, [inner, *via], around))
     yield MAIN, MAIN
 
 
-def _aborted_in(history: AnyHistory, at: int) -> str | None:
+def _aborted_in(history: Announced, at: int) -> str | None:
     """The function in which ggml refuses to go on, if it is at this point that it does; None elsewhere."""
     if not at or history.error is None or at != len(history.points) - 1:
         return None
@@ -109,7 +117,7 @@ def _between(calls: Calls, stations: Sequence[str], outer: str) -> Iterator[str]
         yield from calls.path(inner, around)
 
 
-def _named(history: AnyHistory, most: Innermost, keys: Iterator[str]) -> Iterator[tuple[str, str]]:
+def _named(history: Announced, most: Innermost, keys: Iterator[str]) -> Iterator[tuple[str, str]]:
     """The functions with their names: those in the tables of a backend have the backend's, if it has them."""
     for key in keys:
         name = own_function(_profile(history, most), history.release, key) if "." in key else key
@@ -117,7 +125,12 @@ def _named(history: AnyHistory, most: Innermost, keys: Iterator[str]) -> Iterato
             yield name, key
 
 
-def _profile(history: AnyHistory, most: Innermost) -> str:
+def function_of(history: Announced, buft: str, key: str) -> str | None:
+    """What the device of a buffer type calls a function of its tables, None if it has none."""
+    return own_function(_profile(history, Innermost("", buft=buft)), history.release, key)
+
+
+def _profile(history: Announced, most: Innermost) -> str:
     """The kind of device that an innermost function belongs to, "" if there is none."""
     for backend in history.backends:
         if most.backend == backend.name or (most.buft and most.buft in (backend.memory, backend.buft)):
@@ -125,7 +138,7 @@ def _profile(history: AnyHistory, most: Innermost) -> str:
     return ""
 
 
-def _set_at_once(history: AnyHistory, calls: Calls, event: Event, most: Innermost) -> Innermost:
+def _set_at_once(history: Announced, calls: Calls, event: Event, most: Innermost) -> Innermost:
     """Where ggml_backend_tensor_set_async is between, a backend that has such a function is asked, not its buffer."""
     of_async = "ggml_backend_tensor_set_async" in calls.callers.get("ggml_backend_tensor_set", ())
     is_set = isinstance(event, TensorCopied) and event.how == "set"
@@ -134,7 +147,7 @@ def _set_at_once(history: AnyHistory, calls: Calls, event: Event, most: Innermos
     return most
 
 
-def _asked_last(history: AnyHistory, calls: Calls, event: Event, most: Innermost) -> Innermost:
+def _asked_last(history: Announced, calls: Calls, event: Event, most: Innermost) -> Innermost:
     """A backend that cannot use a buffer type of another kind of device has asked a function of its own for that."""
     if not isinstance(event, PassedOver) or event.why is not Why.BUFT:
         return most
@@ -144,7 +157,7 @@ def _asked_last(history: AnyHistory, calls: Calls, event: Event, most: Innermost
     return most._replace(function=calls.asked_last(profile, most.function))
 
 
-def _copying(history: AnyHistory, at: int) -> Iterator[str]:
+def _copying(history: Announced, at: int) -> Iterator[str]:
     """Whether an input of a split is being copied: what is waited for is waited for before a copy."""
     points = history.points
     if history.entered[at][:1] != ("ggml_backend_sched_compute_splits",):
@@ -161,7 +174,7 @@ def _waits(event: Event | None) -> bool:
     return isinstance(event, Synchronized) or (isinstance(event, EventCall) and event.call != "record")
 
 
-def _reserves_itself(history: AnyHistory, at: int, inner: str, around: str) -> bool:
+def _reserves_itself(history: Announced, at: int, inner: str, around: str) -> bool:
     """Whether ggml_gallocr_alloc_graph reserves, which it does if there is one buffer."""
     if (inner, around) != ("ggml_gallocr_reserve_n", "ggml_backend_sched_alloc_graph"):
         return False

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError, NoPoint, WrongArgument
+from ggmltool.inspect.history.calls import lasts
 from ggmltool.inspect.history.cells import Cells, Key, State, cells_of
 from ggmltool.inspect.history.changes import Watcher
 from ggmltool.inspect.history.cursor import Cursor, Timeline
-from ggmltool.inspect.history.frames import Frame, frame_at, functions_at, stack_at
+from ggmltool.inspect.history.entry import TOLD_BEFORE, at_entry
+from ggmltool.inspect.history.frames import Frame, frame_at, functions_at, key_at, stack_at
 from ggmltool.inspect.history.labels import Labels
 from ggmltool.inspect.history.points import START, BackendNames, Point, entered_at
 from ggmltool.inspect.history.shadow import GONE, Changes
@@ -64,10 +66,10 @@ class History:
         """Of each point the functions that were announced to be entered and not left, innermost first."""
         return entered_at(self.points)
 
-    def cells(self, at: int) -> Cells:
-        """The state at point `at`."""
+    def cells(self, at: int, phase: int = 0) -> Cells:
+        """The state at a moment of point `at`."""
         self._check(at)
-        return dict(self._cursor.move_to(at))
+        return dict(self._cursor.move_to(*self.seen(at, phase)))
 
     def graph(self, at: int) -> str:
         """The graph that the step of point `at` is about, "" if none."""
@@ -83,6 +85,22 @@ class History:
     @cached_property
     def _labels(self) -> Labels:
         return Labels(self.changes)
+
+    def seen(self, at: int, phase: int) -> tuple[int, Changes]:
+        """The point whose state is that of a moment of point `at`, and what is otherwise than there.
+
+        Before `phase` 0, which is the point itself, calls that begin there are entered: -1 is the innermost one, -2 its
+        caller. Behind it they return: 1 is where the innermost one has.
+        """
+        if phase < 0:
+            return at, at_entry(self, at, phase == -1)
+        if phase and at + 1 < len(self.points) and self._goes_on(at, phase):
+            return at + 1, at_entry(self, at + 1)
+        return at, ()
+
+    def _goes_on(self, at: int, phase: int) -> bool:
+        """Whether a call that returns at a point does more than that point's event, of which nothing tells."""
+        return isinstance(self.points[at].event, TOLD_BEFORE) or lasts(self.release, key_at(self, at, phase - 1))
 
     def state(self, at: int) -> State:
         """The same without a copy: it holds until the next question to the history."""
@@ -119,19 +137,20 @@ class History:
     def _cursor(self) -> Cursor:
         return self.cursor()
 
-    def stack(self, at: int) -> tuple[Frame, ...]:
+    def stack(self, at: int, entered: bool = False) -> tuple[Frame, ...]:
         """The call stack of point `at`, innermost first and main last, in ggml's words of the release.
 
         It is that of the moment at which the decision was made, down to the function of the backend that was asked;
-        who stops in a function shows the stack from it on.
+        who stops in a function shows the stack from it on. Arguments are those that a function has then, or those
+        that it was `entered` with.
         """
         self._check(at)
-        return stack_at(self, at)
+        return stack_at(self, at, entered)
 
-    def frame(self, at: int, number: int) -> Frame | None:
+    def frame(self, at: int, number: int, entered: bool = False) -> Frame | None:
         """One frame of it, None if there are not so many."""
         self._check(at)
-        return frame_at(self, at, number)
+        return frame_at(self, at, number, entered)
 
     def values(self, at: int, tensor: str) -> NDArray[Any]:
         """The values of a tensor at point `at`, found by computing up to it in a run of its own: shape `ne` reversed,
@@ -222,10 +241,11 @@ def record_history(scenario: Scenario, compute: bool = False) -> History:
 
     with collector_paused():
         error = visit_points(scenario, compute, visit)
-    return History(scenario, points, changes, compute, _backends(watched[0].run), error)
+    return History(scenario, points, changes, compute, backend_names(watched[0].run), error)
 
 
-def _backends(run: Run) -> Sequence[BackendNames]:
+def backend_names(run: Run) -> Sequence[BackendNames]:
+    """What the backends of a run are called."""
     memory = run.sched.memory_names if run.sched is not None else [b.device.buft.name for b in run.backends]
     profiles = [spec.family for spec in run.model.backends]
     names = zip(run.backends, memory, profiles, strict=False)

@@ -6,9 +6,42 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ggmltool.ggml.events import (
+    AllocationStarted,
+    Computed,
+    Event,
+    InputAdded,
+    KeptUntil,
+    NotReused,
+    Reordered,
+    Reused,
+    SplitStarted,
+    TensorCopied,
+)
+
 if TYPE_CHECKING:
     from ggmltool.inspect.history.cells import TensorCell
     from ggmltool.inspect.history.shadow import Changes
+
+
+def about(event: Event) -> Sequence[str]:
+    """The tensors that an event is about."""
+    match event:
+        case SplitStarted(node=node) | AllocationStarted(node=node):
+            return (node,)
+        case InputAdded(tensor=tensor, node=node, copies=copies):
+            return (tensor, node, *copies)
+        case Reordered(nodes=nodes) | Computed(nodes=nodes):
+            return nodes
+        case Reused(tensor=tensor, parent=other) | NotReused(tensor=tensor, parent=other):
+            return (tensor, other)
+        case KeptUntil(tensor=tensor, until=other):
+            return (tensor, other)
+        case TensorCopied(src=src, dst=dst):
+            return (src, dst)
+        case _:
+            tensor = getattr(event, "tensor", "")
+            return (tensor, *getattr(event, "copies", ())) if tensor else ()
 
 
 def labels_of(cells: Mapping[Any, Any], graph: str) -> dict[str, int]:

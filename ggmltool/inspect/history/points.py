@@ -10,6 +10,7 @@ from ggmltool.ggml.events import Entered, Left
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
     from ggmltool.inspect.history.cells import Cells, State
+    from ggmltool.inspect.history.shadow import Changes
     from ggmltool.scenario.scenario import Scenario
 
 START = -1
@@ -42,10 +43,9 @@ class BackendNames(NamedTuple):
     profile: str
 
 
-class AnyHistory(Protocol):
-    """A run that was recorded: the scenario, its points, and the state at each of them."""
+class Announced(Protocol):
+    """What a run announced: its points, of the release that decides."""
 
-    scenario: Scenario
     points: Sequence[Point]
     backends: Sequence[BackendNames]
 
@@ -60,6 +60,13 @@ class AnyHistory(Protocol):
     @property
     def entered(self) -> Sequence[tuple[str, ...]]:
         """Of each point the functions that were announced to be entered and not left, innermost first."""
+
+
+class AnyHistory(Announced, Protocol):
+    """A run that was recorded: the scenario, its points, and the state at each of them."""
+
+    scenario: Scenario
+    changes: Sequence[Changes]
 
     def cells(self, at: int) -> Cells:
         """The state at point `at`."""

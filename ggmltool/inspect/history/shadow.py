@@ -43,6 +43,7 @@ class Shadow:
         self._lists: defaultdict[str, list[Any]] = defaultdict(list)
         self._allocs: object = None
         self._made: list[int] = []
+        self._n_keys: tuple[int, int, int] | None = None
         names = [buft.name for buft in sched.gallocr.bufts]
         self._planners = {name: [b for b, other in enumerate(names) if other == name] for name in names}
 
@@ -104,6 +105,15 @@ class Shadow:
         for i in range(max(n - 2, 0), n):
             self._put("splits", ("split", i), cells.split_cell(self.sched.splits[i]))
         self._put("own_graph", ("sched_graph", "inputs"), cells.indices(self.sched.graph_inputs))
+
+    def keys(self) -> None:
+        """The scheduler's hash set, where a look-up added a tensor."""
+        sched = self.sched
+        n_made = 0 if sched.release.reserves else len(sched.arena.made())
+        n_keys = len(sched.seen_graphs), len(getattr(sched, "extra_keys", ())), n_made
+        if n_keys != self._n_keys:
+            self._n_keys = n_keys
+            self._put("own_graph", ("sched_graph", "keys"), cells.key_values(sched))
 
     def memory(self) -> None:
         """The reserved plan, free blocks, and buffers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.events import (
@@ -34,7 +34,11 @@ from ggmltool.ggml.events import (
     TensorWritten,
     UsedAfterFree,
 )
-from ggmltool.inspect.trace import TracedStep
+from ggmltool.inspect.history.calls import calls_of as calls_of_release
+from ggmltool.inspect.history.frames import function_of
+from ggmltool.inspect.history.made import Calls
+from ggmltool.inspect.history.points import Point
+from ggmltool.inspect.trace import Announcements, Trace, TracedStep
 from ggmltool.views.explain.sentences import sentence
 from ggmltool.views.explain.words import words
 from ggmltool.views.palette import term_colors
@@ -53,55 +57,118 @@ class Call(NamedTuple):
     is_note: bool = False
 
 
-def calls_of(events: Iterable[Event], families: Mapping[str, str], decisions: bool = False) -> list[Call]:
-    """The calls in order. `families` says what kind of memory a buffer type is: what it is written by follows.
+_CALLS = (Synchronized, EventCall, Computed, TensorWritten, TensorCopied, Grown, Reordered)
+"""Events that are calls, with all functions on the way to them."""
+
+
+def calls_of(found: Trace, decisions: bool = False) -> list[list[Call]]:
+    """The calls of each step in order: the stacks that the debugger shows, as a tree.
 
     With `decisions` every decision is there, those of the scheduler's passes and of the allocator too.
     """
-    out: list[Call] = []
-    depth = 0
-    for event in events:
-        if isinstance(event, Left):
-            depth = max(depth - 1, 0)
-            continue
-        if isinstance(event, PassedOver):  # what was not decided
-            continue
-        if isinstance(event, Entered):
-            out.append(Call(depth, f"{event.function}({event.detail})"))
-            depth += 1
-            continue
-        lines = _lines(event, families)
-        if not lines and decisions:
-            lines = [Call(0, _decision(event), True)]
-        out += [line._replace(depth=line.depth + depth) for line in lines]
+    points = [point for number, step in enumerate(found.steps) for point in _points(number, step, decisions)]
+    told = Announcements(points, found.backends, found.release, None)
+    tree = _Tree(told)
+    out: list[list[Call]] = [[] for _ in found.steps]
+    for at, point in enumerate(points):
+        out[point.step] += tree.lines(at, decisions)
     return out
 
 
-def _lines(event: Event, families: Mapping[str, str]) -> list[Call]:
+def _points(number: int, step: TracedStep, decisions: bool) -> Iterator[Point]:
+    yield Point(number)
+    for event in step.events:
+        if decisions or isinstance(event, (Entered, Left, *_CALLS)) or _note(event):
+            yield Point(number, event)
+
+
+class _Tree:
+    """The calls of a trace, each of which is a line where it begins."""
+
+    def __init__(self, told: Announcements) -> None:
+        self.told = told
+        self.points = told.points
+        self.calls = Calls(told)
+        self.release = calls_of_release(told.release)
+        self._shown: dict[int, int] = {}
+
+    def lines(self, at: int, decisions: bool) -> Iterator[Call]:
+        """The lines of a point."""
+        event = self.points[at].event
+        if event is None or isinstance(event, Left | PassedOver):
+            return
+        if isinstance(event, (Entered, *_CALLS)):
+            yield from self._entered(at, event)
+            return
+        note = _note(event) or (_decision(event) if decisions else "")
+        if note:
+            shown = (self._shown[number] + 1 for number in self.calls.at(at) if number in self._shown)
+            yield Call(next(shown, 0), note, True)
+
+    def _entered(self, at: int, event: Event) -> Iterator[Call]:
+        """The calls that begin at a point."""
+        depth = -1
+        for number in self.calls.at(at)[-2::-1]:
+            depth = self._shown.get(number, depth + 1)
+            if number not in self._shown:
+                self._shown[number] = depth
+                call = self.calls[number]
+                yield Call(depth, f"{call.function}({self._detail(call.function, at, event)}")
+        for inner, text in self._inside(event, self.calls[self.calls.innermost[at]].function):
+            yield Call(depth + 1 + inner, text)
+
+    def _detail(self, function: str, at: int, event: Event) -> str:
+        """What a call is called with, as people write it."""
+        if isinstance(event, Entered):
+            return f"{event.detail})" if event.function == function else ")"
+        names = set(self.release.parameters.get(function, ()))
+        match event:
+            case _ if "input" in names:
+                return f"{next((p.event.src for p in self.points[at:] if isinstance(p.event, TensorCopied)), '')})"
+            case TensorCopied(src, dst, nbytes, how) if names:
+                if {"src", "dst"} <= names:
+                    return f"{src} → {dst}, {count(nbytes, 'byte')})"
+                if "tensor" in names:
+                    return f"{src if how == 'get' else dst}, offset 0, {count(nbytes, 'byte')})"
+            case TensorCopied(how=how):
+                return f"{event.src_buft if how == 'get' else event.dst_buft})"
+            case TensorWritten(tensor, _, offset, nbytes) if "tensor" in names:
+                return f"{tensor}, offset {offset}, {count(nbytes, 'byte')})"
+            case Grown(buft, old, new) if "size" in names:
+                return f"{buft}, {new})" + (f"  was {old}" if old else "")
+            case EventCall(_, backend, copy):
+                return f"{backend}, copy {copy})"
+            case Computed(split, backend, nodes) if "cgraph" in names:
+                which = f"split {split}: " if split >= 0 else ""
+                return f"{backend})  {which}{shortened(nodes, _NODES)}"
+            case Reordered(backend, first, nodes) if "cgraph" in names:
+                return f"{backend})  nodes from {first} on: {shortened(nodes, _NODES)}"
+        of = getattr(event, "backend", "") or getattr(event, "buft", "")
+        return f"{of})" if not names or names & {"backend", "buft", "buffer"} else ")"
+
+    def _inside(self, event: Event, function: str) -> Iterator[tuple[int, str]]:
+        """What the innermost function of a call calls itself: of the system, or to take a copy over the host."""
+        if isinstance(event, TensorCopied) and event.how == "bounce":
+            size = count(event.nbytes, "byte")
+            for verb, t, buft in (("get", event.src, event.src_buft), ("set", event.dst, event.dst_buft)):
+                yield 0, f"ggml_backend_tensor_{verb}({t}, offset 0, {size})"
+                own = function_of(self.told, buft, f"ggml_backend_buffer_i.{verb}_tensor")
+                if own:
+                    yield 1, f"{own}({buft})"
+                    yield from ((2, text) for text in self.release.inside.get(own, ()))
+        yield from ((0, text) for text in self.release.inside.get(function, ()))
+
+
+def _note(event: Event) -> str:
+    """What was found out, in a line; "" of other events."""
     match event:
-        case Synchronized(backend):
-            return [Call(0, f"ggml_backend_synchronize({backend})")]
-        case EventCall(call, backend, copy):
-            return [Call(0, f"ggml_backend_event_{call}({backend}, copy {copy})")]
-        case Computed(split, backend, nodes):
-            what = f"split {split}: {shortened(nodes, _NODES)}" if split >= 0 else shortened(nodes, _NODES)
-            return [Call(0, f"ggml_backend_graph_compute_async({backend})  {what}")]
-        case TensorWritten(tensor, buft, offset, nbytes, get):
-            return _access(0, get, tensor, buft, offset, nbytes, families)
-        case TensorCopied():
-            return _copy(event, families)
         case SplitStarted(split, backend, at, node):
-            return [Call(0, f"split {split} on {backend} from node {at}, {node}: {words(event)}", True)]
+            return f"split {split} on {backend} from node {at}, {node}: {words(event)}"
         case InputAdded(split, backend, tensor, node, _):
-            return [Call(0, f"{tensor} is copied to {backend} before split {split}, for {node}", True)]
-        case Reordered(backend, at, nodes):
-            what = f"nodes from {at} on: {shortened(nodes, _NODES)}"
-            return [Call(0, f"ggml_backend_graph_optimize({backend})  {what}")]
+            return f"{tensor} is copied to {backend} before split {split}, for {node}"
         case KeptUntil() | ReallocNeeded() | IdsChanged() | UsedAfterFree() | Logged():
-            return [Call(0, sentence(event), True)]
-        case Grown(buft, old, new):
-            return [Call(0, f"ggml_backend_buft_alloc_buffer({buft}, {new})" + (f"  was {old}" if old else ""))]
-    return []
+            return sentence(event)
+    return ""
 
 
 def _decision(event: Event) -> str:
@@ -126,59 +193,16 @@ def _decision(event: Event) -> str:
             return f"{type(event).__name__}: {fields}"
 
 
-def _copy(event: TensorCopied, families: Mapping[str, str]) -> list[Call]:
-    between = f"{event.src} → {event.dst}, {count(event.nbytes, 'byte')}"
-    if event.how == "async":
-        return [Call(0, f"ggml_backend_tensor_copy_async({between})"), *_device(1, "async", event.dst_buft, families)]
-    out = [Call(0, f"ggml_backend_tensor_copy({between})")]
-    if event.how == "cpy":
-        out.append(Call(1, f"ggml_backend_buffer_copy_tensor({event.src}, {event.dst})"))
-        out += _device(2, "copy", event.dst_buft, families)
-    if event.how in ("get", "bounce"):
-        out += _access(1, True, event.src, event.src_buft, 0, event.nbytes, families)
-    if event.how in ("set", "bounce"):
-        out += _access(1, False, event.dst, event.dst_buft, 0, event.nbytes, families)
-    return out
-
-
-def _access(
-    depth: int, get: bool, tensor: str, buft: str, offset: int, nbytes: int, families: Mapping[str, str]
-) -> list[Call]:
-    verb = "get" if get else "set"
-    call = Call(depth, f"ggml_backend_tensor_{verb}({tensor}, offset {offset}, {count(nbytes, 'byte')})")
-    return [call, *_device(depth + 1, verb, buft, families)]
-
-
-def _device(depth: int, verb: str, buft: str, families: Mapping[str, str]) -> list[Call]:
-    """What a device does to its memory, as far as its backend is known."""
-    match families.get(buft, ""), verb:
-        case "CUDA", "set" | "get":
-            return [
-                Call(depth, f"ggml_backend_cuda_buffer_{verb}_tensor({buft})"),
-                Call(depth + 1, "cudaMemcpyAsync"),
-                Call(depth + 1, "cudaStreamSynchronize"),
-            ]
-        case "CUDA", "async":
-            return [Call(depth, f"ggml_backend_cuda_cpy_tensor_async({buft})")]
-        case "CUDA", _:
-            return [Call(depth, f"ggml_backend_cuda_buffer_cpy_tensor({buft})")]
-        case "CPU", "set" | "get":
-            return [Call(depth, f"ggml_backend_cpu_buffer_{verb}_tensor({buft})"), Call(depth + 1, "memcpy")]
-    return []
-
-
-def trace_view(
-    steps: Sequence[TracedStep], families: Mapping[str, str], title: str, style: Style, decisions: bool = False
-) -> str:
+def trace_view(found: Trace, title: str, style: Style, decisions: bool = False) -> str:
     """Each step with the calls made in it, indented below the call that makes them."""
     from rich.text import Text
 
+    steps = found.steps
     inks = term_colors(_backends(steps)) if style.colors else {}
     names = re.compile("|".join(rf"(?<![\w#]){re.escape(name)}(?![\w#])" for name in inks) or "(?!)")
     lines: list[Text | str] = []
-    for traced in steps:
+    for traced, calls in zip(steps, calls_of(found, decisions), strict=True):
         lines += ["", Text(printable(traced.step), "bold")]
-        calls = calls_of(traced.events, families, decisions)
         for bars, call in zip(_bars([c.depth for c in calls]), calls, strict=True):
             line = Text.assemble((bars, "dim"), (printable(call.text), "italic" if call.is_note else ""))
             for match in names.finditer(line.plain):

@@ -72,7 +72,7 @@ def test_a_condition_takes_little_more_than_the_event(kind: Kind) -> None:
     walker = Walker(history, breakpoints, Reading(history))
     places = walker.calls.starts("ggml_gallocr_allocate_node") if kind is Kind.BREAKPOINT else ()
     what = "ggml_gallocr_allocate_node" if places else "galloc->hash_values[7].n_children"
-    condition = "hn->n_children > 100000" if places else ""
+    condition = "ggml_gallocr_hash_get(galloc, node)->n_children > 100000" if places else ""
     breakpoints.add(what, places, kind, condition, function=what if places else "")
     walker.goto(0)
     began = time.process_time()

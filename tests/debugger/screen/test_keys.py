@@ -36,13 +36,13 @@ def after(keys: str, sample: str = "inplace", size: tuple[int, int] = SMALL, com
         ("right", 1),
         ("right right left", 1),
         ("left", 0),
-        ("end", 220),
-        ("end right", 220),
+        ("end", 222),
+        ("end right", 222),
         ("end home", 0),
         ("g '94 enter", 94),
         ("g '94 enter g '+6 enter", 100),
         ("g '94 enter g '-4 enter", 90),
-        ("g 'end enter", 220),
+        ("g 'end enter", 222),
         ("g 'end enter g 'start enter", 0),
         ("g 'split 0 enter", 85),
         ("g 'split space '0 enter", 85),
@@ -57,7 +57,7 @@ def test_keys_go_through_the_events(keys: str, at: int) -> None:
 
 
 def test_a_place_that_is_not_there_is_said_so_with_the_nearest_name() -> None:
-    assert "There is no event 5000; the history has 0 to 220." in after("g '5000 enter").told
+    assert "There is no event 5000; the history has 0 to 222." in after("g '5000 enter").told
     assert "did you mean later?" in after("g 'latr enter").told
     assert "There is no split 7." in after("g 'split space '7 enter").told
 
@@ -350,8 +350,8 @@ def test_a_click_on_the_scrubber_goes_there() -> None:
     async def start(app: DebuggerApp, pilot: Pilot[None]) -> None:
         await pilot.click("Scrubber", offset=(0, 0))
 
-    assert abs(mouse(middle).now.at - 110) <= 1
-    assert mouse(end).now.at == 220
+    assert abs(mouse(middle).now.at - 111) <= 1
+    assert mouse(end).now.at == 222
     assert mouse(start).now.at == 0
 
 

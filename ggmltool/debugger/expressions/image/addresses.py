@@ -20,7 +20,14 @@ _THINGS = (
 HEAP = {name: _HEAP + i * _ROOM for i, name in enumerate(_THINGS)}
 """Where the things begin that scheduler and allocator allocate, by their names there."""
 
+OWN_NODES = 0x5000_0000_0000
+OWN_NODES_STEP = 0x100_0000
+OWN_DATA = 0x5100_0000_0000
+"""Where the program has the values that it writes into tensors and gets from them: those of nodes, of contexts."""
+
 TEXT = 0x7FFF_F7E0_0000
+UNKNOWN = TEXT - 0x1000
+"""In place of a function of a table that the ggml which decides does not have: its structs are shown as another's."""
 TEXT_STEP = 0x40
 """Function `i` lies at TEXT + i * TEXT_STEP."""
 STATICS = 0x7FFF_F7F4_0000

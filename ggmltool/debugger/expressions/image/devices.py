@@ -89,13 +89,14 @@ class Devices:
         """The addresses in a function table of a backend, by field."""
         table = self._program.tables(b).get(kind)
         struct = self._layout.structs.get(kind)
-        if table is None or struct is None:
+        if struct is None:
             return {}
         members = struct.members or {}
+        known = {} if table is None else {f.field: f.function for f in table.functions}
         return {
-            f.field: self._function(f.function, members[f.field])
-            for f in table.functions
-            if f.function is not None and f.field in members
+            field: addresses.UNKNOWN if field not in known else self._function(name, member)
+            for field, member in members.items()
+            if _is_function(member) and ((name := known.get(field, "")) is not None)
         }
 
     def _function(self, name: str, member: Member) -> int:
@@ -181,6 +182,12 @@ class Devices:
             "usage": facts.usage,
         }
         return pack(self._layout.structs["ggml_backend_buffer"], fields)
+
+
+def _is_function(member: Member) -> bool:
+    """Whether a field is a pointer to a function."""
+    pointer = bare(member.type)
+    return isinstance(pointer, Pointer) and isinstance(bare(pointer.to), Function)
 
 
 def _demangled(type: object) -> str:

@@ -119,7 +119,7 @@ class Galloc:
         struct = layout.structs["ggml_gallocr"]
         memory.add(heap["galloc"], struct.size, made_once(lambda: pack(struct, self.fields())))
         self._pointers(memory, "galloc.bufts", n, lambda: [self._devices.buft(b) for b in self._program.buft_of])
-        self._pointers(memory, "galloc.buffers", n, lambda: [self._buffer(b) for b in range(n)])
+        self._pointers(memory, "galloc.buffers", n, lambda: [self.buffer(b) for b in range(n)])
         self._pointers(memory, "galloc.buf_tallocs", n, lambda: [self.tallocr(b) for b in range(n)])
         tallocr = layout.structs["ggml_dyn_tallocr"]
         step = self._tallocr_step()
@@ -158,7 +158,7 @@ class Galloc:
             ),
         )
 
-    def _buffer(self, b: int) -> int:
+    def buffer(self, b: int) -> int:
         """What galloc->buffers[b] points to: a buffer, or a row of them in a ggml with chunks."""
         if self._cells.get(("buffer", b)) is None:
             return 0

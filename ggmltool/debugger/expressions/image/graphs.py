@@ -92,38 +92,16 @@ class Graphs:
     def _has(self, field: str) -> bool:
         return field in (self._layout.structs["ggml_cgraph"].members or {})
 
-    def _visited(self, name: str) -> list[int]:
-        """The tensors of a graph in the order ggml_build_forward_expand visits them, as far as the graph says it."""
-        out: dict[int, None] = {}
-        nodes = self._cells.get(("cgraph", name, "nodes"), ())
-        for root in reversed(nodes):
-            stack = [root]
-            while stack:
-                t = stack.pop()
-                if t in out:
-                    continue
-                out[t] = None
-                cell = self._tensors.cell(t)
-                stack += [s for s in reversed(cell.src) if s is not None] if cell is not None else []
-        for t in self._cells.get(("cgraph", name, "leafs"), ()):
-            out.setdefault(t)
-        return list(out)
-
     def _hash_set(self, name: str) -> HashSet:
         made = HashSet(2 * self._program.cgraph_size, self._program.release.hash_shift)
-        for t in self._visited(name):
+        for t in self._cells.get(("cgraph", name, "visited"), ()):
             made.find_or_insert(self._tensors.address(t))
         return made
 
     def _use_counts(self, name: str, hashes: HashSet) -> dict[int, int]:
-        out: dict[int, int] = {}
-        for t in self._cells.get(("cgraph", name, "nodes"), ()):
-            cell = self._tensors.cell(t)
-            for s in cell.src if cell is not None else ():
-                slot = hashes.find(self._tensors.address(s)) if s is not None else -1
-                if slot >= 0:
-                    out[slot] = out.get(slot, 0) + 1
-        return out
+        """The use counts by slot: those of the sources that the graph was built with."""
+        counts = (self._cells.get(("cgraph", name, part), ()) for part in ("visited", "uses"))
+        return {hashes.find(self._tensors.address(t)): n for t, n in zip(*counts, strict=True)}
 
 
 def _pointers(addresses: list[int]) -> bytes:

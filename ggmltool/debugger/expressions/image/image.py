@@ -16,7 +16,7 @@ from ggmltool.debugger.expressions.image.parts import Parts
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
-from ggmltool.debugger.expressions.memory import Memory, Read, made_once
+from ggmltool.debugger.expressions.memory import NOT_KNOWN, Memory, Read, made_once
 from ggmltool.inspect.history.cells import State
 from ggmltool.layouts.layout import Layout
 
@@ -28,14 +28,14 @@ TABLE_NAMES = ("ggml_table_f32_f16", "table_f32_f16")
 class Image:
     """The program in a state, in the structs of `layout`; `computed` reads what was computed by its address.
 
-    `there`: the scheduler was made; before that there is nothing to see but the program's devices.
+    `there`: the scheduler was made; before that there is nothing to see but the program's devices and contexts.
     """
 
     def __init__(self, program: Program, cells: State, layout: Layout, computed: Read) -> None:
         self.program = program
         self.cells = cells
         self.layout = layout
-        self.there = bool(cells)
+        self.there = ("sched", "n_splits") in cells
         self.memory = memory = Memory()
         self.tensors = tensors = Tensors(program, cells, layout, memory)
         self.devices = Devices(program, cells, layout, memory)
@@ -54,6 +54,7 @@ class Image:
             self.sched = OldSched(parts)
         Contents(program, tensors, self.devices, memory, computed)
         memory.add(addresses.TABLES, 4 * _HALVES, made_once(_halves), TABLE_NAMES[0])
+        memory.add(addresses.UNKNOWN, 0, lambda offset, n: b"", NOT_KNOWN)
         memory.add(addresses.STRINGS, addresses.STRINGS_ROOM, program.strings)
 
 

@@ -29,6 +29,8 @@ class Images:
         self._areas = _LASTING if self._program.release.reserves else _ALL
         self._cursor = history.cursor()
         self._since = -2
+        self._at = -1
+        self._phase = 0
         self._image: Image | None = None
 
     @cached_property
@@ -38,12 +40,14 @@ class Images:
         cells = [value for key, value in changes if key[0] == "tensor" and isinstance(value, TensorCell)]
         return frozenset(name for cell in cells for name in (cell.name, cell.id))
 
-    def at(self, at: int) -> Image:
-        """The image of point `at`, which holds until another one is asked for."""
-        if self._image is None or self._cursor.at != at:
-            cells = self._cursor.move_to(at)
-            since = self._history.since(self._areas, at)
-            if self._image is None or since != self._since:
+    def at(self, at: int, phase: int = 0) -> Image:
+        """The image of a moment of point `at`, which holds until another one is asked for."""
+        if self._image is None or (self._at, self._phase) != (at, phase):
+            self._at, self._phase = at, phase
+            seen, but = self._history.seen(at, phase)
+            cells = self._cursor.move_to(seen, but)
+            since = -2 if any(key[0] in self._areas for key, _ in but) else self._history.since(self._areas, seen)
+            if self._image is None or since != self._since or since == -2:
                 self._image, self._since = Image(self._program, cells, self.layout, self._bytes), since
         return self._image
 

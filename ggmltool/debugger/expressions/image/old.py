@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ggmltool.debugger.expressions.image import addresses
-from ggmltool.debugger.expressions.image.keys import built, numbered
+from ggmltool.debugger.expressions.image.keys import built
 from ggmltool.debugger.expressions.image.packing import pack, pack_array, records
 from ggmltool.debugger.expressions.image.parts import Parts
 from ggmltool.debugger.expressions.image.program import Program
@@ -36,12 +36,10 @@ class _Keys:
         return int(self._cells.get(("sched", "hash_size"), 0))
 
     def slots(self) -> HashSet:
-        """The tensors of the graph, then what the scheduler made."""
+        """The tensors that were looked up, in that order."""
         if self._made is None:
             self._made = HashSet(self.size, self._program.release.hash_shift)
-            own = [self._cells.get(("sched_graph", part), ()) for part in ("leafs", "nodes")]
-            known = [t for t in numbered(self._cells, "id") if self._cells[("id", t)] >= 0]
-            for t in dict.fromkeys([*own[0], *own[1], *known]):
+            for t in self._cells.get(("sched_graph", "keys"), ()):
                 if ("tensor", t) in self._cells and len(self._made) < self._made.size:
                     self._made.find_or_insert(self._tensors.address(t))
         return self._made

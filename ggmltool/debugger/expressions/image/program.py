@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from ggmltool.debugger.expressions.image import addresses
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.version import pad
@@ -68,8 +69,19 @@ class Program:
             self.homes[graph] = shared | own_homes
             self.arena_sizes.append(len(nodes))
         self.arena_sizes.append(0)
+        self.own_data = self._own_data()
         self._interned: dict[bytes, int] = {}
         self._strings = b""
+
+    def _own_data(self) -> dict[str, int]:
+        """Where the program has its own values of each tensor."""
+        nodes = dict.fromkeys(t.id for graph in self.model.graphs.values() for t in graph.nodes)
+        out = {id: addresses.OWN_NODES + i * addresses.OWN_NODES_STEP for i, id in enumerate(nodes)}
+        at = addresses.OWN_DATA
+        for t in self.model.tensors():
+            out[t.id] = at
+            at += pad(t.nb[3] * t.ne[3], _STRING)
+        return out
 
     def _number(self, buft: BufferType) -> int:
         return self.bufts.index(buft) if buft in self.bufts else -1

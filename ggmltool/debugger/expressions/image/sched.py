@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Any
 
@@ -12,8 +11,10 @@ from ggmltool.debugger.expressions.image.packing import fleeting, pack, pack_arr
 from ggmltool.debugger.expressions.image.parts import Parts
 from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.sched.assign import NULL_KEY
 from ggmltool.ggml.version import SCHED_INITIAL_SPLITS
 from ggmltool.inspect.history.cells import SplitCell
+from ggmltool.inspect.opened import environment_number
 from ggmltool.layouts.types import INT, VOID, Array, Pointer, bare
 
 _POINTER = Pointer(VOID)
@@ -24,9 +25,7 @@ class Sched:
 
     def __init__(self, parts: Parts) -> None:
         self._program, self._cells, self._layout, self._tensors, self._devices, self._graphs, memory = parts
-        self._slots: tuple[HashSet, list[int]] | None = None
-        self._graph_keys: list[int] | None = None
-        self._made: list[int] | None = None
+        self._slots: HashSet | None = None
         self._add(memory)
 
     def _field(self, name: str, otherwise: int = 0) -> int:
@@ -62,41 +61,12 @@ class Sched:
         return max(self.slots().find(address), 0)
 
     def slots(self) -> HashSet:
-        """The hash set: the tensors of the graphs in the order in which they were looked up, then the copies."""
-        copies = self._assigned_copies()
-        if self._slots is None or self._slots[1] != copies:
-            made = HashSet(self._field("hash_size"), self._program.release.hash_shift)
-            for t in [*self._of_graphs(), *copies][: made.size]:
-                made.find_or_insert(self._tensors.address(t))
-            self._slots = made, copies
-        return self._slots[0]
-
-    def _assigned_copies(self) -> list[int]:
-        """What the scheduler made and has a backend."""
-        if self._field("is_reset"):
-            return []
-        if self._made is None:
-            own = set(self._of_graphs())
-            self._made = [t for t, _ in self._tensors.all() if t not in own]
-        return [t for t in self._made if self._cells.get(("id", t), -1) >= 0]
-
-    def _of_graphs(self) -> list[int]:
-        """The tensors of the graphs, in the order in which they are looked up."""
-        if self._graph_keys is None:
-            self._graph_keys = [] if self._field("is_reset") else self._looked_up()
-        return self._graph_keys
-
-    def _looked_up(self) -> list[int]:
-        out: dict[int, None] = {}
-        cells = self._cells
-        for graph in self._program.graphs:
-            nodes = cells.get(("cgraph", graph, "nodes"), ())
-            for t in (*cells.get(("cgraph", graph, "leafs"), ()), *nodes):
-                out.setdefault(t)
-        own = (*cells.get(("sched_graph", "leafs"), ()), *cells.get(("sched_graph", "nodes"), ()))
-        for t in own:
-            out.setdefault(t)
-        return list(out)
+        """The hash set: the tensors that were looked up, in that order."""
+        if self._slots is None:
+            self._slots = HashSet(self._field("hash_size"), self._program.release.hash_shift)
+            for t in self._cells.get(("sched_graph", "keys"), ())[: self._slots.size]:
+                self._slots.find_or_insert(0 if t == NULL_KEY else self._tensors.address(t))
+        return self._slots
 
     def _add(self, memory: Memory) -> None:
         layout, heap = self._layout, addresses.HEAP
@@ -269,12 +239,6 @@ class Sched:
             "context_buffer": addresses.arena(program.sched_arena),
             "context_buffer_size": self._field("context_buffer_size"),
             "op_offload": self._field("op_offload"),
-            "debug": _environment("GGML_SCHED_DEBUG"),
-            "debug_realloc": _environment("GGML_SCHED_DEBUG_REALLOC"),
+            "debug": environment_number("GGML_SCHED_DEBUG"),
+            "debug_realloc": environment_number("GGML_SCHED_DEBUG_REALLOC"),
         }  # fmt: skip
-
-
-def _environment(name: str) -> int:
-    """What ggml reads of the environment when the scheduler is made."""
-    said = os.environ.get(name, "")
-    return int(said) if said.isdecimal() and len(said) < 9 else 0

@@ -14,7 +14,7 @@ from ggmltool.ggml.events import Computed, TensorCopied
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.releases.january_2024.state import SchedulerState
 from ggmltool.ggml.sched.compute import DeviceArrays, Watch, graph_compute_nodes
-from ggmltool.ggml.sched.measuring import Times
+from ggmltool.ggml.sched.measuring import LateWrites, Times
 from ggmltool.ggml.sched.supported import supported
 from ggmltool.ggml.tensor import Tensor, root_of
 
@@ -39,7 +39,7 @@ def compute_splits(
     s: SchedulerState,
     nodes: bool = True,
     watch: Watch | None = None,
-    prepare: Callable[[Tensor], None] | None = None,
+    prepare: LateWrites | None = None,
     clock: Callable[[], int] = perf_counter_ns,
 ) -> list[Times]:
     """sched_compute_splits: compute the graph that was allocated last."""
@@ -57,9 +57,13 @@ def compute_splits(
         start = clock()
         for t in split.inputs:
             if prepare is not None:
-                prepare(t)
+                prepare.tell(t)
+                prepare.write(t)
             copy_async(s, b, t, s.copy_of(t, b), nodes)
         copied = clock()
+        if prepare is not None:
+            for t in (source for n in split.nodes for source in n.src if source is not None):
+                prepare.tell(t)
         if s.events:
             s.events(Computed(k, s.names[b], tuple(n.id for n in split.nodes)))
         checked = list(supported(s, b, split.nodes))
@@ -78,7 +82,7 @@ def _compute_nodes(
     arrays: RootArrays,
     nodes: Sequence[Tensor],
     watch: Watch | None,
-    prepare: Callable[[Tensor], None] | None,
+    prepare: LateWrites | None,
 ) -> None:
     if prepare is None:
         graph_compute_nodes(backend, arrays, nodes, watch)
@@ -86,7 +90,7 @@ def _compute_nodes(
     for n in nodes:
         for t in n.src:
             if t is not None:
-                prepare(t)
+                prepare.write(t)
         graph_compute_nodes(backend, arrays, (n,), watch)
 
 

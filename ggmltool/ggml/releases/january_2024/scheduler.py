@@ -20,7 +20,7 @@ from ggmltool.ggml.releases.january_2024.release import MAX_SPLIT_INPUTS, MAX_SP
 from ggmltool.ggml.releases.january_2024.state import NO_ALLOCR, SchedulerState
 from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft, new_from_buft
 from ggmltool.ggml.sched.common import Place, Places
-from ggmltool.ggml.sched.measuring import Times
+from ggmltool.ggml.sched.measuring import LateWrites, Times
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.why import Why
 
@@ -158,6 +158,7 @@ class Scheduler(SchedulerState):
         )
         return True
 
+    @announced("sched_reset")
     def reset(self) -> None:
         """ggml_backend_sched_reset: all memory of the allocators is free, assignments and copies are forgotten."""
         for tallocr in self.tallocs:
@@ -201,7 +202,7 @@ class Scheduler(SchedulerState):
         graph: CGraph,
         nodes: bool = True,
         watch: Callable[[Tensor], None] | None = None,
-        prepare: Callable[[Tensor], None] | None = None,
+        prepare: LateWrites | None = None,
     ) -> Sequence[Times]:
         """ggml_backend_sched_graph_compute. Raises LineAssert, GgmlCrash and what the kernels raise."""
         from ggmltool.ggml.releases.january_2024.compute import compute_splits

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ggmltool.debugger.places import about
 from ggmltool.ggml.events import TensorCopied
-from ggmltool.inspect.history.calls import MAIN, calls_of
-from ggmltool.inspect.history.history import History
-from ggmltool.inspect.history.points import Point
+from ggmltool.inspect.history.calls import MAIN, calls_of, lasts
+from ggmltool.inspect.history.frames import functions_at
+from ggmltool.inspect.history.labels import about
+from ggmltool.inspect.history.points import Announced, Point
 
 
 class Call(NamedTuple):
@@ -27,7 +26,7 @@ class Call(NamedTuple):
 class Calls:
     """All calls of a history by their numbers, in the order in which they begin. Number 0 is `main`."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: Announced) -> None:
         self._made: list[Call] = []
         self.innermost: list[int] = []
         """For each point the number of the call in which it is."""
@@ -69,7 +68,7 @@ class Calls:
                 return one if self._made[one].caller == outer else None
         return None
 
-    def _read(self, history: History) -> None:
+    def _read(self, history: Announced) -> None:
         open_calls: list[int] = []
         keys: list[object] = []
         last = len(history.points) - 1
@@ -88,32 +87,18 @@ class Calls:
             self.innermost.append(open_calls[-1])
 
 
-_LASTING = {
-    "sched",
-    "galloc",
-    "graph",
-    "node_buffer_ids",
-    "leaf_buffer_ids",
-    "measure_graph",
-    "params",
-    "no_alloc",
-    "gf",
-}
-"""Parameters of functions that go on over several tensors."""
-
 _ON_BACKEND = {"backend", "backend_src", "backend_dst", "dev", "device", "buft", "event"}
 """Parameters of functions that are asked of one backend or buffer type after the other."""
 
 _Key = tuple[str, *tuple[object, ...]]
 
 
-def _stacks(history: History) -> Iterator[list[_Key]]:
+def _stacks(history: Announced) -> Iterator[list[_Key]]:
     """The functions that each point is inside of, the outermost first, each with what tells its call from the next.
 
     Functions that are announced are one call from their beginning to their end. Others are those of one decision: what
     is called for another tensor or backend is another call.
     """
-    unknown = frozenset(("?",))
     parameters = {name: frozenset(of) for name, of in calls_of(history.release).parameters.items()}
     copied = _copies_to_come(history.points)
     for at, point in enumerate(history.points):
@@ -122,9 +107,9 @@ def _stacks(history: History) -> Iterator[list[_Key]]:
         tensor = "" if event is None else next(iter(about(event)), "")
         backend = getattr(event, "backend", ""), getattr(event, "buft", "")
         stack: list[_Key] = []
-        for function in reversed(history.functions(at)):
-            of = parameters.get(function, unknown)
-            if function == MAIN or function in entered or of <= _LASTING:
+        for function in reversed(functions_at(history, at)):
+            of = parameters.get(function, frozenset())
+            if function == MAIN or function in entered or lasts(history.release, function):
                 stack.append((function,))
             elif "input" in of:
                 stack.append((function, copied[at]))
@@ -140,17 +125,3 @@ def _copies_to_come(points: Sequence[Point]) -> list[int]:
         copies = isinstance(points[at].event, TensorCopied)
         out.append(at if copies or not out else out[-1])
     return out[::-1]
-
-
-def after(points: Sequence[int], at: int) -> Iterator[int]:
-    """Those of the points, which are in order, that come after `at`, the nearest first."""
-    for i in range(bisect_right(points, at), len(points)):
-        yield points[i]
-
-
-def before(points: Sequence[int], at: int) -> Iterator[int]:
-    """Those of the points, which are in order, that come before `at`, the nearest first."""
-    i = bisect_right(points, at - 1)
-    while i:
-        i -= 1
-        yield points[i]
