@@ -27,7 +27,7 @@ __all__ = ["call"]
 
 SAID: list[tuple[str, Callable[[], Any]]] = [
     ("plan transformer", lambda: load("transformer").plan()),
-    ("plan --step reserve --parallel moe", lambda: load("moe").plan(step="reserve", parallel=True)),
+    ("plan --step reserve --pipeline moe", lambda: load("moe").plan(step="reserve", parallel=True)),
     ("splits --format json transformer", lambda: load("transformer").splits()),
     ("splits --format json preallocated", lambda: load("preallocated").splits()),
     ("splits --by op,backend --format json moe", lambda: load("moe").splits(by="op,backend")),
@@ -69,7 +69,7 @@ SAID: list[tuple[str, Callable[[], Any]]] = [
     ("graph --json transformer", lambda: load("transformer").graph()),
     ("graph --sched --json transformer", lambda: load("transformer").graph(sched=True)),
     ("diff --json transformer moe", lambda: load("transformer").diff("moe")),
-    ("diff --parallel --json moe", lambda: load("moe").diff(parallel=True)),
+    ("diff --pipeline --json moe", lambda: load("moe").diff(parallel=True)),
     (
         "diff --only splits,copies --json moe transformer",
         lambda: load("moe").diff("transformer", only=["splits", "copies"]),

@@ -67,7 +67,7 @@ ANSWERS = {
     "diff --ggml 0.20.2,0.26 versions-2026": "clamp · since 2026-08-26 · memory",
     "diff gemma-3-270m gemma-3-270m-ngl9": "first divergence · backend of node 1 · inp_scaled (SCALE)",
     "diff --step reserve outgrown:small outgrown:large": "512 B  4 KiB    +3.5 KiB  few → many  leaf",
-    "diff --no-parallel pipeline": "compute buffers   28 KiB  10 KiB     -18 KiB",
+    "diff --no-pipeline pipeline": "compute buffers   28 KiB  10 KiB     -18 KiB",
     "plan --no-op-offload offload": "nothing is copied between backends",
     "trace outgrown": "source is larger: many (512 → 4096)",
     'debug inplace --batch -ex "break offset CPU 0" -ex run -ex bt': "#0  ggml_dyn_tallocr_alloc (alloc=",

@@ -214,6 +214,6 @@ def lifetime(look: Look, names: tuple[str, ...]) -> Result[tuple[TensorLife, ...
         f"lifetime of {' and '.join(names)}",
         facts,
         partial(LifetimeDocument.of, at.plan, facts, found.nodes),
-        partial(lifetime_view, facts, found.nodes, at.title, found.watched.heading),
+        partial(lifetime_view, facts, found.turns, at.title, found.watched.heading),
         facts[0].neighbors if len(facts) == 1 else facts,
     )

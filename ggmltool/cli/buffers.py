@@ -51,7 +51,7 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
       ggmltool buffers -o map.svg model.yaml
       ggmltool buffers -o memory.pickle model.yaml
       ggmltool buffers --after 3 model.yaml
-      ggmltool buffers --no-parallel model.yaml
+      ggmltool buffers --no-pipeline model.yaml
     """
     view = choose(peak=peak, chart=chart, chunks=chunks, copies=copies)
     picture = look.format if look.format in PICTURES else None
@@ -66,7 +66,7 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
     if chart and look.json:
         raise click.UsageError("--chart is a drawing; --json without it has the tensors at the peak.")
     if copies and look.what_if.parallel is not None:
-        raise click.UsageError("--copies plans with and without --parallel; leave it out.")
+        raise click.UsageError("--copies plans with and without --pipeline; leave it out.")
     if look.format == "pickle" and view:
         raise click.UsageError(f"a pickle has what is allocated and freed; leave out {option_of(view)}.")
     if look.format == "pickle" and look.output.to_terminal:

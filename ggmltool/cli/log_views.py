@@ -36,7 +36,7 @@ def refuse_moment() -> None:
 
 
 def refuse_what_if() -> None:
-    """Refuse --parallel and --op-offload. Raises CliError."""
+    """Refuse --pipeline and --op-offload. Raises CliError."""
     made = "shows a plan that was made with its own options"
     refuse_options(parallel=made, op_offload=made)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from ggmltool.cli.options import depth_option
+from ggmltool.cli.options import Pipeline, depth_option
 from ggmltool.estimate.forecast import PROMPT
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.placing import Common, read_margins
@@ -85,7 +85,7 @@ def _common_options(command: F, without: Collection[str]) -> F:
             "-nr", "--no-repack", is_flag=True, help="Do not use the CPU's extra buffer types (repacking)."
         ),
         click.option(
-            "--parallel/--no-parallel", default=None,
+            "--pipeline/--no-pipeline", " /--no-parallel", "parallel", cls=Pipeline, default=None,
             help="Pipeline copies, or none (default: as llama.cpp decides).",
         ),
         depth_option,

@@ -11,7 +11,7 @@ from msgspec import UnsetType, structs
 from ggmltool.cli.complete import complete_releases, complete_sides
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.moment import Look, moment_command
-from ggmltool.cli.options import one_release
+from ggmltool.cli.options import Pipeline, one_release
 from ggmltool.cli.output import note
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.sides import with_graph
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     help="Put beside it what this ggml decides (of B where --compare names one).",
 )
 @click.option(
+    "--compare-pipeline/--compare-no-pipeline",
     "--compare-parallel/--compare-no-parallel",
+    "compare_parallel",
+    cls=Pipeline,
     default=None,
     help="Put beside it the plan with the four copies of pipeline parallelism, or without.",
 )
@@ -64,7 +67,7 @@ def report(
     Example:
       ggmltool report -o report.html moe
       ggmltool report --after 2 -o report.html outgrown
-      ggmltool report --compare-no-parallel -o report.html pipeline
+      ggmltool report --compare-no-pipeline -o report.html pipeline
     """
     if look.format != "json" and look.output.to_terminal:
         raise CliError("a page cannot be shown on a terminal; name a file with -o report.html")

@@ -59,7 +59,8 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
 
     `texts` stand as in the source, with printf's places; of GGML_ASSERT it is the condition. `functions` print them.
     `files` are the source files that do, where others print the same words for another reason. `means` is what has
-    happened, `shapes` which graphs and calls bring it about, `remedy` what to do, `ask` the command that shows more. `era` is when ggml had such texts, "" for today's.
+    happened, `shapes` which graphs and calls bring it about, `remedy` what to do, `ask` the command that shows more.
+    `era` is when ggml had such texts, "" for today's.
 
     `places` names what printf fills in, in order, each with the words for it if its value is unknown; the words of the
     message have them in braces. `fills` names them for a text that fills in others than the first. The first of the

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, Reused
+from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.part import Part
 
 
@@ -72,6 +73,11 @@ class MemoryPlan:
     lifetimes: tuple[Lifetime, ...] = ()
     nodes: tuple[str, ...] = ()
     tails: tuple[str, ...] = ()
+
+    def turns(self, plan: Plan) -> tuple[str, ...]:
+        """The node of each step with its number in the graph of `plan`; what the scheduler put between has none."""
+        numbers = {node.id: node.index for node in plan.nodes}
+        return tuple(f"{numbers[name]} {name}" if name in numbers else name for name in self.nodes)
 
     def of(self, buft: str) -> list[Lifetime]:
         """The tensors of one buffer type."""

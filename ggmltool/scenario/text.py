@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, Protocol
 
+from ggmltool.scenario.beside import file_meant
 from ggmltool.scenario.encoding import decoded
 from ggmltool.scenario.errors import Mistake, Place, ScenarioError, quoted
 from ggmltool.scenario.json_text import decode_json, find_in_json
@@ -230,7 +231,7 @@ def _read_file(path: Path, shown: str) -> bytes:
         with path.open("rb") as stream:
             return _read_stream(stream, shown)
     except FileNotFoundError:
-        raise ScenarioError("there is no such file", shown) from None
+        raise ScenarioError("there is no such file", shown, expected=file_meant(str(path))) from None
     except OSError as e:
         raise ScenarioError(f"cannot be read: {e.strerror or e}", shown) from None
     except ValueError:

@@ -177,7 +177,7 @@ def test_a_type_that_a_device_does_not_take_is_named_and_a_cast_before_moves_the
 def test_options_of_the_scheduler_stand_in_for_the_scenarios(call: Call) -> None:
     assert explained(call, "y_many", "offload")["cause"] == "1.off"
     assert explained(call, "y_many", "offload", "--no-op-offload")["backend"] == "CPU"
-    one, four = (explained(call, "realloc", "small", "large", "outgrown", *on)["first"] for on in ((), ("--parallel",)))
+    one, four = (explained(call, "realloc", "small", "large", "outgrown", *on)["first"] for on in ((), ("--pipeline",)))
     assert four["buffers"]["GPU0"] > one["buffers"]["GPU0"]
 
 

@@ -110,7 +110,7 @@ def test_every_message_finds_itself(row: tuple[str, str]) -> None:
 @in_batches("row", KNOWN)
 def test_a_message_with_one_word_replaced_is_not_taken_for_it(row: tuple[str, str]) -> None:
     """S8: “failed to create ggml context” was taken for “failed to create the MoE cache context”."""
-    key, text = row
+    _, text = row
     words = re.findall(r"\w{3,}", re.sub(r"%[-0-9.]*(?:z[ux]|lu|\w)", "", text.removeprefix("%s: ")))
     for word in words:
         other = re.sub(rf"\b{re.escape(word)}\b", "teapot", filled(text), count=1)

@@ -44,7 +44,8 @@ _ASSERTED = re.compile(r"ggml_assert\s*\((.*)\)|ggml_assert: \S+:\d+: (.*)", re.
 _BEFORE = re.compile(r"^.*?(?<![\w.+-])[\w.+-]+\.(?:c|cpp|cc|h|hpp|cu|cuh|m|mm):\d+: ?")
 _DIED = re.compile(r"ggml_assert|\.(?:c|cpp|cc|h|hpp|cu|cuh|m|mm):\d+: |\b(?:cuda|rocm|musa|cann) error", re.IGNORECASE)
 _META = re.compile(
-    r"ggml-backend-meta\.cpp:\d+: |\bsrc_ss\[|\bsplit_state\.|GGML_BACKEND_SPLIT_AXIS_|ggml_backend_(?:buffer_|buft_|dev_)?is_meta\("
+    r"ggml-backend-meta\.cpp:\d+: |\bsrc_ss\[|\bsplit_state\.|GGML_BACKEND_SPLIT_AXIS_|"
+    r"ggml_backend_(?:buffer_|buft_|dev_)?is_meta\("
 )
 _LEVELS = {"info": 0, "warning": 1, "error": 2}
 _DEATH = 3

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ggmltool.scenario.beside import file_meant
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.convert import converted, is_folder_of_safetensors
 from ggmltool.sources.llama.header.gguf_header import (
@@ -102,7 +103,8 @@ def check_gguf(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(24)
     except FileNotFoundError:
-        raise CaptureError(f"{path}: there is no such file") from None
+        meant = file_meant(str(path))
+        raise CaptureError(f"{path}: there is no such file{f'; {meant}' if meant else ''}") from None
     except OSError as error:
         raise CaptureError(f"{path}: {error.strerror or error}") from None
     if head[:4] != MAGIC:

@@ -97,11 +97,13 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class MemoryMap:
-    """All panels, from top to bottom, and what their axis shows: layers, and the backend that computes each step."""
+    """All panels, from top to bottom, and what their axis shows: layers, the backend that computes each step, and the
+    step of each node by its number in the graph (copies are steps without a number)."""
 
     panels: tuple[Panel, ...]
     layers: tuple[LayerSpan, ...]
     computing: tuple[Span, ...]
+    steps: dict[int, int]
     bottom: float
 
 
@@ -130,7 +132,9 @@ def memory_map(plan: Plan, memory: MemoryPlan) -> MemoryMap:
         panel = Panel(buffer, backend, chunk, nbytes, frame, n_steps, (), (), tuple(_water(lives)), bend)
         panels.append(_with_tiles(panel, lives, copies, MOST_TILES // len(there)))
         y = frame.y1 + below
-    return MemoryMap(tuple(panels), layers, tuple(_computing(plan, memory)), y)
+    turns = {name: step for step, name in enumerate(memory.nodes)}
+    steps = {node.index: turns[node.id] for node in plan.nodes if node.id in turns}
+    return MemoryMap(tuple(panels), layers, tuple(_computing(plan, memory)), steps, y)
 
 
 def _height(part: float, panels: int) -> float:

@@ -150,6 +150,8 @@ class _Stacks:
 
     def __init__(self, plan: Plan, memory: MemoryPlan, tensors: Tensors) -> None:
         self.memory = memory
+        self.turns = memory.turns(plan)
+        self.numbers = {node.id: node.index for node in plan.nodes}
         self.tensors = tensors
         self.backends = {buft: name for name, buft in reversed(plan.backends)}
         call = _CALLS[plan.step]
@@ -169,7 +171,8 @@ class _Stacks:
             step = life.start if begins else life.end or 0
             kind = "free" if not begins else "reuse" if life.reused else "alloc"
             functions = [_frame("ggml", 0, name) for name in self._calls[kind]]
-            about = _frame(life.tensor, max(step, 0), self._what(life))
+            number = self.numbers.get(self.memory.nodes[step], 0) if 0 <= step < len(self.memory.nodes) else 0
+            about = _frame(life.tensor, number, self._what(life))
             self._known[life, begins] = [about, _frame("why", 0, self._why(life, begins)), *functions]
         return self._known[life, begins]
 
@@ -179,7 +182,7 @@ class _Stacks:
 
     def _why(self, life: Lifetime, begins: bool) -> str:
         step = life.start if begins else life.end
-        node = "before the first node" if step is None or step < 0 else f"at node {step}, {self.memory.nodes[step]}"
+        node = "before the first node" if step is None or step < 0 else f"at node {self.turns[step]}"
         if not begins:
             return f"nothing needs it any more, {node}"
         kept = ", and it is an output, which stays" if life.kept else ""
