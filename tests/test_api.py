@@ -318,7 +318,7 @@ def test_all_errors_are_of_one_kind_and_are_pickled() -> None:
 
 def test_errors_say_where_and_what_to_do() -> None:
     moe = ggmltool.load("moe")
-    with pytest.raises(ggmltool.InspectError, match="did you mean up"):
+    with pytest.raises(ggmltool.InspectError, match='did you mean "up'):
         moe.tensor("upp")
     with pytest.raises(ggmltool.InspectError, match="there is no split 99"):
         moe.explain(99)

@@ -150,7 +150,7 @@ class _Sequences(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Its names and its help."""
         record = super().get_help_record(ctx)
-        return None if record is None else (record[0].replace(", --n-parallel", ""), record[1])
+        return None if record is None else (record[0].replace("--n-parallel, ", ""), record[1])
 
 
 def model_options(lists: bool = False, doubled: bool = False) -> Callable[[F], F]:
@@ -206,7 +206,7 @@ def _options(lists: bool, doubled: bool) -> list[Callable[[F], F]]:
         number("-b", "--batch-size", least=1, help="Logical batch, in tokens (default: 2048)."),
         number("-ub", "--ubatch-size", least=1, help=_HELP["-ub"][doubled]),
         click.option(
-            "-np", "--parallel", "--n-parallel", "n_parallel", cls=_Sequences, type=sequences,
+            "-np", "--n-parallel", "--parallel", "n_parallel", cls=_Sequences, type=sequences,
             metavar="LIST" if lists else "N|auto",
             help=f"Sequences of the context (default: 1). auto: {AUTO_PARALLEL} sequences that share one KV cache, as "
                  "in llama-server without -np.",

@@ -17,7 +17,7 @@ import click
 
 from ggmltool.cli.command import current_settings
 from ggmltool.cli.endings import is_packed
-from ggmltool.cli.errors import FINE, GGML_FAILED, CliError, suggestion
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError, say, suggestion
 from ggmltool.inspect.watched import Watched
 from ggmltool.views.table import Style
 from ggmltool.views.text import harmless
@@ -194,7 +194,7 @@ def _umask() -> int:
 def note(message: str) -> None:
     """Tell the user something on standard error, unless --quiet."""
     if current_settings().verbosity >= 0:
-        click.echo(harmless(message), err=True)
+        say(message)
 
 
 def detail(message: str) -> None:

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     help="Put beside it what this ggml decides (of B where --compare names one).",
 )
 @click.option(
-    "--compare-pipeline/--compare-no-pipeline",
     "--compare-parallel/--compare-no-parallel",
-    "compare_parallel",
+    "--compare-pipeline/--compare-no-pipeline",
+    "compare_pipeline",
     cls=Pipeline,
     default=None,
     help="Put beside it the plan with the four copies of pipeline parallelism, or without.",
@@ -53,7 +53,7 @@ def report(
     look: Look,
     compare: str | None,
     compare_ggml: Release | None,
-    compare_parallel: bool | None,
+    compare_pipeline: bool | None,
     compare_op_offload: bool | None,
 ) -> int:
     """Write a page that explains a graph: one HTML file that needs no network.
@@ -71,7 +71,7 @@ def report(
     """
     if look.format != "json" and look.output.to_terminal:
         raise CliError("a page cannot be shown on a terminal; name a file with -o report.html")
-    beside = _Beside(compare, compare_ggml, WhatIf(compare_parallel, compare_op_offload))
+    beside = _Beside(compare, compare_ggml, WhatIf(compare_pipeline, compare_op_offload))
     opened = open_scenario(look.scenario, look.release)
     one = opened.what_if(look.what_if), look.moment
     document: ReportDocument | ReportComparisonDocument

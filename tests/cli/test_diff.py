@@ -164,7 +164,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(call: Call) -> None:
         (("moe",), "Name two scenarios, or one with --ggml"),
         (("moe", "moe", "moe"), "unexpected extra argument"),
         (("moe", "mo"), 'did you mean "moe"?'),
-        (("offload", "offload:tokn"), "did you mean token?"),
+        (("offload", "offload:tokn"), 'did you mean "token"?'),
         (("--after", "1", "offload:token", "offload"), "leave out :token"),
         (("--only", "split", "moe", "moe"), "Did you mean 'splits'?"),
         (("--only", "zzz", "moe", "moe"), "The parts are nodes, splits, copies"),

@@ -134,7 +134,7 @@ def _yaml(text: str) -> dict[str, Any]:
 def test_a_node_of_another_graph_is_found_without_naming_the_graph(call: Call) -> None:
     assert explained(call, "y_one", "offload")["graph"] == "token"
     assert explained(call, "y_one", "offload", "--graph", "token")["graph"] == "token"
-    assert "has no tensor 'y_one'" in call("explain", "y_one", "offload", "--graph", "prompt").err
+    assert 'has no tensor "y_one"' in call("explain", "y_one", "offload", "--graph", "prompt").err
 
 
 def test_rules_that_were_not_asked_are_not_told(call: Call) -> None:
@@ -206,7 +206,7 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "hint"),
     [
-        (("gat", "transformer"), "did you mean gate?"),
+        (("gat", "transformer"), 'did you mean "gate"?'),
         (("CPU#norm2#0", "transformer"), "is the copy of norm2 for CPU"),
         (("split", "3", "transformer"), "splits #0 to #2"),
         (("split", "one", "transformer"), "a split is named by its number"),
@@ -218,8 +218,8 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
         (("error", " "), "error TEXT"),
         (("error", "out of free blocks", "--graph", "main"), "takes a text"),
         (("error", "out of free blocks", "--after", "1"), "neither --after nor --step"),
-        (("realloc", "small", "outgrown"), "no graph is called small"),
-        (("realloc", "smal", "large", "outgrown"), "did you mean small?"),
+        (("realloc", "small", "outgrown"), 'no graph is called "small'),
+        (("realloc", "smal", "large", "outgrown"), 'did you mean "small"?'),
         (("realloc", "small"), "realloc A B [SCENARIO]"),
         (("realloc", "matmul", "transformer"), "matmul and transformer have different backends"),
         (("realloc", "small", "large", "outgrown", "--after", "1"), "neither --after nor --step"),

@@ -49,7 +49,7 @@ def test_headings_and_commands_to_paste_name_the_options(call: Call) -> None:
 
 def test_the_environment_can_say_it(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     there = json.loads(call("plan", "--json", "pipeline").out)
-    monkeypatch.setenv("GGMLTOOL_PLAN_PARALLEL", "false")
+    monkeypatch.setenv("GGMLTOOL_PLAN_PIPELINE", "false")
     without = json.loads(call("plan", "--json", "pipeline").out)
     assert len(without["copies"]) < len(there["copies"])
     assert json.loads(call("plan", "--json", "--pipeline", "pipeline").out) == there
