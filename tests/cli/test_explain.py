@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,18 @@ def test_random_graphs_are_explained_as_they_are_planned(seed: int) -> None:
             assert tuple(i.id for i in told.inputs) == split.inputs
             assert all(i.users for i in told.inputs)
             assert all(m.splits < len(plan.splits) for m in told.merges)
+            on = {n.id: n.backend for n in plan.nodes}
+            for merge in told.merges:
+                assigned = re.fullmatch(r"assign its backend: `backend: (.+)` for (.+)", merge.text)
+                assert assigned is None or on[assigned[2]] != assigned[1]
+
+
+def test_what_is_already_so_is_no_change(call: Call) -> None:
+    """N16: act runs on the CPU."""
+    document = explained(call, "split", "1", "recorded")
+    assert document["backend"] == "CPU"
+    assert not [m for m in document["merges"] if m["text"].endswith("`backend: CPU` for act")]
+    assert [m for m in document["merges"] if m["text"].endswith("`backend: CPU` for proj")]
 
 
 def test_putting_a_weight_where_it_is_told_moves_the_node(call: Call) -> None:
