@@ -43,10 +43,11 @@ def buffers(look: Look) -> Result[MemoryPlan]:
 
 
 def memory_map(look: Look) -> Svg:
+    from ggmltool.inspect.built import graph_numbers
     from ggmltool.views.memory.map_svg import map_svg
 
     at = look.watch(Record(Keep.MEMORY))
-    return map_svg(at.plan, at.record.memory, at.title)
+    return map_svg(at.plan, at.record.memory, at.title, graph_numbers(look.opened.scenario, at.graph))
 
 
 def chunks(look: Look) -> Result[MemoryPlan]:

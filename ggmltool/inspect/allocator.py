@@ -12,6 +12,7 @@ from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder, hash_keys, hash_keys_so_far
+from ggmltool.inspect.built import graph_numbers
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
@@ -116,9 +117,9 @@ def watch_allocator(opened: Opened, moment: Moment, at: str | None = None, befor
         sched = state.run.sched
         if sched is not None and sched.gallocr.planned_nodes is not planned_nodes and sched.gallocr.planned_nodes:
             planned_nodes = sched.gallocr.planned_nodes
-            planned = _planned(state, record)
+            planned = _planned(state, record, graph_numbers(opened.scenario, state.graph))
         if sched is not None and state.is_split and state.plan.error is None:
-            nodes, leafs = _rows(sched, _numbers(state))
+            nodes, leafs = _rows(sched, graph_numbers(opened.scenario, state.graph))
     if planned is None:
         if state.plan.error is not None:
             raise state.refusal()
@@ -126,9 +127,9 @@ def watch_allocator(opened: Opened, moment: Moment, at: str | None = None, befor
     return WatchedAllocator(state, record, planned, nodes, leafs)
 
 
-def _planned(state: Watched, record: AllocRecorder) -> Planned:
+def _planned(state: Watched, record: AllocRecorder, numbers: Mapping[str, int]) -> Planned:
     gallocr = state.sched.gallocr
-    built, numbers = state.built(), _numbers(state)
+    built = state.built()
     where = addresses(arenas(state.run, built.name, built.table), state.run)
     if state.plan.error is not None and gallocr.refused is not None:
         keys = hash_keys_so_far(gallocr, _walked(record))
@@ -150,10 +151,6 @@ def _walked(record: AllocRecorder) -> int:
     """The node that the allocator came to last, -1 before the first."""
     turns = (step.event.at for step in reversed(record.steps) if isinstance(step.event, AllocationStarted))
     return next(turns, -1)
-
-
-def _numbers(state: Watched) -> dict[str, int]:
-    return {node.id: node.index for node in state.plan.nodes}
 
 
 def _rows(sched: AnyScheduler, numbers: Mapping[str, int]) -> tuple[list[AllocRow], list[AllocRow]]:

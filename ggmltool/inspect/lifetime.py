@@ -11,6 +11,7 @@ from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.sched.common import n_keepers
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, dims, op_desc
 from ggmltool.inspect.allocator import watch_allocator
+from ggmltool.inspect.built import graph_numbers
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.memory import Lifetime
 from ggmltool.inspect.opened import Moment, Opened
@@ -95,7 +96,7 @@ class Lifetimes:
         self.watched = watch_allocator(opened, moment)
         self.memory = self.watched.at.record.memory
         self.nodes = tuple(self.memory.nodes)
-        self.turns = self.memory.turns(self.watched.at.plan)
+        self.turns = self.memory.turns(graph_numbers(opened.scenario, self.watched.at.graph))
         self.planned = self.watched.gallocr.planned_nodes
         gallocr = self.watched.gallocr
         # Where the allocator makes a view of what it places in the memory of a source, that is no view of the graph's.

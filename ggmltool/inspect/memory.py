@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, Reused
-from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.part import Part
 
 
@@ -74,9 +73,8 @@ class MemoryPlan:
     nodes: tuple[str, ...] = ()
     tails: tuple[str, ...] = ()
 
-    def turns(self, plan: Plan) -> tuple[str, ...]:
-        """The node of each step with its number in the graph of `plan`; what the scheduler put between has none."""
-        numbers = {node.id: node.index for node in plan.nodes}
+    def turns(self, numbers: Mapping[str, int]) -> tuple[str, ...]:
+        """The node of each step with its number in the graph; what the scheduler put between has none."""
         return tuple(f"{numbers[name]} {name}" if name in numbers else name for name in self.nodes)
 
     def of(self, buft: str) -> list[Lifetime]:

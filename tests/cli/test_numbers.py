@@ -13,12 +13,19 @@ from tests.cli.conftest import Call
 from tests.debugger.screen.screens import app_of
 
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"
-CASES = [("transformer", "kq"), ("transformer", "down"), ("moe", "h"), ("pipeline", "y"), ("four-passes", "out")]
+CASES = [
+    ("transformer", "kq"),
+    ("transformer", "down"),
+    ("moe", "h"),
+    ("pipeline", "y"),
+    ("four-passes", "out"),
+    ("node-order", "wide_b"),
+]
 
 
 def number_of(call: Call, sample: str, node: str) -> int:
-    nodes = json.loads(call("plan", "--json", sample).out)["nodes"]
-    return next(n["index"] for n in nodes if n["id"] == node)
+    nodes = json.loads(call("graph", "--json", sample).out)["nodes"]
+    return [n["id"] for n in nodes].index(node)
 
 
 @pytest.mark.parametrize(("sample", "node"), CASES)

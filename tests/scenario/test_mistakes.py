@@ -368,7 +368,7 @@ def test_a_file_that_is_not_there_names_the_one_that_was_meant(tmp_path: Path, m
         read_devices(["npu.yam"])
     assert mistake.value.expected == 'did you mean "npu.yaml"?'
     for read in (lambda: read_devices(["nqu.yaml"]), lambda: ggmltool.load("nqu.yaml")):
-        with pytest.raises(ScenarioError, match='did you mean "npu.yaml"'):
+        with pytest.raises(ScenarioError, match=r'did you mean "npu.yaml"'):
             read()
     with pytest.raises(ScenarioError, match=r'did you mean "notes.txt"'), open_log("note.txt", "note.txt"):
         pass

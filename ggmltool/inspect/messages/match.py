@@ -178,7 +178,7 @@ def _slip(word: str, other: str) -> bool:
         return True
     if min(len(word), len(other)) < _SLIPS or word[0] != other[0]:
         return False
-    return SequenceMatcher(None, word, other, autojunk=False).ratio() >= LIKE
+    return SequenceMatcher(None, word, other, autojunk=False).ratio() >= ALIKE
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ Program order goes to the right, offsets upwards. Nothing here draws: see map_sv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import sqrt
@@ -107,8 +107,9 @@ class MemoryMap:
     bottom: float
 
 
-def memory_map(plan: Plan, memory: MemoryPlan) -> MemoryMap:
-    """The layout of what the allocator planned; without panels where no buffer has a byte."""
+def memory_map(plan: Plan, memory: MemoryPlan, numbers: Mapping[str, int] | None = None) -> MemoryMap:
+    """The layout of what the allocator planned; without panels where no buffer has a byte. `numbers` are those of the
+    nodes in the graph, by default in the plan."""
     there = [
         (buffer, chunk, nbytes)
         for buffer in buffers_of(plan, memory)
@@ -133,8 +134,13 @@ def memory_map(plan: Plan, memory: MemoryPlan) -> MemoryMap:
         panels.append(_with_tiles(panel, lives, copies, MOST_TILES // len(there)))
         y = frame.y1 + below
     turns = {name: step for step, name in enumerate(memory.nodes)}
-    steps = {node.index: turns[node.id] for node in plan.nodes if node.id in turns}
+    steps = {number: turns[id] for id, number in (numbers or numbers_of(plan)).items() if id in turns}
     return MemoryMap(tuple(panels), layers, tuple(_computing(plan, memory)), steps, y)
+
+
+def numbers_of(plan: Plan) -> dict[str, int]:
+    """The numbers of the nodes in the order in which they are computed."""
+    return {node.id: node.index for node in plan.nodes}
 
 
 def _height(part: float, panels: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
@@ -19,6 +19,7 @@ from ggmltool.views.memory.map import (
     Panel,
     Tile,
     memory_map,
+    numbers_of,
 )
 from ggmltool.views.memory.map_labels import LINE, NAME, callouts, labels, peak_x, shown_name
 from ggmltool.views.memory.map_small import small_area
@@ -58,12 +59,12 @@ _DEFS = (
 )
 
 
-def map_svg(plan: Plan, memory: MemoryPlan, title: str) -> Svg:
+def map_svg(plan: Plan, memory: MemoryPlan, title: str, numbers: Mapping[str, int] | None = None) -> Svg:
     """The drawing: a panel for each chunk of each compute buffer, a legend, and a description in words.
 
     Tensors below a pixel are drawn together, and the drawing says how many; it stays below a megabyte.
     """
-    laid, turns = memory_map(plan, memory), memory.turns(plan)
+    laid, turns = memory_map(plan, memory, numbers), memory.turns(numbers or numbers_of(plan))
     inks = colors(name for name, _ in plan.backends)
     nodes = count(len(plan.nodes), "node")
     if len(memory.nodes) != len(plan.nodes):
