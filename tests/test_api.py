@@ -27,7 +27,7 @@ __all__ = ["call"]
 
 SAID: list[tuple[str, Callable[[], Any]]] = [
     ("plan transformer", lambda: load("transformer").plan()),
-    ("plan --step reserve --parallel moe", lambda: load("moe").plan(step="reserve", parallel=True)),
+    ("plan --step reserve --pipeline moe", lambda: load("moe").plan(step="reserve", parallel=True)),
     ("splits --format json transformer", lambda: load("transformer").splits()),
     ("splits --format json preallocated", lambda: load("preallocated").splits()),
     ("splits --by op,backend --format json moe", lambda: load("moe").splits(by="op,backend")),
@@ -69,7 +69,7 @@ SAID: list[tuple[str, Callable[[], Any]]] = [
     ("graph --json transformer", lambda: load("transformer").graph()),
     ("graph --sched --json transformer", lambda: load("transformer").graph(sched=True)),
     ("diff --json transformer moe", lambda: load("transformer").diff("moe")),
-    ("diff --parallel --json moe", lambda: load("moe").diff(parallel=True)),
+    ("diff --pipeline --json moe", lambda: load("moe").diff(parallel=True)),
     (
         "diff --only splits,copies --json moe transformer",
         lambda: load("moe").diff("transformer", only=["splits", "copies"]),
@@ -318,7 +318,7 @@ def test_all_errors_are_of_one_kind_and_are_pickled() -> None:
 
 def test_errors_say_where_and_what_to_do() -> None:
     moe = ggmltool.load("moe")
-    with pytest.raises(ggmltool.InspectError, match="did you mean up"):
+    with pytest.raises(ggmltool.InspectError, match='did you mean "up'):
         moe.tensor("upp")
     with pytest.raises(ggmltool.InspectError, match="there is no split 99"):
         moe.explain(99)

@@ -51,7 +51,7 @@ ANSWERS = {
     "splits moe \\| ggmltool splits --by op,backend -": "MUL_MAT_ID      –    2",
     "splits moe \\| ggmltool import -": "which ops run where",
     "supports missing-op": "GPU0 does not support\n  1 ARGSORT\n",
-    "report -o report.html gemma-3-270m-ngl9": "Wrote report.html\n",
+    "report -o gemma.html gemma-3-270m-ngl9": "Wrote gemma.html\n",
     "explain order missing-op": "GPU0       1   128 B  if GPU0 supported ARGSORT",
     "explain split 1 missing-op": "order is on CPU (3.best): GPU0 does not support ARGSORT; CPU is the next that does.",
     "trace --decisions missing-op": "order not on GPU0 in pass 2: ARGSORT is not supported",
@@ -67,7 +67,7 @@ ANSWERS = {
     "diff --ggml 0.20.2,0.26 versions-2026": "clamp · since 2026-08-26 · memory",
     "diff gemma-3-270m gemma-3-270m-ngl9": "first divergence · backend of node 1 · inp_scaled (SCALE)",
     "diff --step reserve outgrown:small outgrown:large": "512 B  4 KiB    +3.5 KiB  few → many  leaf",
-    "diff --no-parallel pipeline": "compute buffers   28 KiB  10 KiB     -18 KiB",
+    "diff --no-pipeline pipeline": "compute buffers   28 KiB  10 KiB     -18 KiB",
     "plan --no-op-offload offload": "nothing is copied between backends",
     "trace outgrown": "source is larger: many (512 → 4096)",
     'debug inplace --batch -ex "break offset CPU 0" -ex run -ex bt': "#0  ggml_dyn_tallocr_alloc (alloc=",
@@ -162,6 +162,13 @@ def test_a_question_is_answered_by_its_command(call: Call, command: str) -> None
     result = call(*shlex.split(last), columns=WIDTH, stdin=piped.encode())
     assert ANSWERS[command] in result.out + result.err
     assert result.status == any(word in command for word in ("preallocated", "buffer-not-set", "diff ", "--inject"))
+
+
+def test_no_two_commands_of_the_readme_write_one_file() -> None:
+    """N4: who goes through it from top to bottom was told that report.html exists."""
+    written = re.findall(r"ggmltool [^`\n]*? -o (\S+?)[`\s]", README)
+    assert len(written) > 5
+    assert len(written) == len(set(written))
 
 
 def test_every_question_has_its_answer_here() -> None:

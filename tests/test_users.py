@@ -88,7 +88,7 @@ def test_two_tensors_share_an_address_who_overwrote_whom(call: Call) -> None:
     """ggml 700, 1151: the bytes they share, when each has them, and whether anybody reads a wrong value."""
     out = " ".join(call("lifetime", "q", "k_rope", "transformer", columns=110).out.split())
     assert "q and k_rope share 2 KiB at 4480 in CUDA0 compute buffer, at different times: k_rope overwrites q" in out
-    assert "No harm in the graph: q is read last by node 14 q_rope, k_rope is written at node 15 k_rope" in out
+    assert "No harm in the graph: q is read last by node 8 q_rope, k_rope is written at node 9 k_rope" in out
     assert "after the graph it has other values. Flag it as an output to keep it." in out
 
 
@@ -251,18 +251,18 @@ def test_the_same_graph_twice_after_a_reset_is_wrong(call: Call) -> None:
 def test_how_much_do_four_pipeline_copies_cost(call: Call) -> None:
     """llama.cpp 24355, 13751: the plans with and without, side by side and one by one."""
     assert "total 28 KiB 10 KiB +18 KiB" in " ".join(call("buffers", "--copies", "pipeline", columns=110).out.split())
-    out = " ".join(call("diff", "pipeline", "--parallel", columns=110).out.split())
-    assert "A pipeline --no-parallel · alloc main B pipeline --parallel · alloc main" in out
+    out = " ".join(call("diff", "pipeline", "--pipeline", columns=110).out.split())
+    assert "A pipeline --no-pipeline · alloc main B pipeline --pipeline · alloc main" in out
     assert "compute buffers 10 KiB 28 KiB +18 KiB" in out
     assert "copies in memory 2 12 +10" in out
     with_them, without = (
         " ".join(call("plan", option, "pipeline", columns=110).out.split())
-        for option in ("--parallel", "--no-parallel")
+        for option in ("--pipeline", "--no-pipeline")
     )
     assert "GPU0 2 1 2 KiB 16 KiB 10 KiB" in with_them
     assert "GPU0 2 1 2 KiB 16 KiB 4 KiB" in without
-    assert "GPU0 10 KiB" in " ".join(call("buffers", "--parallel", "pipeline", columns=110).out.split())
-    assert "GPU0 4 KiB" in " ".join(call("buffers", "--no-parallel", "pipeline", columns=110).out.split())
+    assert "GPU0 10 KiB" in " ".join(call("buffers", "--pipeline", "pipeline", columns=110).out.split())
+    assert "GPU0 4 KiB" in " ".join(call("buffers", "--no-pipeline", "pipeline", columns=110).out.split())
 
 
 def test_does_op_offload_help(call: Call) -> None:

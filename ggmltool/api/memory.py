@@ -43,10 +43,11 @@ def buffers(look: Look) -> Result[MemoryPlan]:
 
 
 def memory_map(look: Look) -> Svg:
+    from ggmltool.inspect.built import graph_numbers
     from ggmltool.views.memory.map_svg import map_svg
 
     at = look.watch(Record(Keep.MEMORY))
-    return map_svg(at.plan, at.record.memory, at.title)
+    return map_svg(at.plan, at.record.memory, at.title, graph_numbers(look.opened.scenario, at.graph))
 
 
 def chunks(look: Look) -> Result[MemoryPlan]:
@@ -214,6 +215,6 @@ def lifetime(look: Look, names: tuple[str, ...]) -> Result[tuple[TensorLife, ...
         f"lifetime of {' and '.join(names)}",
         facts,
         partial(LifetimeDocument.of, at.plan, facts, found.nodes),
-        partial(lifetime_view, facts, found.nodes, at.title, found.watched.heading),
+        partial(lifetime_view, facts, found.turns, at.title, found.watched.heading),
         facts[0].neighbors if len(facts) == 1 else facts,
     )

@@ -40,7 +40,8 @@ def allocs(look: Look, trace: bool, free_blocks: str | None) -> int:
     """Show where the graph allocator puts every node and its sources, and every leaf: node_allocs and leaf_allocs.
 
     Sources are `name buffer:offset+size_max`. Buffer -1 is ggml's mark for a view or a pre-allocated tensor. The nodes
-    are the scheduler's: copies, and the dependencies before them, are among them.
+    are the scheduler's, in its order: copies, and the dependencies before them, are among them, without a number of
+    the graph.
 
     \b
     Example:

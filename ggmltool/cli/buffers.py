@@ -51,7 +51,7 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
       ggmltool buffers -o map.svg model.yaml
       ggmltool buffers -o memory.pickle model.yaml
       ggmltool buffers --after 3 model.yaml
-      ggmltool buffers --no-parallel model.yaml
+      ggmltool buffers --no-pipeline model.yaml
     """
     view = choose(peak=peak, chart=chart, chunks=chunks, copies=copies)
     picture = look.format if look.format in PICTURES else None
@@ -66,7 +66,7 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
     if chart and look.json:
         raise click.UsageError("--chart is a drawing; --json without it has the tensors at the peak.")
     if copies and look.what_if.parallel is not None:
-        raise click.UsageError("--copies plans with and without --parallel; leave it out.")
+        raise click.UsageError("--copies plans with and without --pipeline; leave it out.")
     if look.format == "pickle" and view:
         raise click.UsageError(f"a pickle has what is allocated and freed; leave out {option_of(view)}.")
     if look.format == "pickle" and look.output.to_terminal:
@@ -78,7 +78,7 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
     watched = watch(opened, look.moment, Record(Keep.MEMORY))
     plan, memory = watched.plan, watched.record.memory
     if picture is not None:
-        return _picture(look, watched, picture)
+        return _picture(look, opened, watched, picture)
     if look.format == "pickle":
         return _pickle(look, opened, watched)
     if chart:
@@ -97,23 +97,27 @@ def buffers(look: Look, peak: bool, all: bool, chart: bool, ascii: bool, chunks:
     return look.answer(watched, buffers_view(plan, memory, tensors, watched.title, look.style, limit))
 
 
-def _picture(look: Look, watched: Watched, format: str) -> int:
+def _picture(look: Look, opened: Opened, watched: Watched, format: str) -> int:
     """The chart as a drawing."""
+    from ggmltool.inspect.built import graph_numbers
     from ggmltool.views.memory.map_svg import map_svg
 
-    svg = map_svg(watched.plan, watched.record.memory, watched.title)
+    numbers = graph_numbers(opened.scenario, watched.graph)
+    svg = map_svg(watched.plan, watched.record.memory, watched.title, numbers)
     look.output.write(picture_of(svg, format, watched.title, look.output))
     return status_of(watched)
 
 
 def _pickle(look: Look, opened: Opened, watched: Watched) -> int:
     """For PyTorch's memory viewer, in which devices have numbers only."""
+    from ggmltool.inspect.built import graph_numbers
     from ggmltool.views.memory.torch_snapshot import devices_of, snapshot_pickle
 
+    numbers = graph_numbers(opened.scenario, watched.graph)
     plan, memory = watched.plan, watched.record.memory
     named = (f"{number} is {name}" for number, name in enumerate(devices_of(plan, memory)))
     note(f"Devices in the viewer: {', '.join(named) or 'none, no memory is planned'}")
-    look.output.write(snapshot_pickle(plan, memory, opened.tensors(watched.graph)))
+    look.output.write(snapshot_pickle(plan, memory, opened.tensors(watched.graph), numbers))
     return status_of(watched)
 
 

@@ -47,7 +47,7 @@ def _token_list(ctx: click.Context, option: click.Parameter, value: str | None) 
 
 @click.command(cls=Command)
 @click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
-@model_options(parallel=True)
+@model_options()
 @click.option(
     "-nkvo", "--no-kv-offload", is_flag=True, help="Keep the KV cache on the CPU when the scenario is placed."
 )

@@ -83,7 +83,7 @@ def diff(
     Example:
       ggmltool diff before.yaml after.yaml
       ggmltool diff --step reserve model.yaml:prompt model.yaml:token
-      ggmltool diff --parallel model.yaml
+      ggmltool diff --pipeline model.yaml
       ggmltool diff --ggml 0.20.2,0.26 model.yaml
       ggmltool diff model.json.gz llama.log:2
     """

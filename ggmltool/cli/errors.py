@@ -9,6 +9,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
@@ -20,6 +21,10 @@ from ggmltool.cli.command import Settings
 PROG_NAME = "ggmltool"
 COMPLETE_VAR = "_GGMLTOOL_COMPLETE"
 
+_EXCERPT = re.compile(r" *\d* \| ")
+"""How a line of a file begins that a message shows."""
+_USUAL = 80
+"""Columns of a terminal that does not say."""
 _LONGEST = 2000
 """Characters that a line of a message may have."""
 
@@ -81,9 +86,9 @@ def _reported(command: click.Command, args: list[str], settings: Settings) -> in
         if settings.traceback:
             import traceback
 
-            say(_harmless(traceback.format_exc()), nl=False)
+            say(_short(traceback.format_exc()).removesuffix("\n"))
         message, status = describe(error)
-        say(_harmless(message))
+        say(_short(message))
         return status
 
 
@@ -102,11 +107,48 @@ def _run(command: click.Command, args: list[str], settings: Settings) -> int:
     return status if isinstance(status, int) else FINE
 
 
-def _harmless(message: str) -> str:
-    """The message without what would steer a terminal, and with no line of a whole file's length."""
+def say(message: str) -> None:
+    """Print on standard error, without what would steer a terminal; on a terminal in lines of its width. Where standard
+    error cannot be written, nothing more is said there.
+    """
     from ggmltool.views.text import harmless
 
-    return harmless("\n".join(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in message.split("\n")))
+    text = harmless(message)
+    try:
+        click.echo(in_lines(text, _columns()) if sys.stderr.isatty() else text, err=True)
+    except OSError:
+        sys.stderr = _to_nowhere(sys.stderr)
+
+
+def _columns() -> int:
+    """The columns of the terminal that standard error is, which standard output need not be."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL
+    except (OSError, ValueError):
+        return _USUAL
+
+
+def in_lines(text: str, width: int) -> str:
+    """Lines wrapped at spaces, further in where they go on; a line of a file with its caret stays as it is."""
+    return "\n".join(part for line in text.split("\n") for part in _wrapped(line, width))
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    if len(line) <= width or _EXCERPT.match(line):
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line.strip(), max(width, 20), initial_indent=indent, subsequent_indent=f"{indent}  ",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _short(message: str) -> str:
+    """The message with no line of a whole file's length."""
+    return "\n".join(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in message.split("\n"))
 
 
 def _reopen_streams() -> None:
@@ -199,14 +241,6 @@ def variable_of(param: click.Option, ctx: click.Context) -> str:
     if param.envvar:
         return param.envvar if isinstance(param.envvar, str) else param.envvar[0]
     return f"{ctx.auto_envvar_prefix}_{(param.name or '').upper()}" if ctx.auto_envvar_prefix else ""
-
-
-def say(message: str, nl: bool = True) -> None:
-    """Print on standard error; where that cannot be written, nothing more is said there."""
-    try:
-        click.echo(message, err=True, nl=nl)
-    except OSError:
-        sys.stderr = _to_nowhere(sys.stderr)
 
 
 def _to_nowhere(stream: TextIO) -> TextIO:

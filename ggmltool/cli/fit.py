@@ -68,7 +68,7 @@ class _CountOrAuto(click.IntRange):
     help="Keep the dense feed-forward weights of the first N layers on the CPU (default: searched, part by part).",
 )  # fmt: skip
 @common_options_of_fit
-@model_options(lists=True, parallel=True, doubled=True)
+@model_options(lists=True, doubled=True)
 @click.option(
     "-j", "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Number of processes (default: one for each core)."
 )

@@ -16,8 +16,8 @@ def lifetime(look: Look, names: tuple[str, ...]) -> int:
 
     A tensor is alive from the node that creates it to the last one that needs it; then its memory may go to others.
     With OTHER: do the two share bytes, are both alive at once, and who overwrites whom? NAME may be a view, an input, a
-    weight, or a copy that the scheduler made. Nodes are numbered as ggml computes them, with the scheduler's copies, as
-    in `allocs`.
+    weight, or a copy that the scheduler made. Nodes have their numbers in the graph, as in `explain` and
+    GGML_SCHED_DEBUG's print; the scheduler's copies have none.
 
     \b
     Example:
@@ -39,7 +39,7 @@ def lifetime(look: Look, names: tuple[str, ...]) -> int:
         return look.answer(state, LifetimeDocument.of(state.plan, facts, found.nodes), say=False)
     from ggmltool.views.memory.lifetime import lifetime_view
 
-    return look.answer(state, lifetime_view(facts, found.nodes, state.title, found.watched.heading, look.style))
+    return look.answer(state, lifetime_view(facts, found.turns, state.title, found.watched.heading, look.style))
 
 
 def _sorted(given: list[str]) -> tuple[list[str], str | None]:

@@ -36,9 +36,9 @@ def refuse_moment() -> None:
 
 
 def refuse_what_if() -> None:
-    """Refuse --parallel and --op-offload. Raises CliError."""
+    """Refuse --pipeline and --op-offload. Raises CliError."""
     made = "shows a plan that was made with its own options"
-    refuse_options(parallel=made, op_offload=made)
+    refuse_options(pipeline=made, op_offload=made)
 
 
 def show_plan(log: OpenedLog, json: bool, output: Output) -> int:

@@ -144,11 +144,19 @@ class _Parallel(click.IntRange):
         return _AUTO if value == "auto" else super().convert(value, param, ctx)
 
 
-def model_options(lists: bool = False, parallel: bool = False, doubled: bool = False) -> Callable[[F], F]:
+class _Sequences(click.Option):
+    """-np, of which help shows the names that llama.cpp has."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Its names and its help."""
+        record = super().get_help_record(ctx)
+        return None if record is None else (record[0].replace("--n-parallel, ", ""), record[1])
+
+
+def model_options(lists: bool = False, doubled: bool = False) -> Callable[[F], F]:
     """The options, together the parameter `wanted`, a ModelOptions.
 
-    With `lists` each may have several values; with `parallel` --parallel is -np, as llama.cpp spells it, and not that
-    of the scheduler; with `doubled` a range of -c without a step has doublings.
+    With `lists` each may have several values; with `doubled` a range of -c without a step has doublings.
     """
 
     def decorate(command: F) -> F:
@@ -156,8 +164,6 @@ def model_options(lists: bool = False, parallel: bool = False, doubled: bool = F
         def with_options(*args: object, **kwargs: Any) -> object:
             kwargs["program"] = kwargs.pop("for")
             kwargs["quantization"] = kwargs.pop("as") or ()
-            if parallel:
-                kwargs["n_parallel"] = kwargs.pop("parallel")
             values = {name: kwargs.pop(name) for name in ModelOptions._fields}
             for field in _FIELDS:
                 value = values[field]
@@ -165,7 +171,7 @@ def model_options(lists: bool = False, parallel: bool = False, doubled: bool = F
             return command(*args, wanted=ModelOptions(**values), **kwargs)
 
         wrapped = cast(F, with_options)
-        for option in reversed(_options(lists, "--parallel" if parallel else "--n-parallel", doubled)):
+        for option in reversed(_options(lists, doubled)):
             wrapped = option(wrapped)
         return wrapped
 
@@ -185,7 +191,7 @@ _HELP = {
 """What is asked for, and what `fit` searches."""
 
 
-def _options(lists: bool, parallel: str, doubled: bool) -> list[Callable[[F], F]]:
+def _options(lists: bool, doubled: bool) -> list[Callable[[F], F]]:
     def number(*names: str, least: int, help: str, doubled: bool = False) -> Callable[[F], F]:
         type = Numbers(least, doubled=doubled) if lists else click.IntRange(least)
         return click.option(*names, type=type, metavar="LIST" if lists else "N", help=help)
@@ -200,7 +206,8 @@ def _options(lists: bool, parallel: str, doubled: bool) -> list[Callable[[F], F]
         number("-b", "--batch-size", least=1, help="Logical batch, in tokens (default: 2048)."),
         number("-ub", "--ubatch-size", least=1, help=_HELP["-ub"][doubled]),
         click.option(
-            "-np", parallel, type=sequences, metavar="LIST" if lists else "N|auto",
+            "-np", "--n-parallel", "--parallel", "n_parallel", cls=_Sequences, type=sequences,
+            metavar="LIST" if lists else "N|auto",
             help=f"Sequences of the context (default: 1). auto: {AUTO_PARALLEL} sequences that share one KV cache, as "
                  "in llama-server without -np.",
         ),

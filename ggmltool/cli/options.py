@@ -169,24 +169,38 @@ def _no_other_step(*names: str) -> None:
             raise click.UsageError(f"--after names a step, which has its own graph; leave out --{name}.")
 
 
+PIPELINE = ("--parallel/--no-parallel", "--pipeline/--no-pipeline", "pipeline")
+"""The names of the option and its parameter. --parallel was its first name; in llama.cpp that is -np."""
+
+
+class Pipeline(click.Option):
+    """An option of which help shows the last name only."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Its names and its help."""
+        record = super().get_help_record(ctx)
+        return None if record is None else (f"{self.opts[-1]} / {self.secondary_opts[-1]}", record[1])
+
+
 def what_if_options(command: F) -> F:
-    """--parallel and --op-offload with their opposites, together the parameter `what_if`, a WhatIf."""
+    """--pipeline and --op-offload with their opposites, together the parameter `what_if`, a WhatIf."""
 
     @wraps(command)
-    def with_what_if(*args: object, parallel: bool | None, op_offload: bool | None, **kwargs: object) -> object:
-        return command(*args, what_if=WhatIf(parallel, op_offload), **kwargs)
+    def with_what_if(*args: object, pipeline: bool | None, op_offload: bool | None, **kwargs: object) -> object:
+        return command(*args, what_if=WhatIf(pipeline, op_offload), **kwargs)
 
     offload = click.option(
         "--op-offload/--no-op-offload",
         default=None,
         help="Let devices offload ops whose weights are in host memory, or not. Overrides the scenario.",
     )
-    parallel = click.option(
-        "--parallel/--no-parallel",
+    pipeline = click.option(
+        *PIPELINE,
+        cls=Pipeline,
         default=None,
         help="Plan with the four copies of pipeline parallelism, or without. Overrides the scenario.",
     )
-    return parallel(offload(cast(F, with_what_if)))
+    return pipeline(offload(cast(F, with_what_if)))
 
 
 def json_option(command: F) -> F:

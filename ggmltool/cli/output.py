@@ -191,7 +191,7 @@ def _umask() -> int:
 def note(message: str) -> None:
     """Tell the user something on standard error, unless --quiet."""
     if current_settings().verbosity >= 0:
-        say(harmless(message))
+        say(message)
 
 
 def detail(message: str) -> None:

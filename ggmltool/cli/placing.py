@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from ggmltool.cli.options import depth_option
+from ggmltool.cli.options import Pipeline, depth_option
 from ggmltool.estimate.forecast import PROMPT
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.placing import Common, named_devices, read_margins
@@ -39,12 +39,14 @@ def common_options(command: F) -> F:
 
 def common_options_of_fit(command: F) -> F:
     """The same without those that `fit` has otherwise."""
-    return _common_options(command, ("n_cpu_ffn", "parallel"))
+    return _common_options(command, ("n_cpu_ffn", "parallel", "pipeline"))
 
 
 def _common_options(command: F, without: Collection[str]) -> F:
     @wraps(command)
     def with_common(*args: object, **kwargs: Any) -> object:
+        if "pipeline" in kwargs:
+            kwargs["parallel"] = kwargs.pop("pipeline")
         common = Common(**{name: kwargs.pop(name) for name in Common._fields if name not in without})
         if common.device:
             named_devices(common.device)  # before a model is captured, which takes a while
@@ -87,7 +89,7 @@ def _common_options(command: F, without: Collection[str]) -> F:
             "-nr", "--no-repack", is_flag=True, help="Do not use the CPU's extra buffer types (repacking)."
         ),
         click.option(
-            "--parallel/--no-parallel", default=None,
+            " /--no-parallel", "--pipeline/--no-pipeline", "pipeline", cls=Pipeline, default=None,
             help="Pipeline copies, or none (default: as llama.cpp decides).",
         ),
         depth_option,

@@ -22,7 +22,7 @@ def plan(look: Look) -> int:
     Example:
       ggmltool plan --step reserve model.yaml
       ggmltool plan --after 2 model.yaml
-      ggmltool plan --parallel model.yaml
+      ggmltool plan --pipeline model.yaml
     """
     opened = open_either(look.scenario, look.moment.graph, look.release)
     if isinstance(opened, OpenedLog):

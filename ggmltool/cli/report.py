@@ -11,7 +11,7 @@ from msgspec import UnsetType, structs
 from ggmltool.cli.complete import complete_releases, complete_sides
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.moment import Look, moment_command
-from ggmltool.cli.options import one_release
+from ggmltool.cli.options import Pipeline, one_release
 from ggmltool.cli.output import note
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.sides import with_graph
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--compare-parallel/--compare-no-parallel",
+    "--compare-pipeline/--compare-no-pipeline",
+    "compare_pipeline",
+    cls=Pipeline,
     default=None,
     help="Put beside it the plan with the four copies of pipeline parallelism, or without.",
 )
@@ -50,7 +53,7 @@ def report(
     look: Look,
     compare: str | None,
     compare_ggml: Release | None,
-    compare_parallel: bool | None,
+    compare_pipeline: bool | None,
     compare_op_offload: bool | None,
 ) -> int:
     """Write a page that explains a graph: one HTML file that needs no network.
@@ -64,11 +67,11 @@ def report(
     Example:
       ggmltool report -o report.html moe
       ggmltool report --after 2 -o report.html outgrown
-      ggmltool report --compare-no-parallel -o report.html pipeline
+      ggmltool report --compare-no-pipeline -o report.html pipeline
     """
     if look.format != "json" and look.output.to_terminal:
         raise CliError("a page cannot be shown on a terminal; name a file with -o report.html")
-    beside = _Beside(compare, compare_ggml, WhatIf(compare_parallel, compare_op_offload))
+    beside = _Beside(compare, compare_ggml, WhatIf(compare_pipeline, compare_op_offload))
     opened = open_scenario(look.scenario, look.release)
     one = opened.what_if(look.what_if), look.moment
     document: ReportDocument | ReportComparisonDocument

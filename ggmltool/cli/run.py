@@ -197,14 +197,14 @@ class _Result:
 
     def check_wanted(self) -> None:
         """Refuse a tensor that no graph has before any work is done. Raises ScenarioError."""
-        from ggmltool.scenario.errors import ScenarioError, nearest
+        from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
 
         known = [id for graph in self.opened.scenario.compiled.graphs.values() for id in graph.ids]
         for id in self.wanted:
             if id not in known:
-                near = nearest(id, known)
-                hint = f"did you mean {near}?" if near else ""
-                raise ScenarioError(f"no tensor is called {id}", self.opened.model.source, None, hint)
+                raise ScenarioError(
+                    f"no tensor is called {quoted(id)}", self.opened.model.source, None, did_you_mean(id, known)
+                )
 
     def do_steps(self) -> None:
         for number, step in enumerate(self.opened.model.steps, 1):

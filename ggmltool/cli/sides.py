@@ -52,7 +52,7 @@ def open_sides(
     both = releases[0] if len(releases) == 1 else None
     releases = releases if len(releases) == 2 else ()
     if a is None or (b is None and not str(what_if) and not releases):
-        raise click.UsageError("Name two scenarios, or one with --ggml 0.20.2,0.26 or an option such as --no-parallel.")
+        raise click.UsageError("Name two scenarios, or one with --ggml 0.20.2,0.26 or an option such as --no-pipeline.")
     mine = what_if.opposite if b is None and not releases else what_if
     asked = [
         Asked(name, options, release)

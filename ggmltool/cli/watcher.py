@@ -45,18 +45,17 @@ class Watcher:
 
     def check(self) -> None:
         """Refuse a pattern that no node matches, and a dump that cannot be written. Raises ScenarioError, CliError."""
-        from ggmltool.scenario.errors import ScenarioError, nearest
+        from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
 
         model = self.opened.model
         known = list(dict.fromkeys(n.id for _, graph in self._computed for n in model.graphs[graph].nodes))
         leafs = {t.id for t in model.tensors()}
         for pattern in self.patterns:
             if not any(_matches(id, pattern) for id in known):
-                near = nearest(pattern, known)
-                hint = f"did you mean {near}?" if near else ""
+                hint = did_you_mean(pattern, known)
                 if pattern in leafs:
                     hint = f"{pattern} is never computed; `run -t {pattern}` shows it"
-                raise ScenarioError(f"no computed node is called {pattern}", model.source, None, hint)
+                raise ScenarioError(f"no computed node is called {quoted(pattern)}", model.source, None, hint)
         if self.dump is not None:
             self.dump.check((step, id) for step, graph in self._computed for id in sorted(self._wanted[graph]))
 

@@ -91,8 +91,8 @@ def _allocation(event: Event) -> str:
     match event:
         case AllocationStarted(-1):
             return "allocate leafs and inputs"
-        case AllocationStarted(at, node):
-            return f"turn to node {at}, {node}"
+        case AllocationStarted(_, node):
+            return f"turn to {node}"
         case Allocated(tensor, buft, chunk, offset, size):
             return f"allocate {tensor}: {count(size, 'byte')} at {_place(buft, chunk, offset)}"
         case Reused(tensor, parent, buft, chunk, offset):

@@ -58,8 +58,9 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
     """Texts of ggml's that mean one thing.
 
     `texts` stand as in the source, with printf's places; of GGML_ASSERT it is the condition. `functions` print them.
-    `means` is what has happened, `shapes` which graphs and calls bring it about, `remedy` what to do, `ask` the
-    command that shows more. `era` is when ggml had such texts, "" for today's.
+    `files` are the source files that do, where others print the same words for another reason. `means` is what has
+    happened, `shapes` which graphs and calls bring it about, `remedy` what to do, `ask` the command that shows more.
+    `era` is when ggml had such texts, "" for today's.
 
     `places` names what printf fills in, in order, each with the words for it if its value is unknown; the words of the
     message have them in braces. `fills` names them for a text that fills in others than the first. The first of the
@@ -76,6 +77,7 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
     places: dict[str, str] = {}
     fills: dict[str, tuple[str, ...]] = {}
     cases: tuple[Case, ...] = ()
+    files: tuple[str, ...] = ()
     level: Level = "error"
     program: str = "ggml"
 

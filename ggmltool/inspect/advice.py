@@ -15,7 +15,7 @@ from ggmltool.inspect.node import changes
 from ggmltool.inspect.opened import WhatIf
 from ggmltool.inspect.reasons import TurnedDown, unsupported
 from ggmltool.inspect.watched import watch
-from ggmltool.inspect.what_if import Change, put_all, try_changes
+from ggmltool.inspect.what_if import Change, backend_of, put_all, try_changes
 from ggmltool.inspect.words import size
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.versions import has_no_op_offload
@@ -85,7 +85,7 @@ def fewer_splits(opened: Opened, at: Watched) -> Iterator[Advice]:
     tried = max(_NODES_PLANNED // max(len(plan.nodes), 1) // _SPLITS, 1)
     for split in _largest(opened, plan):
         node = next((e.node for e in heard.started if e.split == split.id), plan.nodes[split.i_start].id)
-        found = changes(opened, at.graph, node, heard.deciders(node))
+        found = changes(opened, at.graph, node, heard.deciders(node), backend_of(plan, node))
         own = (c for c in found if c.model.scheduler == opened.model.scheduler and c.moved not in together)
         named = (_naming(change, node) for change in islice(own, min(tried, _MOST)))
         for out in try_changes(named, at.graph, node, lambda p: len(p.splits) < len(plan.splits)):

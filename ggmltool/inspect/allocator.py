@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,27 +12,30 @@ from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder, hash_keys, hash_keys_so_far
+from ggmltool.inspect.built import graph_numbers
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched
 from ggmltool.scenario.arenas import addresses, arenas
-from ggmltool.scenario.errors import nearest
+from ggmltool.scenario.errors import nearest, quoted
 
 
 class AllocRow(NamedTuple):
-    """A node_alloc or (without sources) a leaf_alloc."""
+    """A node_alloc or (without sources) a leaf_alloc, with its number in the graph; copies have none."""
 
     tensor: str
     place: TensorAlloc
     sources: tuple[tuple[str, TensorAlloc], ...] = ()
+    number: int | None = None
 
 
 class NodeLabel(NamedTuple):
-    """What the story says of a node: its op and its sources."""
+    """What the story says of a node: its op, its sources, and its number in the graph, if it is in it."""
 
     op: str
     sources: tuple[str, ...]
+    number: int | None
 
 
 class HashKey(NamedTuple):
@@ -92,8 +96,8 @@ class WatchedAllocator:
                 hint = "; it is pre-allocated, so the allocator does not plan it"
                 hint = "; ggml failed before that" if self.at.plan.error is not None else hint
             else:
-                hint = f"; did you mean {near}?" if near else ""
-            raise InspectError(f"the allocator never came to {at!r} in {self.heading}{hint}")
+                hint = f"; did you mean {quoted(near)}?" if near else ""
+            raise InspectError(f"the allocator never came to {quoted(at)} in {self.heading}{hint}")
         return self.record.moment
 
 
@@ -113,9 +117,9 @@ def watch_allocator(opened: Opened, moment: Moment, at: str | None = None, befor
         sched = state.run.sched
         if sched is not None and sched.gallocr.planned_nodes is not planned_nodes and sched.gallocr.planned_nodes:
             planned_nodes = sched.gallocr.planned_nodes
-            planned = _planned(state, record)
+            planned = _planned(state, record, graph_numbers(opened.scenario, state.graph))
         if sched is not None and state.is_split and state.plan.error is None:
-            nodes, leafs = _rows(sched)
+            nodes, leafs = _rows(sched, graph_numbers(opened.scenario, state.graph))
     if planned is None:
         if state.plan.error is not None:
             raise state.refusal()
@@ -123,7 +127,7 @@ def watch_allocator(opened: Opened, moment: Moment, at: str | None = None, befor
     return WatchedAllocator(state, record, planned, nodes, leafs)
 
 
-def _planned(state: Watched, record: AllocRecorder) -> Planned:
+def _planned(state: Watched, record: AllocRecorder, numbers: Mapping[str, int]) -> Planned:
     gallocr = state.sched.gallocr
     built = state.built()
     where = addresses(arenas(state.run, built.name, built.table), state.run)
@@ -135,7 +139,10 @@ def _planned(state: Watched, record: AllocRecorder) -> Planned:
         state.heading,
         state.number,
         tuple(HashKey(t.label, where[t.index], t.index) for t in keys),
-        tuple(NodeLabel(op_desc(n), tuple(s.label for s in n.src if s is not None)) for n in gallocr.planned_nodes),
+        tuple(
+            NodeLabel(op_desc(n), tuple(s.label for s in n.src if s is not None), numbers.get(n.id))
+            for n in gallocr.planned_nodes
+        ),
         tuple(t.label for t in (*gallocr.planned_nodes, *gallocr.planned_leafs)),
     )
 
@@ -146,11 +153,12 @@ def _walked(record: AllocRecorder) -> int:
     return next(turns, -1)
 
 
-def _rows(sched: AnyScheduler) -> tuple[list[AllocRow], list[AllocRow]]:
+def _rows(sched: AnyScheduler, numbers: Mapping[str, int]) -> tuple[list[AllocRow], list[AllocRow]]:
     gallocr = sched.gallocr
     nodes = []
     for n, (dst, srcs) in zip(sched.nodes, gallocr.node_allocs, strict=True):
         # The graph that was planned may have had other sources; what it had none for, ggml keeps no place for.
         sources = tuple((s.label, alloc) for s, alloc in zip(n.src, srcs, strict=False) if s is not None)
-        nodes.append(AllocRow(n.label, dst, sources))
-    return nodes, [AllocRow(t.label, alloc) for t, alloc in zip(sched.leafs, gallocr.leaf_allocs, strict=True)]
+        nodes.append(AllocRow(n.label, dst, sources, numbers.get(n.id)))
+    leafs = zip(sched.leafs, gallocr.leaf_allocs, strict=True)
+    return nodes, [AllocRow(t.label, alloc, number=i) for i, (t, alloc) in enumerate(leafs)]

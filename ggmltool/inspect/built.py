@@ -22,6 +22,11 @@ def built_graph(
     return nodes, leafs
 
 
+def graph_numbers(scenario: Scenario, graph: str | None) -> dict[str, int]:
+    """The number of each node in the graph as it was built, as ggml prints it: before a device orders its nodes."""
+    return {t.id: i for i, t in enumerate(scenario.start().build(graph or "").nodes)}
+
+
 def output_ids(scenario: Scenario, graph: str) -> list[str]:
     """The nodes of a graph that are flagged output, else the last node."""
     from ggmltool.ggml.tensor import FLAG_OUTPUT

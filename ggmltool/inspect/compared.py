@@ -21,7 +21,7 @@ from ggmltool.inspect.real_sides import VULKAN, RealSide, library_side, vulkan_s
 from ggmltool.inspect.words import shortened
 from ggmltool.inspect.work import UNSEEN, Work
 from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.errors import Mistake, ScenarioError, did_you_mean, nearest
+from ggmltool.scenario.errors import Mistake, ScenarioError, did_you_mean, quoted
 from ggmltool.scenario.injected import broken, read_injections
 from ggmltool.scenario.model import BackendSpec, Model
 from ggmltool.scenario.since import days
@@ -298,9 +298,7 @@ def _check_nodes(model: Model, graph: str, ids: tuple[str, ...]) -> None:
     known = [n.id for n in model.graphs[graph].nodes]
     for id in ids:
         if id not in known:
-            near = nearest(id, known)
-            hint = f"did you mean {near}?" if near else ""
-            raise ScenarioError(f"graph {graph} has no node {id}", model.source, None, hint)
+            raise ScenarioError(f"graph {graph} has no node {quoted(id)}", model.source, None, did_you_mean(id, known))
 
 
 def _node(n: Compared, through: tuple[str, ...] = (), shown: int | None = None) -> ComparedNode:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.inspect.errors import InspectError
 from ggmltool.scenario.arenas import arenas
-from ggmltool.scenario.errors import nearest
+from ggmltool.scenario.errors import did_you_mean, quoted
 
 if TYPE_CHECKING:
     from ggmltool.ggml.context import Context
@@ -35,9 +35,8 @@ def contexts_at(at: Watched, only: str | None = None) -> tuple[list[Context], Gr
     if only is not None:
         names = [ctx.name for ctx in contexts]
         if only not in names:
-            near = nearest(only, names)
-            hint = f"did you mean {near!r}?" if near else "the contexts are " + ", ".join(map(repr, names))
-            raise InspectError(f"no context is called {only!r}; {hint}")
+            hint = did_you_mean(only, names) or "the contexts are " + ", ".join(map(quoted, names))
+            raise InspectError(f"no context is called {quoted(only)}; {hint}")
         contexts = [ctx for ctx in contexts if ctx.name == only]
     layout = at.run.model.release.graph_layout(built.graph.size)
     return contexts, GraphFacts(built.graph.size, built.graph.n_nodes, built.graph.n_leafs, layout)

@@ -11,17 +11,18 @@ from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.sched.common import n_keepers
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, dims, op_desc
 from ggmltool.inspect.allocator import watch_allocator
+from ggmltool.inspect.built import graph_numbers
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.memory import Lifetime
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
-from ggmltool.scenario.errors import nearest
+from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.scenario.versions import has_no_flags
 
 
 class Reader(NamedTuple):
-    """A node that reads a tensor, its number in the order of computing, and the view it reads ("" for none); or a copy
-    of it.
+    """A node that reads a tensor, its place in the order of computing (copies counted), and the view it reads ("" for
+    none); or a copy of it.
     """
 
     at: int
@@ -31,7 +32,8 @@ class Reader(NamedTuple):
 
 
 class Until(NamedTuple):
-    """A node until which a device keeps a tensor, its number in the order of computing, and the device's backend."""
+    """A node until which a device keeps a tensor, its place in the order of computing (copies counted), and the backend
+    of the device."""
 
     at: int
     node: str
@@ -98,6 +100,7 @@ class Lifetimes:
         self.watched = watch_allocator(opened, moment)
         self.memory = self.watched.at.record.memory
         self.nodes = tuple(self.memory.nodes)
+        self.turns = self.memory.turns(graph_numbers(opened.scenario, self.watched.at.graph))
         self.planned = self.watched.gallocr.planned_nodes
         gallocr = self.watched.gallocr
         # Where the allocator makes a view of what it places in the memory of a source, that is no view of the graph's.
@@ -115,8 +118,8 @@ class Lifetimes:
         t = self.tensors.get(name) or next((t for t in self.tensors.values() if t.name == name), None)
         if t is None:
             near = nearest(name, self.tensors)
-            hint = f"; did you mean {near}?" if near else ""
-            raise InspectError(f"graph {self.watched.at.graph} has no tensor {name!r}{hint}")
+            hint = f"; did you mean {quoted(near)}?" if near else ""
+            raise InspectError(f"graph {self.watched.at.graph} has no tensor {quoted(name)}{hint}")
         root = t.view_src if t.view_src is not None and t.index not in self.inplace else t
         life = self._life(root)
         own = root.buffer if life is None else None

@@ -73,6 +73,10 @@ class MemoryPlan:
     nodes: tuple[str, ...] = ()
     tails: tuple[str, ...] = ()
 
+    def turns(self, numbers: Mapping[str, int]) -> tuple[str, ...]:
+        """The node of each step with its number in the graph; what the scheduler put between has none."""
+        return tuple(f"{numbers[name]} {name}" if name in numbers else name for name in self.nodes)
+
     def of(self, buft: str) -> list[Lifetime]:
         """The tensors of one buffer type."""
         return [life for life in self.lifetimes if life.buft == buft]

@@ -15,7 +15,7 @@ from ggmltool.inspect.reasons import Reason, Said
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import Asker, Change, Outcome, backend_of, outcome, to_another_backend, try_changes
-from ggmltool.scenario.errors import nearest
+from ggmltool.scenario.errors import nearest, quoted
 
 if TYPE_CHECKING:
     from ggmltool.ggml.device import Device
@@ -136,7 +136,9 @@ def _not_there(name: str, state: Watched, tensors: list[Tensor]) -> InspectError
     home = next((c for c in model.contexts if any(t.id == name for t in c.tensors)), None)
     if home is None and all(n.id != name for n in model.graphs[state.graph].nodes):
         near = nearest(name, [t.id for t in tensors])
-        return InspectError(f"graph {state.graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else ""))
+        return InspectError(
+            f"graph {state.graph} has no tensor {quoted(name)}" + (f"; did you mean {quoted(near)}?" if near else "")
+        )
     text = f"graph {state.graph} does not reach {name}: no node that it expands uses it, so it gets no backend"
     if home is not None and home.buft is not None:
         return InspectError(f"{text}; it keeps the memory of its context in {home.buft}", refused=True)
@@ -174,8 +176,8 @@ def _answered(device: Device, name: str, t: Tensor) -> BackendAnswer:
     return BackendAnswer(name, given.op, given.memory, copies, device.batch_size(t), least)
 
 
-def changes(opened: Opened, graph: str, name: str, chain: Sequence[str]) -> Iterator[Change]:
-    """What might move a tensor to another backend."""
+def changes(opened: Opened, graph: str, name: str, chain: Sequence[str], now: str | None = None) -> Iterator[Change]:
+    """What might move a tensor to another backend than `now`."""
     if len(opened.model.backends) == 1:
         return
     run = opened.scenario.start()
@@ -187,7 +189,7 @@ def changes(opened: Opened, graph: str, name: str, chain: Sequence[str]) -> Iter
         for b in run.backends
         if b.name in able and (least := b.device.offloads_from(t)) is not None and 0 < b.device.batch_size(t) < least
     ]
-    yield from to_another_backend(opened.model, graph, name, chain, able, askers)
+    yield from to_another_backend(opened.model, graph, name, chain, able, askers, now)
 
 
 def outcomes(tried: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> tuple[Outcome, ...]:

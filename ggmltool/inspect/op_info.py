@@ -11,7 +11,7 @@ from ggmltool.ggml.tensor import dims
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.op_reference import OpFacts, op_facts
 from ggmltool.inspect.shape_rules import ShapeRule, shape_rules
-from ggmltool.scenario.errors import did_you_mean
+from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.scenario.load import load_model
 from ggmltool.scenario.op_examples import RESULT, op_example, op_note
 from ggmltool.scenario.param_meanings import param_meaning
@@ -102,7 +102,7 @@ def find_op(name: str) -> OpFacts:
         c = COMPOSITES[asked]
         raise InspectError(f"{asked} is not an op: {signature(c)} builds several nodes, the last of them {c.op.name}.")
     hint = did_you_mean(asked, [*by_name, *names]) or "`ggmltool ops` lists them."
-    raise InspectError(f"no op is called {name!r}; {hint}")
+    raise InspectError(f"no op is called {quoted(name)}; {hint}")
 
 
 def op_info(facts: OpFacts) -> OpInfo:

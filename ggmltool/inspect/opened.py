@@ -34,8 +34,9 @@ class WhatIf(NamedTuple):
     op_offload: bool | None = None
 
     def __str__(self) -> str:
-        """As they are written: `--parallel --no-op-offload`."""
-        given = [(name.replace("_", "-"), value) for name, value in self._asdict().items() if value is not None]
+        """As they are written: `--pipeline --no-op-offload`."""
+        values = {"pipeline": self.parallel, "op-offload": self.op_offload}
+        given = [(name, value) for name, value in values.items() if value is not None]
         return " ".join(f"--{name}" if value else f"--no-{name}" for name, value in given)
 
     @property

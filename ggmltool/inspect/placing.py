@@ -178,7 +178,7 @@ def asked(common: Common, **given: str) -> str:
     if common.margin != DEFAULT_MARGIN:
         words.append(f"--margin {','.join(map(_exact, common.margin))}")
     if common.parallel is not None:
-        words.append("--parallel" if common.parallel else "--no-parallel")
+        words.append("--pipeline" if common.parallel else "--no-pipeline")
     return " ".join(words)
 
 

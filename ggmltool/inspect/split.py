@@ -14,7 +14,7 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.reasons import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
-from ggmltool.inspect.what_if import Change, Outcome, outcome
+from ggmltool.inspect.what_if import Change, Outcome, backend_of, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +132,7 @@ def _merges(opened: Opened, state: Watched, heard: Decisions, number: int) -> tu
 
     def all_changes() -> Iterator[Change]:
         for node in reversed(first):
-            for change in changes(opened, state.graph, node, heard.deciders(node)):
+            for change in changes(opened, state.graph, node, heard.deciders(node), backend_of(plan, node)):
                 yield change._replace(text=f"{change.text} for {node}") if change.of_node else change
 
     return outcomes(all_changes(), state.graph, first[-1], lambda p: len(p.splits) < len(plan.splits))

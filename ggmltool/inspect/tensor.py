@@ -14,7 +14,7 @@ from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.inspect.watched import Watched
 from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
-from ggmltool.scenario.errors import nearest
+from ggmltool.scenario.errors import nearest, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ def _find_tensor(name: str, contexts: list[Context], graph: str) -> tuple[Tensor
         if t.name == name:
             return t, ctx
     near = nearest(name, [t.label for t, _ in everything])
-    raise InspectError(f"graph {graph} has no tensor {name!r}" + (f"; did you mean {near}?" if near else ""))
+    raise InspectError(
+        f"graph {graph} has no tensor {quoted(name)}" + (f"; did you mean {quoted(near)}?" if near else "")
+    )
 
 
 def _buffer_address(t: Tensor, contexts: list[Context], state: Watched) -> int:

@@ -45,7 +45,7 @@ def find_type(name: str) -> DType:
     if found is None:
         near = next((name for name in TYPES if name.lower().replace("_", "") == asked.replace("_", "")), None)
         hint = f"did you mean {quoted(near)}?" if near else did_you_mean(asked, TYPES) or "`ggmltool types` lists them."
-        raise InspectError(f"no type is called {name!r}; {hint}")
+        raise InspectError(f"no type is called {quoted(name)}; {hint}")
     return found
 
 

@@ -78,12 +78,18 @@ class Asker(NamedTuple):
 
 
 def to_another_backend(
-    model: Model, graph: str, node: str, deciders: Iterable[str], able: Collection[str], askers: Iterable[Asker]
+    model: Model,
+    graph: str,
+    node: str,
+    deciders: Iterable[str],
+    able: Collection[str],
+    askers: Iterable[Asker],
+    now: str | None = None,
 ) -> Iterator[Change]:
     """Changes that may give a tensor another backend, the most natural first.
 
     `deciders` are the tensors that settled its backend, directly or through neighbors, `able` the backends that run its
-    op. What these changes come to is ggml's to decide.
+    op, `now` is the one that it is on. What these changes come to is ggml's to decide.
     """
     specs = {t.id: t for t in (*model.tensors(), *model.graphs[graph].nodes)}
     spec = specs[node]
@@ -106,6 +112,8 @@ def to_another_backend(
             if backend.name not in able:
                 yield _given_the_op(model, backend, spec)
     for name in able:
+        if name == now:
+            continue
         yield Change(f"assign its backend: `backend: {name}`", _assigned(model, graph, node, name), of_node=True)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from ggmltool.ggml.devices.profiles import profile_of_name
 from ggmltool.scenario.backends import BACKEND_KEYS, check_bufts, own_bufts, read_backends, read_device
+from ggmltool.scenario.beside import files_beside
 from ggmltool.scenario.device_listings import PROGRAMS, listed_devices, read_listing
-from ggmltool.scenario.errors import Mistake, quoted
+from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.known_devices import is_known, known
 from ggmltool.scenario.model import BackendSpec
 from ggmltool.scenario.own_rates import dump_rates
@@ -54,7 +55,7 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
     --list-devices` print may stand for the devices, too, as lines or as a file. Raises Mistake, and ScenarioError for
     what stands in a file.
     """
-    from ggmltool.scenario.device_files import is_device_file, read_device_file
+    from ggmltool.scenario.device_files import SUFFIXES, is_device_file, read_device_file
 
     maps: list[dict[str, Any]] = []
     for text in texts:
@@ -62,6 +63,8 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
             maps += [written for written, _ in read_device_file(Path(text), read_device)]
         elif _is_listing(text):
             maps += read_listing(Path(text))
+        elif "." in text and (meant := did_you_mean(text, files_beside(text, SUFFIXES))):
+            raise Mistake(f"there is no file {quoted(text)}", meant)
         else:
             maps += listed_devices(text) or [given for device in _devices_of(text) for given in _device_maps(device)]
         if len(maps) > MOST_DEVICES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, permutations
 from typing import NamedTuple
 
 from ggmltool.ggml.errors import Error
@@ -19,6 +19,9 @@ class Place(NamedTuple):
 
 _SHOWN = 60
 """Characters of a name that messages show."""
+
+_IN_ANY_ORDER = 4
+"""Words of a name that are tried in any order, at most."""
 
 _CANDIDATES = 2000
 """Names that are compared with a wrong one, at most; of more, only those that look alike at a glance."""
@@ -75,7 +78,8 @@ class Mistake(Exception):  # noqa: N818 - it becomes a ScenarioError where the f
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that is most like `name`, if one is like it at all."""
+    """The valid name that is most like `name`, if one is like it at all: first in its letters, then in its words, in
+    any order and with or without gaps (matmul: mul_mat)."""
     name = name[:100]
     candidates = list(valid)
     lower = name.lower()
@@ -86,12 +90,22 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     for candidate in candidates:
         if len(candidate) == len(name) and sorted(candidate.lower()) == letters_in_order:
             return candidate
+    run_together = "".join(_words(lower))
+    for candidate in candidates:
+        words = _words(candidate.lower())
+        may_be = sum(map(len, words)) == len(run_together) and len(words) <= _IN_ANY_ORDER
+        if may_be and run_together in map("".join, permutations(words)):
+            return candidate
     if len(candidates) > _CANDIDATES:
         letters = set(name)
         alike = (c for c in candidates if abs(len(c) - len(name)) <= 2 and len(letters.symmetric_difference(c)) <= 2)
         candidates = list(islice(alike, _CANDIDATES))
     matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
     return matches[0] if matches else None
+
+
+def _words(name: str) -> list[str]:
+    return name.replace("-", "_").split("_")
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, VIEW_OPS
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.tensor import Tensor, op_desc
-from ggmltool.scenario.errors import ScenarioError, did_you_mean, nearest
+from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
 from ggmltool.scenario.model import GraphSpec
 
 
@@ -26,12 +26,12 @@ def read_injections(texts: Sequence[str], graph: GraphSpec, source: str) -> dict
     for text in texts:
         id, equals, name = text.rpartition("=")
         if not equals or not id:
-            raise ScenarioError(f"{text!r} is not an injection", source, None, "expected NODE=OP, for example y=add")
-        if id not in nodes:
-            near = nearest(id, nodes)
             raise ScenarioError(
-                f"graph {graph.name} has no node {id}", source, None, f"did you mean {near}?" if near else ""
+                f"{quoted(text)} is not an injection", source, None, "expected NODE=OP, for example y=add"
             )
+        if id not in nodes:
+            hint = did_you_mean(id, nodes)
+            raise ScenarioError(f"graph {graph.name} has no node {quoted(id)}", source, None, hint)
         try:
             keys = keys_of(name.lower())
         except KeyError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ggmltool.scenario.errors import ScenarioError, did_you_mean, nearest, quoted
+from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
 from ggmltool.scenario.model import Model
 from ggmltool.scenario.values import kind_of
 
@@ -18,9 +18,8 @@ def graph_called(model: Model, name: object = None) -> str:
     if not isinstance(name, str):
         raise ScenarioError(f"the name of a graph must be text, not {kind_of(name)}", model.source)
     if name not in model.graphs:
-        near = nearest(name, model.graphs)
-        hint = f"did you mean {near}?" if near else "its graphs are " + ", ".join(model.graphs)
-        raise ScenarioError(f"no graph is called {name}", model.source, None, hint)
+        hint = did_you_mean(name, model.graphs) or "its graphs are " + ", ".join(model.graphs)
+        raise ScenarioError(f"no graph is called {quoted(name)}", model.source, None, hint)
     return name
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from itertools import islice
 from pathlib import Path
 
 DEFAULT = "matmul.yaml"
 """What commands show when nobody names a scenario."""
 
 ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz", ".ggtrace")
-_LOOKED_AT = 10_000
 
 
 def samples_folder() -> Path:
@@ -49,23 +47,13 @@ def scenario_path(argument: str) -> str:
     sample = find_sample(argument)
     if sample is not None:
         return str(sample)
+    from ggmltool.scenario.beside import files_beside
     from ggmltool.scenario.errors import ScenarioError, did_you_mean
     from ggmltool.scenario.text import elsewhere
 
     if hint := elsewhere(argument):
         raise ScenarioError("there is no such file", argument, expected=hint)
-    hint = did_you_mean(argument, [*map(sample_name, samples()), *files_beside(argument)])
+    hint = did_you_mean(argument, [*map(sample_name, samples()), *files_beside(argument, ENDINGS)])
     if hint:
         raise ScenarioError("there is no such file, and no such sample", argument, expected=hint)
     return argument
-
-
-def files_beside(argument: str) -> list[str]:
-    """The scenario files in the folder that `argument` names a file of, as they are named from here."""
-    folder = os.path.dirname(argument)  # noqa: PTH120 - the names go on as they began
-    try:
-        with os.scandir(folder or ".") as entries:
-            names = [e.name for e in islice(entries, _LOOKED_AT) if e.name.endswith(ENDINGS) and e.is_file()]
-    except (OSError, ValueError):
-        return []
-    return sorted(os.path.join(folder, name) for name in names)  # noqa: PTH118

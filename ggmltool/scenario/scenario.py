@@ -11,7 +11,7 @@ from ggmltool.ggml.op import CUSTOM_OPS
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import FLAG_OUTPUT, CustomFunction, Tensor
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.errors import Mistake, ScenarioError
+from ggmltool.scenario.errors import Mistake, ScenarioError, quoted
 from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.names import graph_called, no_tensor
 from ggmltool.scenario.reserving_run import ReservingRun
@@ -100,7 +100,7 @@ class Scenario:
         if step == "reserve" or (measures and step == "measure"):
             return run.reserve(name)
         expected = "alloc, reserve, compute or measure" if measures else "alloc or reserve"
-        raise ScenarioError(f"no step is called {step!r}", self.model.source, None, f"expected {expected}")
+        raise ScenarioError(f"no step is called {quoted(step)}", self.model.source, None, f"expected {expected}")
 
     def run(self, steps: Sequence[str | dict[str, Any] | Step] | None = None) -> list[dict[str, Any]]:
         """The plans of all reserve and alloc steps, in order, on one scheduler: each as `Plan.as_dict` gives it.

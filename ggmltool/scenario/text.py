@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, Protocol
 
+from ggmltool.scenario.beside import file_meant
 from ggmltool.scenario.encoding import decoded
 from ggmltool.scenario.errors import Mistake, Place, ScenarioError, quoted
 from ggmltool.scenario.json_text import decode_json, find_in_json
@@ -231,7 +232,8 @@ def _read_file(path: Path, shown: str) -> bytes:
         with path.open("rb") as stream:
             return _read_stream(stream, shown)
     except FileNotFoundError:
-        raise ScenarioError("there is no such file", shown, expected=elsewhere(shown)) from None
+        expected = elsewhere(shown) or file_meant(str(path))
+        raise ScenarioError("there is no such file", shown, expected=expected) from None
     except OSError as e:
         raise ScenarioError(f"cannot be read: {e.strerror or e}", shown) from None
     except ValueError:

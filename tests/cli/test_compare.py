@@ -76,10 +76,10 @@ def test_any_two_backends_can_be_compared(call: Call, backends: str | None, name
         (("--tolerance", "-1"), "x>=0"),
         (("--tolerance", "nan"), "takes a number"),
         (("--inject", "act"), "expected NODE=OP"),
-        (("--inject", "akt=gelu"), "did you mean act?"),
+        (("--inject", "akt=gelu"), 'did you mean "act"?'),
         (("--inject", "up=out_prod"), "the kernel of OUT_PROD cannot compute up, a MUL_MAT"),
-        (("-t", "x"), "no node x"),
-        (("-g", "mein"), "did you mean main?"),
+        (("-t", "x"), 'no node "x"'),
+        (("-g", "mein"), 'did you mean "main"?'),
     ],
 )
 def test_wrong_use_is_answered_with_a_hint(call: Call, arguments: tuple[str, ...], hint: str) -> None:

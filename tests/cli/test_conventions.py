@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
+from ggmltool.cli.errors import in_lines
 from ggmltool.cli.main import COMMANDS, cli
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from tests.cli.conftest import SAMPLES, Call
@@ -108,7 +109,7 @@ def test_no_command_shows_the_help(call: Call) -> None:
         (("splits", "--json", "--format", "table", MATMUL), "contradict"),
         (("plan", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
         (("plan", MATMUL, "surplus"), "surplus"),
-        (("run", "-t", "resul", MATMUL), "did you mean result"),
+        (("run", "-t", "resul", MATMUL), 'did you mean "result"'),
         (("dot", MATMUL, "-o", "graph.jpeg2"), ".svg"),
         (("plan", MATMUL, "-o", "nowhere/plan.txt"), "nowhere"),
         (("plan", MATMUL, "-o", "."), "folder"),
@@ -303,3 +304,17 @@ def test_the_shell_completes_commands_graphs_and_tensors(words: str, completed: 
         check=False,
     )
     assert (result.stdout.strip(), result.stderr) == (completed.strip(), "")
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_message_on_a_terminal_keeps_to_its_width_and_its_excerpt_as_it_is(width: int) -> None:
+    """N13: 300 characters in a line, which a terminal breaks within words."""
+    excerpt = "    4 | graphs: {main: {nodes: {y: no_such_op(a, b), z: mul(a, b), and_so_on: add(y, z), until: here}}}"
+    caret = "      |                            ^"
+    words = "Error: a scenario has no such thing; also name what to look for in it: `ggmltool lifetime NAME moe.yaml`"
+    told = in_lines(f"{words}\n  in ggml_backend_sched_new, for {words}\n{excerpt}\n{caret}", width).split("\n")
+    assert told[-2:] == [excerpt, caret]
+    assert max(map(len, told[:-2])) <= width
+    assert " ".join(" ".join(told[:-2]).split()) == f"{words} in ggml_backend_sched_new, for {words}"
+    assert in_lines(words, 1000) == words
+    assert in_lines(f"/a/{'long' * 50}/name", width) == f"/a/{'long' * 50}/name"

@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parent / "golden"
 COMMANDS = {
     "two-orders": ["two-orders:together", "two-orders:apart"],
     "gemma-ngl9": ["gemma-3-270m", "gemma-3-270m-ngl9"],
-    "pipeline": ["pipeline", "--no-parallel"],
+    "pipeline": ["pipeline", "--no-pipeline"],
     "offload": ["offload", "--no-op-offload"],
     "outgrown": ["--step", "reserve", "outgrown:small", "outgrown:large"],
     "refused": ["preallocated", "two-orders"],
@@ -114,10 +114,10 @@ def test_brief_is_one_line(call: Call) -> None:
 
 
 def test_one_scenario_is_compared_with_the_option_the_other_way_round(call: Call) -> None:
-    on, off = document(call, "pipeline", "--parallel"), document(call, "pipeline", "--no-parallel")
-    assert on["a"]["title"] == off["b"]["title"] == "pipeline --no-parallel"
+    on, off = document(call, "pipeline", "--pipeline"), document(call, "pipeline", "--no-pipeline")
+    assert on["a"]["title"] == off["b"]["title"] == "pipeline --no-pipeline"
     assert on["a"]["buffer_sizes"] == off["b"]["buffer_sizes"]
-    assert document(call, "pipeline", "pipeline", "--no-parallel")["same"]
+    assert document(call, "pipeline", "pipeline", "--no-pipeline")["same"]
 
 
 def test_options_of_the_scheduler_can_come_from_the_environment(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(call: Call) -> None:
         (("moe",), "Name two scenarios, or one with --ggml"),
         (("moe", "moe", "moe"), "unexpected extra argument"),
         (("moe", "mo"), 'did you mean "moe"?'),
-        (("offload", "offload:tokn"), "did you mean token?"),
+        (("offload", "offload:tokn"), 'did you mean "token"?'),
         (("--after", "1", "offload:token", "offload"), "leave out :token"),
         (("--only", "split", "moe", "moe"), "Did you mean 'splits'?"),
         (("--only", "zzz", "moe", "moe"), "The parts are nodes, splits, copies"),
@@ -306,7 +306,7 @@ def test_older_dialects_are_compared_with_themselves(call: Call) -> None:
     [
         (("--step", "reserve", "x.log", "x.log"), "--step needs a scenario"),
         (("--after", "1", "x.log", "moe"), "--after needs a scenario"),
-        (("--parallel", "x.log"), "--parallel needs a scenario"),
+        (("--pipeline", "x.log"), "--pipeline needs a scenario"),
         (("--only", "nodes,buffers", "x.log", "moe"), "--only needs a scenario: a log has no shapes and no memory"),
         (("x.log:9", "moe"), "9"),
         (("level1.log", "moe"), "2 prints them"),

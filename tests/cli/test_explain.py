@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,18 @@ def test_random_graphs_are_explained_as_they_are_planned(seed: int) -> None:
             assert tuple(i.id for i in told.inputs) == split.inputs
             assert all(i.users for i in told.inputs)
             assert all(m.splits < len(plan.splits) for m in told.merges)
+            on = {n.id: n.backend for n in plan.nodes}
+            for merge in told.merges:
+                assigned = re.fullmatch(r"assign its backend: `backend: (.+)` for (.+)", merge.text)
+                assert assigned is None or on[assigned[2]] != assigned[1]
+
+
+def test_what_is_already_so_is_no_change(call: Call) -> None:
+    """N16: act runs on the CPU."""
+    document = explained(call, "split", "1", "recorded")
+    assert document["backend"] == "CPU"
+    assert not [m for m in document["merges"] if m["text"].endswith("`backend: CPU` for act")]
+    assert [m for m in document["merges"] if m["text"].endswith("`backend: CPU` for proj")]
 
 
 def test_putting_a_weight_where_it_is_told_moves_the_node(call: Call) -> None:
@@ -134,7 +147,7 @@ def _yaml(text: str) -> dict[str, Any]:
 def test_a_node_of_another_graph_is_found_without_naming_the_graph(call: Call) -> None:
     assert explained(call, "y_one", "offload")["graph"] == "token"
     assert explained(call, "y_one", "offload", "--graph", "token")["graph"] == "token"
-    assert "has no tensor 'y_one'" in call("explain", "y_one", "offload", "--graph", "prompt").err
+    assert 'has no tensor "y_one"' in call("explain", "y_one", "offload", "--graph", "prompt").err
 
 
 def test_rules_that_were_not_asked_are_not_told(call: Call) -> None:
@@ -177,7 +190,7 @@ def test_a_type_that_a_device_does_not_take_is_named_and_a_cast_before_moves_the
 def test_options_of_the_scheduler_stand_in_for_the_scenarios(call: Call) -> None:
     assert explained(call, "y_many", "offload")["cause"] == "1.off"
     assert explained(call, "y_many", "offload", "--no-op-offload")["backend"] == "CPU"
-    one, four = (explained(call, "realloc", "small", "large", "outgrown", *on)["first"] for on in ((), ("--parallel",)))
+    one, four = (explained(call, "realloc", "small", "large", "outgrown", *on)["first"] for on in ((), ("--pipeline",)))
     assert four["buffers"]["GPU0"] > one["buffers"]["GPU0"]
 
 
@@ -206,7 +219,7 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "hint"),
     [
-        (("gat", "transformer"), "did you mean gate?"),
+        (("gat", "transformer"), 'did you mean "gate"?'),
         (("CPU#norm2#0", "transformer"), "is the copy of norm2 for CPU"),
         (("split", "3", "transformer"), "splits #0 to #2"),
         (("split", "one", "transformer"), "a split is named by its number"),
@@ -218,8 +231,8 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
         (("error", " "), "error TEXT"),
         (("error", "out of free blocks", "--graph", "main"), "takes a text"),
         (("error", "out of free blocks", "--after", "1"), "neither --after nor --step"),
-        (("realloc", "small", "outgrown"), "no graph is called small"),
-        (("realloc", "smal", "large", "outgrown"), "did you mean small?"),
+        (("realloc", "small", "outgrown"), 'no graph is called "small'),
+        (("realloc", "smal", "large", "outgrown"), 'did you mean "small"?'),
         (("realloc", "small"), "realloc A B [SCENARIO]"),
         (("realloc", "matmul", "transformer"), "matmul and transformer have different backends"),
         (("realloc", "small", "large", "outgrown", "--after", "1"), "neither --after nor --step"),

@@ -117,6 +117,16 @@ def test_the_best_is_written_as_a_scenario_and_a_chart(call: Call, model: str) -
 
 
 @needs_library
+def test_a_chart_without_speeds_is_of_what_tells_placements_apart(call: Call, model: str) -> None:
+    """N22: where all have their layers on the GPU, layers were a flat line."""
+    options = (*SMALL, "-c", "512,1024", "-ngl", "all", "-ncffn", "0", "--device", "XPU0:2GiB", model)
+    assert call("fit", *options, "-o", "chart.svg").status == 0
+    picture = list(ElementTree.parse("chart.svg").iter())
+    assert any("MiB left on the fullest device" in (element.text or "") for element in picture)
+    assert len({element.get("cy") for element in picture if element.tag.endswith("circle")}) == 2
+
+
+@needs_library
 def test_nothing_is_written_where_nothing_fits(call: Call, model: str) -> None:
     options = ("-c", "512", "-ngl", "all", "-ncffn", "0", "--device", "CUDA0:1MiB", *SMALL, model)
     result = call("fit", *options, "-o", "placed.json")

@@ -136,7 +136,7 @@ def test_free_blocks_of_a_product_are_those_of_the_gdb_session(call: Call) -> No
 def test_a_node_that_the_allocator_does_not_know_is_said_to_be_unknown(call: Call, args: tuple[str, ...]) -> None:
     wrong = call(*args, "resuld", SAMPLES / "matmul.yaml")
     assert (wrong.status, wrong.out) == (2, "")
-    assert "did you mean result?" in wrong.err
+    assert 'did you mean "result"?' in wrong.err
     own = call(*args, "wq", SAMPLES / "transformer.yaml")
     assert own.status == 2
     assert "it is pre-allocated" in own.err
@@ -154,7 +154,7 @@ def test_context_shows_one_context_and_knows_their_names(call: Call) -> None:
     assert lines[-2].endswith("next = (nil)")
     wrong = call("context", "--only", "input", "-", stdin=WALK_TEXT)
     assert wrong.status == 2
-    assert "did you mean 'inputs'?" in wrong.err
+    assert 'did you mean "inputs"?' in wrong.err
 
 
 def test_the_cgraph_is_laid_out_as_a_gdb_session_shows_it(call: Call) -> None:
@@ -247,7 +247,7 @@ def test_strides_show_who_follows_whom_in_memory(call: Call, tensor: object, ord
 def test_a_tensor_that_is_not_there_and_a_copy_that_is(call: Call) -> None:
     wrong = call("tensor", "kqq", SAMPLES / "transformer.yaml")
     assert (wrong.status, wrong.out) == (2, "")
-    assert "did you mean kq?" in wrong.err
+    assert 'did you mean "kq"?' in wrong.err
     assert call("tensor", "--strides", "--json", "kq", SAMPLES / "transformer.yaml").status == 2
     copy = json.loads(call("tensor", "--json", "CUDA0#x#0", SAMPLES / "transformer.yaml").out)["tensor"]
     assert copy["used_by"] == ["norm", "ffn_inp"]
@@ -311,7 +311,7 @@ def test_before_a_node_its_sources_have_their_uses_and_their_memory(call: Call) 
 
 @pytest.mark.parametrize(
     ("args", "status", "says"),
-    [(("--before", "a"), 2, "it is not a node"), (("--before", "mull"), 2, "did you mean mul?"),
+    [(("--before", "a"), 2, "it is not a node"), (("--before", "mull"), 2, 'did you mean "mul"?'),
      (("--before", "mul", "--at", "mul"), 2, "choose one"), (("--before", "mul", "--sched"), 2, "not for --sched")],
 )  # fmt: skip
 def test_there_is_no_moment_before_what_is_no_node(call: Call, args: tuple[str, ...], status: int, says: str) -> None:

@@ -159,8 +159,8 @@ graphs: {main: {nodes: {none: 'view(x, ne=[64, 0], nb=[256], offset=0)', y: 'sca
     [
         ((), "NAME [OTHER] [SCENARIO]"),
         (("a", "b", "c", "d"), "NAME [OTHER] [SCENARIO]"),
-        (("quer", "q_rop", "transformer"), "has no tensor 'quer'"),
-        (("q_rop", "transformer"), "did you mean q_rope?"),
+        (("quer", "q_rop", "transformer"), 'has no tensor "quer"'),
+        (("q_rop", "transformer"), 'did you mean "q_rope"?'),
         (("kq", "kq", "transformer"), "kq is named twice; name two different tensors, or one"),
     ],
 )

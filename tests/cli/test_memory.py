@@ -125,14 +125,14 @@ def test_pipeline_copies_that_do_not_fit_are_left_out() -> None:
     assert found.of("CUDA0") == halves[False]
     parallel, found = fit(halves[False] - 1)
     assert (parallel, found.short) == (False, {"CUDA0": 1})
-    # With --parallel, and where not even the weights fit, llama.cpp does not come to try again.
+    # With --pipeline, and where not even the weights fit, llama.cpp does not come to try again.
     assert fit(halves[True] - 1, parallel=True)[1].short == {"CUDA0": 1}
     assert fit(1 * MIB)[0]
 
 
 def test_both_figures_of_pipeline_copies_are_shown(call: Call) -> None:
     """U9: by `place`, and by `sweep` how many."""
-    least = needs(placed(call, "-ts", "1,1", "--device", "CUDA0,CUDA1", "--no-parallel"))
+    least = needs(placed(call, "-ts", "1,1", "--device", "CUDA0,CUDA1", "--no-pipeline"))
     words = ("-ts", "1,1", "--device", f"CUDA0:memory={least['CUDA0']}", "--device", "CUDA1:2GiB", "--margin", "0")
     result = call("place", *words, GEMMA)
     assert result.status == 0

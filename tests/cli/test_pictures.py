@@ -66,6 +66,7 @@ def test_a_map_is_what_is_drawn_now(call: Call, picture: str) -> None:
 def test_a_picture_is_small_and_needs_nothing_else(picture: str) -> None:
     svg = (PICTURES / picture).read_text("utf-8")
     assert len(svg) < 300_000
+    assert "\\x" not in svg
     assert not re.search(r"<script|<image|@import|@font-face|url\((?!#)", svg)
     assert set(re.findall(r"https?://[^/\"\s]+", svg)) == {"http://www.w3.org"}
 

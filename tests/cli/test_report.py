@@ -128,12 +128,12 @@ def compared(call: Call, *words: str) -> dict[str, Any]:
 
 
 def test_two_options_stand_side_by_side(call: Call) -> None:
-    document = compared(call, "--compare-no-parallel", "pipeline")
-    assert document["titles"] == ["pipeline parallel", "pipeline parallel, --no-parallel"]
+    document = compared(call, "--compare-no-pipeline", "pipeline")
+    assert document["titles"] == ["pipeline parallel", "pipeline parallel, --no-pipeline"]
     assert (document["same"], document["a"]["ok"], document["b"]["ok"]) == (False, True, True)
     totals = {row["what"]: (row["a"], row["b"]) for row in document["totals"]}
     assert totals["compute buffer of GPU0"][0] > totals["compute buffer of GPU0"][1]
-    assert compared(call, "--no-parallel", "--compare-no-parallel", "pipeline")["same"]
+    assert compared(call, "--no-pipeline", "--compare-no-pipeline", "pipeline")["same"]
 
 
 def test_the_first_divergence_is_the_one_of_diff(call: Call) -> None:

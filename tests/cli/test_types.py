@@ -89,7 +89,7 @@ def test_a_type_is_found_by_all_of_its_names(call: Call, name: str) -> None:
 def test_a_mistyped_type_gets_the_nearest_one(call: Call, wrong: str, right: str) -> None:
     result = call("types", wrong)
     assert (result.status, result.out) == (2, "")
-    assert (f'did you mean "{right}"?' if right else f"no type is called '{wrong}'") in result.err
+    assert (f'did you mean "{right}"?' if right else f'no type is called "{wrong}"') in result.err
 
 
 def test_the_tables_are_those_that_the_help_names() -> None:

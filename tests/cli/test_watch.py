@@ -191,14 +191,14 @@ def test_hostile_names_are_written_inside_the_folder_and_escaped_on_the_screen(c
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (("--watch", "akt"), "no computed node is called akt; did you mean act?"),
+        (("--watch", "akt"), 'no computed node is called "akt"; did you mean "act"?'),
         (("--watch", "x"), "x is never computed; `run -t x` shows it"),
-        (("--watch", "q*"), "no computed node is called q*"),
+        (("--watch", "q*"), 'no computed node is called "q*'),
         (("--watch", "act", "--no-compute"), "leave out --no-compute"),
         (("--dump", "d", "--no-compute"), "leave out --no-compute"),
         (("--dump", "no/d"), "the folder no does not exist"),
         (("--dump", "file"), "file is not a folder"),
-        (("--dump", "d", "-t", "nope"), "no tensor is called nope"),
+        (("--dump", "d", "-t", "nope"), 'no tensor is called "nope'),
     ],
 )
 def test_wrong_use_is_answered_before_anything_is_done(call: Call, arguments: tuple[str, ...], hint: str) -> None:

@@ -275,13 +275,13 @@ def test_the_kernel_of_another_op_is_found(text: str, first: str | None) -> None
     [
         ("h", "not an injection; expected NODE=OP"),
         ("=add", "not an injection"),
-        ("hh=add", "no node hh; did you mean h"),
+        ("hh=add", 'no node "hh"; did you mean "h'),
         ("h=mulmat", 'mulmat is not an op; did you mean "mul_mat"'),
         ("h=mul_mat", "h is a MUL_MAT already"),
         ("v=add", "v is a RESHAPE, which computes nothing"),
         ("h=view", "view has no kernel of its own"),
         ("h=unary", "unary has no kernel of its own"),
-        ("x=add", "no node x"),
+        ("x=add", 'no node "x"'),
     ],
 )
 def test_an_injection_that_makes_no_sense_is_refused(text: str, message: str) -> None:

@@ -79,9 +79,64 @@ def test_functions_are_those_that_print_it(key: str) -> None:
         assert theirs <= set(message.functions)
 
 
-def test_no_text_means_two_things() -> None:
-    texts = [text for m in MESSAGES.values() for text in m.texts]
+def test_no_text_means_two_things_in_one_file() -> None:
+    texts = [(text, file) for m in MESSAGES.values() for text in m.texts for file in m.files or ("",)]
     assert len(texts) == len(set(texts))
+
+
+def filled(text: str) -> str:
+    """A text as a program prints it, without the function in front."""
+    return re.sub(r"%[-0-9.]*(?:z[ux]|lu|\w)", lambda m: WORDS.get(m[0], "12"), text.removeprefix("%s: "))
+
+
+KNOWN = [
+    (key, text)
+    for key, m in MESSAGES.items()
+    for text in m.texts
+    if sum(c.isalnum() for c in match.FILLED.sub("", text)) >= 3
+]
+
+
+@in_batches("row", KNOWN)
+def test_every_message_finds_itself(row: tuple[str, str]) -> None:
+    """S8."""
+    key, text = row
+    files = MESSAGES[key].files
+    found = find(f"{files[0]}:12: {filled(text)}" if files else filled(text))
+    assert found is not None
+    assert (found.key, found.score) == (key, 1)
+
+
+@in_batches("row", KNOWN)
+def test_a_message_with_one_word_replaced_is_not_taken_for_it(row: tuple[str, str]) -> None:
+    """S8: “failed to create ggml context” was taken for “failed to create the MoE cache context”."""
+    _, text = row
+    words = re.findall(r"\w{3,}", re.sub(r"%[-0-9.]*(?:z[ux]|lu|\w)", "", text.removeprefix("%s: ")))
+    for word in words:
+        other = re.sub(rf"\b{re.escape(word)}\b", "teapot", filled(text), count=1)
+        found = find(other)
+        if found is None or found.key == ASSERTION:
+            continue
+        said = match._plain(found.text.removeprefix("%s: "))
+        assert all(match._plain(piece).strip() in match._plain(other) for piece in match.FILLED.split(said)), (
+            f"{other!r} was taken for {found.text!r}"
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Unsupported Media Type",
+        "UNSUPPORTED_OPTIONS",
+        "op is not supported (",
+        "Unsupported device",
+        "failed to create the window",
+        "Flash Attention",
+    ],
+)
+def test_what_is_like_a_message_in_sound_only_is_not_taken_for_it(text: str) -> None:
+    """S8: texts that stand in llama.cpp's libraries and say something else."""
+    assert find(text) is None
 
 
 @in_batches("key", MESSAGES)
@@ -95,7 +150,7 @@ def test_every_entry_says_what_it_means_what_brings_it_about_and_what_to_do(key:
     assert m.functions
     assert not m.ask or m.ask.split()[0] in COMMANDS
     assert m.era in ("", "2024", "2025", "0.20.2")
-    assert m.program in ("ggml", "llama.cpp")
+    assert m.program in ("ggml", "llama.cpp", "PyTorch")
 
 
 CONDITION = re.compile(r'^!?\(*!?[\w"][\w\->\[\]().]*\s*(==|!=|<=|>=|<|>|%|&)\s|^!?ggml_(is|can|are)_\w+\(')
@@ -221,6 +276,36 @@ def check_is_known(kind: str, text: str) -> None:
         ("llama_model_load: error loading model: unable to allocate CUDA0 buffer", "weights_no_memory"),
         ("ggml_cuda_compute_forward: MUL_MAT failed", "cuda_op_failed"),
         ("node #  1 (       ADD):                 sum1 (   0K) [  CPU         ] use=1,c=1:", "debug_print"),
+        ("failed to create ggml context", "context_memory"),
+        ("error loading model: tensor 'w' data is not within the file bounds, model is corrupted or incomplete",
+         "unknown_model"),
+        ("llama_model_load: error loading model: illegal split file idx: 1", "load_failed"),
+        ("vk::Device::allocateMemory: ErrorOutOfHostMemory", "vulkan_host_memory"),
+        ("GGML_ASSERT(n_tokens_all <= cparams.n_batch) failed", "batch_too_large"),
+        ("ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected", "no_device"),
+        ("error: Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout)", "metal_command_buffer"),
+        ("Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", "sycl_failed"),
+        ("gguf_init_from_reader: failed to initialize ggml context for storing tensors", "context_memory"),
+        ("/x/ggml/src/ggml-impl.h:318: fatal error", "hash_full"),
+        ("/x/ggml/src/ggml-cpu/ops.cpp:571: fatal error", "kernel_fatal"),
+        ("/x/ggml/src/ggml-cuda/mmq.cu:77: fatal error", "device_fatal"),
+        ("llama_init_from_model: quantized V cache requires flash_attn to be enabled", "v_cache_flash_attn"),
+        ("quantized V cache requires flash_attn", "v_cache_flash_attn"),
+        ("failed to initialize the context: quantized V cache was requested, but this requires Flash Attention",
+         "v_cache_flash_attn"),
+        ("/x/ggml-rpc.cpp:782: Remote RPC server crashed or returned malformed response", "rpc_died"),
+        ("/x/ggml-rpc.cpp:764: GGML_ASSERT(status) failed", "rpc_died"),
+        ("what():  vk::Queue::submit: ErrorDeviceLost", "vulkan_lost"),
+        ("terminate called after throwing an instance of 'vk::DeviceLostError'", "vulkan_lost"),
+        ("warmup: WARNING: the CLIP graph uses unsupported operators by the backend", "clip_unsupported"),
+        ("llama_params_fit is not implemented for SPLIT_MODE_TENSOR, abort", "fit_split_mode"),
+        ("srv    load_model: cache_reuse is not supported by this context, it will be disabled", "cannot_shift"),
+        ("cache_reuse is not supported", "cannot_shift"),
+        ("CUDA out of memory", "cuda_memory"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "cuda_memory"),
+        ("ggml-blas.cpp:253: ggml_backend_blas_graph_compute: unsupported op ADD", "host_op_unsupported"),
+        ("ggml-blas.cpp:253: unsupported op", "host_op_unsupported"),
+        ("ggml-metal-ops.cpp:202: ggml_metal_op_encode_impl: error: unsupported op 'ROPE'", "op_unsupported"),
     ],
 )  # fmt: skip
 def test_a_text_is_found_with_its_prefix_its_names_and_its_slips(text: str, key: str) -> None:
@@ -266,6 +351,31 @@ def test_the_advice_is_of_the_case_at_hand(buffer: str, op: str, says: str, neve
     )
     assert says in said
     assert never not in said
+
+
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        ("ret.axis != GGML_BACKEND_SPLIT_AXIS_UNKNOWN", "could not split"),
+        ("split_state.ne[j] * tensor->src[i]->ne[src_ss[i].axis] == sum * tensor->ne[split_state.axis]",
+         "could not split"),
+        ("split_state.n_segments == 1", "could not split"),
+        ("split_states_equal(src_ss[0], src_ss[1])", "could not split"),
+        ("size == ggml_nbytes(tensor)", "read or written"),
+        ("offset_j == chunk_size_full", "read or written"),
+    ],
+)  # fmt: skip
+def test_assertions_of_split_mode_tensor_are_told_as_such(condition: str, says: str) -> None:
+    """U5: llama.cpp#21876, #22307, #22793, #22817, #25829, #27116."""
+    said = told(f"[41235] /x/ggml/src/ggml-backend-meta.cpp:535: GGML_ASSERT({condition}) failed")
+    assert says in said
+    assert condition in said
+    assert "-sm layer" in said
+    assert "GGML_ASSERT" not in told("/x/ggml/src/ggml-backend-meta.cpp:595: fatal error")
+
+
+def test_a_frame_of_a_backtrace_is_no_assertion() -> None:
+    assert find("#5  ggml_backend_meta_graph_compute () at /x/ggml-backend-meta.cpp:1985") is None
 
 
 OUT_OF_MEMORY = """0.02.396.005 E CUDA error: out of memory
@@ -350,6 +460,7 @@ def test_what_is_no_condition_is_not_read(condition: str) -> None:
         ("/x/ggml/src/ggml-cpu/ops.cpp:512: ", "The CPU came to compute"),
         ("/x/ggml/src/ggml-cuda/mmq.cu:77: ", "A kernel of the device"),
         ("/x/src/llama-graph.cpp:9: ", "The program stopped itself"),
+        ("/x/ggml/src/ggml-backend-meta.cpp:535: ", "-sm tensor"),
         ("", "cannot be built"),
     ],
 )

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ggmltool.scenario.errors import Place, ScenarioError, nearest, quoted
+import ggmltool
+from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.errors import Mistake, Place, ScenarioError, nearest, quoted
 from ggmltool.scenario.load import load_model
+from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.sources.llama.model_file import check_gguf
+from ggmltool.sources.sched_log.stream import open_log
 from tests.scenario.texts import BASE, load_text
 
 TOP = """\
@@ -335,6 +341,40 @@ def test_the_nearest_name_is_found_among_many_and_whatever_the_case() -> None:
     assert nearest("blk.77.attn_q.weigth", names) == "blk.77.attn_q.weight"
     assert nearest("CPU", ["gpu", "cpu"]) == "cpu"
     assert nearest("xyz", ["abc"]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("matmul", "mul_mat"),
+        ("MatMul_ID", "mul_mat_id"),
+        ("softmax", "soft_max"),
+        ("rmsnorm", "rms_norm"),
+        ("mull", "mul"),
+    ],
+)
+def test_the_words_of_a_name_may_be_in_any_order(name: str, meant: str) -> None:
+    """N12: matmul was taken for mul."""
+    ops = ["mul", "mul_mat", "mul_mat_id", "soft_max", "norm", "rms_norm", "get_rows", "set_rows", "max"]
+    assert nearest(name, ops) == meant
+
+
+def test_a_file_that_is_not_there_names_the_one_that_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N17."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "npu.yaml").write_text("name: NPU0")
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(Mistake) as mistake:
+        read_devices(["npu.yam"])
+    assert mistake.value.expected == 'did you mean "npu.yaml"?'
+    for read in (lambda: read_devices(["nqu.yaml"]), lambda: ggmltool.load("nqu.yaml")):
+        with pytest.raises(ScenarioError, match=r'did you mean "npu.yaml"'):
+            read()
+    with pytest.raises(ScenarioError, match=r'did you mean "notes.txt"'), open_log("note.txt", "note.txt"):
+        pass
+    with pytest.raises(CaptureError, match=r'there is no such file; did you mean "npu.yaml"'):
+        check_gguf(Path("npu.yml"))
+    assert [spec.name for spec in read_devices(["NPU0"])] == ["NPU0"]
 
 
 def test_names_are_shown_short_and_harmless() -> None:

@@ -34,10 +34,10 @@ def test_what_is_no_source_is_told_so(source: Any) -> None:
 WRONG: dict[str, tuple[Callable[[ggmltool.Scenario], Any], str]] = {
     "plan of a number": (lambda s: s.plan(graph=1), "the name of a graph must be text, not the number 1"),  # type: ignore[arg-type]
     "plan of a list": (lambda s: s.plan(graph=[]), "the name of a graph must be text, not a list"),  # type: ignore[arg-type]
-    "reserve": (lambda s: s.start().reserve("mian"), "no graph is called mian; did you mean main?"),
-    "alloc": (lambda s: s.start().alloc("nowhere"), "no graph is called nowhere; its graphs are main"),
-    "build": (lambda s: s.start().build("mian"), "no graph is called mian"),
-    "compute": (lambda s: s.start().compute("mian"), "no graph is called mian"),
+    "reserve": (lambda s: s.start().reserve("mian"), 'no graph is called "mian"; did you mean "main"?'),
+    "alloc": (lambda s: s.start().alloc("nowhere"), 'no graph is called "nowhere"; its graphs are main'),
+    "build": (lambda s: s.start().build("mian"), 'no graph is called "mian"'),
+    "compute": (lambda s: s.start().compute("mian"), 'no graph is called "mian"'),
     "get": (lambda s: s.start().get("z"), 'there is no tensor "z"'),
     "get of None": (lambda s: s.start().get(None), "the id of a tensor must be text, not null"),  # type: ignore[arg-type]
     "set": (lambda s: s.start().set("why", [1, 2]), 'there is no tensor "why"'),

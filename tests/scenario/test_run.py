@@ -83,7 +83,7 @@ def test_compute_without_alloc_allocates_and_writes_the_data() -> None:
 
 
 def test_a_graph_that_is_not_there_is_a_mistake_with_the_nearest_name() -> None:
-    with pytest.raises(ggmltool.ScenarioError, match="did you mean main"):
+    with pytest.raises(ggmltool.ScenarioError, match='did you mean "main'):
         ggmltool.load(doubled()).plan("mian")
 
 

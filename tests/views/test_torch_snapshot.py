@@ -122,8 +122,8 @@ def test_a_stack_has_the_tensor_the_reason_and_ggmls_functions() -> None:
     texts = [[f"{f['filename']}:{f['line']}:{f['name']}" for f in event["frames"]] for event in trace]
     assert texts[0] == ["CUDA0:0:chunk 0 of the compute buffer of CUDA0"]
     assert [
-        "attn_in:7:MUL f32[64, 8]",
-        "why:0:in the memory of norm, at node 7, attn_in",
+        "attn_in:1:MUL f32[64, 8]",
+        "why:0:in the memory of norm, at node 1 attn_in",
         "ggml:0:ggml_gallocr_allocate_node",
         "ggml:0:ggml_gallocr_alloc_graph_impl",
         "ggml:0:ggml_gallocr_reserve_n_impl",

@@ -47,9 +47,10 @@ class DebuggerApp(App[None]):
         Binding("P", "mark('split_marks', -1)", show=False),
         Binding("s", "mark('step_marks', 1)", show=False),
         Binding("S", "mark('step_marks', -1)", show=False),
-        Binding("slash", "ask('/')", show=False),
-        Binding("colon", "ask(':')", show=False),
-        Binding("g", "ask('g')", show=False),
+        # At once, before the keys behind it in a burst have found a pane.
+        Binding("slash", "ask('/')", show=False, priority=True),
+        Binding("colon", "ask(':')", show=False, priority=True),
+        Binding("g", "ask('g')", show=False, priority=True),
         Binding("b", "toggle_breakpoint", show=False),
         Binding("c", "resume(False)", show=False),
         Binding("r", "resume(True)", show=False),
@@ -323,6 +324,10 @@ class DebuggerApp(App[None]):
         self.screen.remove_class("answering")
         self.hits, self.found, self._word, self.told = [], frozenset(), "", ""
         self.show()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What opens the prompt is text there, and nothing on the page of keys."""
+        return action != "ask" or not (len(self.screen_stack) > 1 or self.query_one(Prompt).has_class("open"))
 
     def action_ask(self, kind: str) -> None:
         """Ask for a word to find, a place to go to, or a command."""

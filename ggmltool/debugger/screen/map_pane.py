@@ -168,7 +168,9 @@ class MapPane(Pane):
         if span is None or plan is None:
             return ""
         where = f"{size(span.size_at(home.now.at))} at {span.offset}"
-        return fitted(f"{printable(span.tensor)}: {where}, {printable(when_text(plan, span))}", self.width - 4).strip()
+        return fitted(
+            f"{printable(span.tensor)}: {where}, {printable(when_text(plan, span, home.now.program))}", self.width - 4
+        ).strip()
 
     def _owner(self, number: int, column: int) -> Owner:
         if not 0 <= number < len(self._rows):

@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from ggmltool.debugger.places import of_split, of_tensors
 from ggmltool.debugger.walk import WalkError
-from ggmltool.scenario.errors import nearest
+from ggmltool.scenario.errors import nearest, quoted
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.home import Home
@@ -51,7 +51,7 @@ class Prompt(Input):
         self._back = 0
         self.add_class("open")
         self.app.query_one("Hints").display = False
-        self.focus()
+        self.screen.set_focus(self)
 
     def close(self) -> None:
         """Close it, and remember what was typed."""
@@ -94,7 +94,7 @@ def target(scene: Scene, at: int, text: str) -> int:
         tensors = of_tensors(points)
         places = tensors.get(text, [])
         near = nearest(text, tensors)
-        missing = f"Nothing happens to {text!r}" + (f"; did you mean {near}?" if near else ".")
+        missing = f"Nothing happens to {quoted(text)}" + (f"; did you mean {quoted(near)}?" if near else ".")
     if not places:
         raise WalkError(missing)
     return next((place for place in places if place > at), places[0])

@@ -55,6 +55,11 @@ class Program(NamedTuple):
     at: dict[str, int]
     n_nodes: int
 
+    def numbered(self, name: str) -> str:
+        """A node with its number in the graph; a copy of the scheduler's has none."""
+        at = self.at.get(name)
+        return name if at is None or self.members[at].is_leaf else f"{self.members[at].number} {name}"
+
 
 NO_PROGRAM = Program("", (), {}, 0)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from ggmltool.debugger.screen.look import Look
-    from ggmltool.debugger.screen.scene import Now
+    from ggmltool.debugger.screen.scene import Now, Program
     from ggmltool.ggml.device import Backend
     from ggmltool.ggml.tensor import Tensor
 
@@ -185,7 +185,7 @@ class _Teller:
         yield self._line(
             (f"{size(nbytes)} at {span.offset}", self.face.bold), f" of {buft}" + (f", chunk {chunk}" if chunk else "")
         )
-        yield self._line(f"{when_text(plan, span)} ({self._tense(span)})", hang=0)
+        yield self._line(f"{when_text(plan, span, self.now.program)} ({self._tense(span)})", hang=0)
         if span.kept:
             yield self._line("an output: its memory is not given to others")
         if span.reused:
@@ -216,7 +216,7 @@ class _Teller:
                 yield self._line(
                     (f"{name:<7}", self.face.soft),
                     (other.tensor, self.face.bold),
-                    f"  {size(other.size)} at {other.offset}, {when_text(plan, other)}{how}",
+                    f"  {size(other.size)} at {other.offset}, {when_text(plan, other, self.now.program)}{how}",
                     tensor=other.tensor,
                     hang=7,
                 )
@@ -239,12 +239,12 @@ class _Teller:
             yield self._line(("none in this plan", self.face.soft))
 
 
-def when_text(plan: Planning, span: Span) -> str:
-    """While which nodes a tensor lies there."""
-    nodes = [name for _, name in plan.nodes]
-    start = "from the start" if span.start < 0 else f"from node {span.start} {nodes[span.start]}"
+def when_text(plan: Planning, span: Span, program: Program) -> str:
+    """While which nodes a tensor lies there, with their numbers in the graph."""
+    nodes = [program.numbered(name) for _, name in plan.nodes]
+    start = "from the start" if span.start < 0 else f"from node {nodes[span.start]}"
     if span.end is None:
         return f"{start} to the end"
     if span.end == span.start:
-        return f"at node {span.end} {nodes[span.end]} only" if span.end >= 0 else "before the first node only"
-    return f"{start} to node {span.end} {nodes[span.end]}" if span.end >= 0 else "before the first node only"
+        return f"at node {nodes[span.end]} only" if span.end >= 0 else "before the first node only"
+    return f"{start} to node {nodes[span.end]}" if span.end >= 0 else "before the first node only"

@@ -9,10 +9,10 @@ from ggmltool.ggml.messages import Told, messages
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.messages.assertions import assertions
 from ggmltool.inspect.messages.conditions import Required, required
-from ggmltool.inspect.messages.match import ASSERTION, FILLED, Match
+from ggmltool.inspect.messages.match import ASSERTION, FILE, FILLED, Match, is_of_meta
 
-_FILE = re.compile(r"([\w.+-]+)\.(c|cpp|cc|h|cu|cuh|m|mm):\d+")
 _KERNEL = re.compile(r"\bsrc[0-9]\b|\bdst\b|\b(?:ne|nb)[01]?[0-3]\b|\bnth\b|\bith\b")
+_BYTES = re.compile(r"\boffset|\bsize\b|\bchunk_|\brow_|\bblck_")
 _CPU_FILES = re.compile(r"ops|binary-ops|unary-ops|vec|ggml-cpu|ggml-quants|quants|repack|mmq|sgemm")
 
 
@@ -62,17 +62,20 @@ def _assertion(found: Match) -> Explained:
     remedy = "; ".join(remedies) or "look at the op's parameters and sources"
     words = Told(*(text.format(words=asked.words, remedy=remedy) for text in told))
     where = "an assertion of ggml's, read from its condition"
-    return Explained(found.key, f"GGML_ASSERT({found.text})", where, (found.text,), (), "", words, {})
+    title = found.text if f": {found.text}" in found.said else f"GGML_ASSERT({found.text})"
+    return Explained(found.key, title, where, (found.text,), (), "", words, {})
 
 
 def _asserter(found: Match, kinds: frozenset[str]) -> str:
     """Who asserts: whoever builds the graph, the CPU that computes, a device, a program of its own."""
-    file = _FILE.search(found.said)
+    if is_of_meta(found.said):
+        return "meta_bytes" if _BYTES.search(found.text) else "meta"
+    file = FILE.search(found.said)
     if file is None:
         if _KERNEL.search(found.text):
             return "computed"
         return "built" if kinds & assertions().remedies.keys() else "stopped"
-    name, suffix = file[1], file[2]
+    name, _, suffix = file[1].rpartition(".")
     if suffix in ("cu", "cuh", "m", "mm") or re.match(r"ggml-(?!cpu|quants|backend|alloc)", name):
         return "device"
     if _CPU_FILES.match(name):

@@ -23,8 +23,10 @@ ALIKE = 0.8
 NEAR = 0.55
 """How much alike it must be to be named as near."""
 NEAREST = 3
-FILLED = re.compile(r"%[-0-9.]*(?:zu|zx|lu|[sdfxpu])")
+FILLED = re.compile(r"%[-0-9.]*(?:zu|zx|lu|[cdfpsux])")
 """What printf fills in."""
+FILE = re.compile(r"(?<![\w.+-])([\w+-][\w.+-]*\.(?:c|cpp|cc|h|hpp|cu|cuh|m|mm)):\d+", re.IGNORECASE)
+"""A source file and a line in it."""
 ASSERTION = "assertion"
 """The key of an assertion that has no entry of its own, but can be read."""
 
@@ -35,10 +37,16 @@ _LINES = 10_000
 _COMPARED = 3
 _SHORT = 11
 _WORDS = 8
+_SLIPS = 4
+_WORD = re.compile(r"\w+")
 _QUOTES = re.compile("[\"'`\\\\“”‘’]")
 _ASSERTED = re.compile(r"ggml_assert\s*\((.*)\)|ggml_assert: \S+:\d+: (.*)", re.IGNORECASE)
-_BEFORE = re.compile(r"^.*?(?<![\w.+-])[\w.+-]+\.(?:c|cpp|cc|h|cu|m|mm):\d+: ?")
-_DIED = re.compile(r"ggml_assert|\.(?:c|cpp|cc|h|cu|cuh|m|mm):\d+: |\b(?:cuda|rocm|musa|cann) error", re.IGNORECASE)
+_BEFORE = re.compile(r"^.*?(?<![\w.+-])[\w.+-]+\.(?:c|cpp|cc|h|hpp|cu|cuh|m|mm):\d+: ?")
+_DIED = re.compile(r"ggml_assert|\.(?:c|cpp|cc|h|hpp|cu|cuh|m|mm):\d+: |\b(?:cuda|rocm|musa|cann) error", re.IGNORECASE)
+_META = re.compile(
+    r"ggml-backend-meta\.cpp:\d+: |\bsrc_ss\[|\bsplit_state\.|GGML_BACKEND_SPLIT_AXIS_|"
+    r"ggml_backend_(?:buffer_|buft_|dev_)?is_meta\("
+)
 _LEVELS = {"info": 0, "warning": 1, "error": 2}
 _DEATH = 3
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Za-z0-9]")
@@ -73,6 +81,11 @@ class _Template(NamedTuple):
     piece: str
     pieces: tuple[str, ...]
     weight: int
+    files: tuple[str, ...]
+
+    def may_be_in(self, line: str) -> bool:
+        """Whether the file that a line names, if it names one, is among those that print it."""
+        return not self.files or not (named := FILE.findall(line)) or not set(named).isdisjoint(self.files)
 
 
 def find(text: str) -> Match | None:
@@ -81,10 +94,8 @@ def find(text: str) -> Match | None:
     if found and found[0].key != ASSERTION:
         return found[0]
     if found:
-        near = nearest(found[0].said, ALIKE)
-        return near[0] if near else found[0]
-    near = nearest(text, LIKE)
-    return near[0] if near else None
+        return _reworded(found[0].said, ALIKE) or found[0]
+    return _reworded(text, LIKE)
 
 
 def find_all(text: str) -> list[Match]:
@@ -114,15 +125,60 @@ def find_all(text: str) -> list[Match]:
 def nearest(text: str, least: float = NEAR) -> list[Match]:
     """The messages that are most like a text, the nearest first, each once; none if nothing is near."""
     best: dict[str, Match] = {}
+    for match, *_ in _near(text, least):
+        if match.key not in best or match.score > best[match.key].score:
+            best[match.key] = match
+    return sorted(best.values(), key=lambda m: -m.score)[:NEAREST]
+
+
+def _near(text: str, least: float) -> Iterator[tuple[Match, _Template, str, str]]:
+    """The messages at least so much like a part of a text, each with that part and the words of it that are."""
     for line in islice(_lines(text), _COMPARED):
         parts = set(_parts(line))
         for template in _templates():
-            if template.weight < _WORDS:
+            if template.weight < _WORDS or not template.may_be_in(line):
                 continue
-            score = max(_alike(part, words, least) for part in parts for words in {template.words, template.said})
-            if template.key not in best or score > best[template.key].score:
-                best[template.key] = Match(template.key, template.text, score, line)
-    return sorted((m for m in best.values() if m.score >= least), key=lambda m: -m.score)[:NEAREST]
+            for words in {template.words, template.said}:
+                for part in parts:
+                    score = _alike(part, words, least)
+                    if score >= least:
+                        yield Match(template.key, template.text, score, line), template, part, words
+
+
+def _reworded(text: str, least: float) -> Match | None:
+    """The message that a text has every word of, up to slips; or the one in which alone the text stands."""
+    whole: list[Match] = []
+    around: dict[str, Match] = {}
+    for match, template, part, words in _near(text, least):
+        pieces = template.pieces if words == template.words else [words]
+        if _same_words(_WORD.findall(part), [_WORD.findall(piece) for piece in pieces]):
+            whole.append(match)
+        elif part in words:
+            around.setdefault(match.key, match)
+    if whole:
+        return max(whole, key=lambda m: m.score)
+    return next(iter(around.values())) if len(around) == 1 else None
+
+
+def _same_words(said: list[str], pieces: list[list[str]]) -> bool:
+    """Whether words are those of a message in order, each in a spelling near to it, with others only where printf fills
+    in. A message with one word replaced says something else."""
+    ends = {0}
+    for n, piece in enumerate(pieces):
+        starts = range(min(ends), len(said) - len(piece) + 1) if n else range(1)
+        ends = {i + len(piece) for i in starts if len(said) >= i + len(piece) and all(map(_slip, piece, said[i:]))}
+        if not ends:
+            return False
+    return len(said) in ends
+
+
+def _slip(word: str, other: str) -> bool:
+    """Whether one is the other, or it with a letter or two wrong."""
+    if word == other:
+        return True
+    if min(len(word), len(other)) < _SLIPS or word[0] != other[0]:
+        return False
+    return SequenceMatcher(None, word, other, autojunk=False).ratio() >= ALIKE
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -161,7 +217,7 @@ def _plain(text: str) -> str:
 
 @cache
 def _templates() -> tuple[_Template, ...]:
-    return tuple(_template(key, text) for key, message in messages().items() for text in message.texts)
+    return tuple(_template(key, text, message.files) for key, message in messages().items() for text in message.texts)
 
 
 @cache
@@ -170,7 +226,7 @@ def _pieces() -> list[tuple[str, _Template]]:
     return [(t.piece, t) for t in _templates() if t.weight]
 
 
-def _template(key: str, text: str) -> _Template:
+def _template(key: str, text: str, files: tuple[str, ...]) -> _Template:
     """A text as a pattern: what printf fills in may be anything, the function's name in front may be missing."""
     pieces = [_plain(piece) for piece in FILLED.split(_body(text).strip())]
     words = " ".join(piece.strip() for piece in pieces).strip()
@@ -178,7 +234,7 @@ def _template(key: str, text: str) -> _Template:
     said_words = _plain(said[1]) if said is not None else words
     piece = max((piece.strip() for piece in pieces), key=len)
     weight = len(words) if any(c.isalnum() for c in words) else 0
-    return _Template(key, text, words, said_words, piece, tuple(pieces), weight)
+    return _Template(key, text, words, said_words, piece, tuple(pieces), weight, files)
 
 
 def _body(text: str) -> str:
@@ -190,11 +246,11 @@ def _exact(line: str) -> Iterator[tuple[tuple[bool, int, bool], _Template]]:
     """Templates all of whose words are there, and what makes one more fitting than another."""
     asserted = _asserted(line)
     behind = _BEFORE.sub("", line)
-    for t in [t for piece, t in _pieces() if piece in line]:
+    for t in [t for piece, t in _pieces() if piece in line and t.may_be_in(line)]:
         whole = t.words in (asserted, line, behind)
         part = t.weight >= _SHORT and _in_order(t.pieces, line)
         if whole or part:
-            named = any(f.lower() in line for f in messages()[t.key].functions)
+            named = any(f.lower() in line for f in (*messages()[t.key].functions, *t.files))
             yield (whole, t.weight, named), t
 
 
@@ -248,12 +304,19 @@ def _read(line: str) -> Match | None:
     """An assertion that has no entry, where its condition can be read; a condition alone only if it is of tensors."""
     asserted = _asserted(line)
     condition = (asserted if asserted is not None else _BEFORE.sub("", line)).strip()
+    if is_of_meta(line) and condition:
+        return Match(ASSERTION, condition, 1.0, line)
     if asserted is None and not re.search(r"->|ggml_(?:is|are|can)_", condition):
         return None
     found = required(condition) if len(condition) < _LONGEST else None
     if found is None or (asserted is None and found.kinds <= {"pointer"}):
         return None
     return Match(ASSERTION, condition, 1.0, line)
+
+
+def is_of_meta(line: str) -> bool:
+    """Whether a line is an assertion of the backend of split mode tensor, by its file or by what it is about."""
+    return _META.search(line) is not None
 
 
 def _parts(line: str) -> Iterator[str]:

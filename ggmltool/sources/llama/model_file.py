@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ggmltool.scenario.beside import file_meant
 from ggmltool.scenario.text import elsewhere, not_downloaded
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.convert import converted, is_folder_of_safetensors
@@ -103,7 +104,7 @@ def check_gguf(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(64)
     except FileNotFoundError:
-        hint = elsewhere(str(path))
+        hint = elsewhere(str(path)) or file_meant(str(path))
         raise CaptureError(f"{path}: there is no such file" + (f"; {hint}" if hint else "")) from None
     except OSError as error:
         raise CaptureError(f"{path}: {error.strerror or error}") from None

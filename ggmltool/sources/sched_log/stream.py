@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from ggmltool.scenario.beside import file_meant
 from ggmltool.scenario.encoding import Recoded, wide_codec
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.text import MAX_BYTES, Readable, no_model
@@ -173,7 +174,7 @@ def _file(name: str, source: str) -> Iterator[BinaryIO]:
             raise ScenarioError("this is a directory", source, expected="name a file")
         file = path.open("rb")
     except FileNotFoundError:
-        raise ScenarioError("there is no such file", source) from None
+        raise ScenarioError("there is no such file", source, expected=file_meant(name)) from None
     except OSError as e:
         raise ScenarioError(f"cannot be read: {e.strerror or e}", source) from None
     except ValueError:

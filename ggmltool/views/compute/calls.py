@@ -180,8 +180,8 @@ def _decision(event: Event) -> str:
             return f"{tensor} not on {backend} in pass {rule}: {condition}"
         case AllocationStarted(-1):
             return "the allocator: leafs and inputs"
-        case AllocationStarted(at, node):
-            return f"the allocator: node {at}, {node}"
+        case AllocationStarted(_, node):
+            return f"the allocator: {node}"
         case Allocated(tensor, buft, chunk, offset, size):
             return f"allocate {tensor}: {size} bytes at {offset} of {buft}, chunk {chunk}"
         case Reused(tensor, parent):

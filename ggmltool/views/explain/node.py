@@ -66,7 +66,7 @@ def _answers(inks: dict[str, str]) -> Table[BackendAnswer]:
     def offloads(a: BackendAnswer) -> str | Cell:
         if a.least is None or a.batch <= 0:
             return Cell("never", "dim")
-        return f"{'yes' if a.batch >= a.least else 'no'}, batch {a.batch} of {a.least}"
+        return f"yes, batch {a.batch} ≥ {a.least}" if a.batch >= a.least else f"no, batch {a.batch} < {a.least}"
 
     return Table(
         Column("backend", lambda a: Cell(a.backend, inks.get(a.backend, ""))),

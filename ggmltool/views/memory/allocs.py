@@ -30,25 +30,25 @@ def allocs_view(
     """Two tables: where the plan puts each node with its sources, and each leaf."""
     parts = [heading(title, [when, count(len(nodes), "node_alloc"), count(len(leafs), "leaf_alloc")], style)]
     if nodes:
-        parts += [render_lines([""], style), _table("node", bufts).render(enumerate(nodes), style)]
+        parts += [render_lines([""], style), _table("node", bufts).render(nodes, style)]
     if leafs:
-        parts += [render_lines([""], style), _table("leaf", bufts).render(enumerate(leafs), style)]
+        parts += [render_lines([""], style), _table("leaf", bufts).render(leafs, style)]
     return "".join(parts)
 
 
-def _table(what: str, bufts: Sequence[str]) -> Table[tuple[int, AllocRow]]:
-    """Rows and their numbers; nodes have sources. What the allocator does not place has no buffer."""
+def _table(what: str, bufts: Sequence[str]) -> Table[AllocRow]:
+    """Rows with their numbers in the graph; nodes have sources. What the allocator does not place has no buffer."""
 
-    def sources(r: tuple[int, AllocRow]) -> str:
-        return ", ".join(f"{name} {_short(alloc)}" for name, alloc in r[1].sources)
+    def sources(r: AllocRow) -> str:
+        return ", ".join(f"{name} {_short(alloc)}" for name, alloc in r.sources)
 
-    def placed(get: Callable[[TensorAlloc], Shown], otherwise: Shown = None) -> Callable[[tuple[int, AllocRow]], Shown]:
-        return lambda r: otherwise if r[1].place.buffer_id < 0 else get(r[1].place)
+    def placed(get: Callable[[TensorAlloc], Shown], otherwise: Shown = None) -> Callable[[AllocRow], Shown]:
+        return lambda r: otherwise if r.place.buffer_id < 0 else get(r.place)
 
     buffer = placed(lambda place: f"{place.buffer_id} {bufts[place.buffer_id]}", Cell("-1", "dim"))
-    columns: list[Column[tuple[int, AllocRow]]] = [
-        Column("#", lambda r: r[0], right=True),
-        Column(what, lambda r: r[1].tensor, cut=True),
+    columns: list[Column[AllocRow]] = [
+        Column("#", lambda r: r.number, right=True),
+        Column(what, lambda r: r.tensor, cut=True),
         Column("buffer", buffer, cut=True, drop=1),
         Column("chunk", placed(lambda place: place.chunk), right=True, drop=4),
         Column("offset", placed(lambda place: place.offset), right=True),
@@ -80,7 +80,8 @@ def _step(step: AllocStep, nodes: Sequence[NodeLabel]) -> Row:
         case AllocationStarted(at, node):
             label = nodes[at]
             sources = f"from {', '.join(label.sources)}" if label.sources else ""
-            return [str(at), Cell(label.op, "bold"), Cell(node, "bold"), "", "", sources]
+            number = "" if label.number is None else str(label.number)
+            return [number, Cell(label.op, "bold"), Cell(node, "bold"), "", "", sources]
         case Allocated(tensor, buft, chunk, offset, size):
             return ["", "allocate", tensor, str(size), _at(buft, chunk, offset), free]
         case Reused(tensor, parent, buft, chunk, offset):

@@ -131,7 +131,8 @@ class CopiesDocument(StepDocument, kw_only=True, rename={"parallel": "with"}):
 
 
 class ReaderRow(Row):
-    """A node that reads a tensor, number `at` in program order; through the view `view`, or as a copy of it."""
+    """A node that reads a tensor, at `at` of `allocs`' node_allocs (copies counted); through the view `view`, or as a
+    copy of it."""
 
     at: int
     node: str
@@ -140,7 +141,7 @@ class ReaderRow(Row):
 
 
 class OwnerRow(Row):
-    """A tensor that has some of the bytes, from node `start` to node `end`, null for the end of the graph."""
+    """A tensor that has some of the bytes, from `start` to `end` of `allocs`' node_allocs, null for the end."""
 
     id: str
     start: int

@@ -16,7 +16,8 @@ _NAMES = 6
 
 
 def lifetime_view(facts: Sequence[TensorLife], nodes: Sequence[str], title: str, when: str, style: Style) -> str:
-    """Sentences and the history of the bytes; of two tensors first what they have to do with each other."""
+    """Sentences and the history of the bytes; of two tensors first what they have to do with each other. `nodes` are
+    those that the allocator walks, each with its number in the graph."""
     names = " and ".join(f.tensor for f in facts)
     parts = [heading(f"{title}: {names}", [when], style)]
     if len(facts) > 1:
@@ -47,18 +48,18 @@ def story(f: TensorLife, nodes: Sequence[str]) -> list[str]:
     if f.root is not None:
         what += f" is a view of {f.root} and"
     if not f.where:
-        return [f"{what} has no memory: the graph does not reach it, or it has no bytes.", *_read(f)]
+        return [f"{what} has no memory: the graph does not reach it, or it has no bytes.", *_read(f, nodes)]
     chunk = f" of chunk {f.chunk}" if f.chunk else ""
     place = f"{what} has {size(f.size)} at {f.offset}{chunk} in {f.where}"
     if f.freed is not None:
-        return [f"{place}: {freed_by(f.freed)}. Using it is a use after free; to avoid it, {REMEDY}.", *_read(f)]
+        return [f"{place}: {freed_by(f.freed)}. Using it is a use after free; to avoid it, {REMEDY}.", *_read(f, nodes)]
     if f.is_older:
-        return [f"{place}. An older plan placed it: the newest plan may place other tensors there.", *_read(f)]
+        return [f"{place}. An older plan placed it: the newest plan may place other tensors there.", *_read(f, nodes)]
     if f.life is None:
         out = [f"{place}. It is pre-allocated: the graph allocator never reuses its memory."]
         if f.writers:
             out.append(f"Nodes that write into it: {shortened(f.writers, _NAMES)}.")
-        return [*out, *_read(f)]
+        return [*out, *_read(f, nodes)]
     out = [f"{place}, {_alive(f, f.life, nodes)}."]
     if f.life.reused:
         out.append(f"{f.root or 'It'} is computed in place of {f.life.reused}.")
@@ -67,31 +68,29 @@ def story(f: TensorLife, nodes: Sequence[str]) -> list[str]:
         out.append(f"{chain[0]} is computed in place of it.")
     if f.views:
         out.append(f"Views of it: {shortened(f.views, _NAMES)}.")
-    return [*out, *_read(f), *_after(f, nodes)]
+    return [*out, *_read(f, nodes), *_after(f, nodes)]
 
 
 def _alive(f: TensorLife, life: Lifetime, nodes: Sequence[str]) -> str:
-    start = "from before the first node" if life.start < 0 else f"from node {life.start} {nodes[life.start]}"
+    start = "from before the first node" if life.start < 0 else f"from node {nodes[life.start]}"
     if f.is_output:
         return f"{start} to the end: it is an output"
     if life.end is None or life.end >= len(nodes):
         return f"{start} to the end"
     if life.end == life.start >= 0:
-        return f"at node {life.start} {nodes[life.start]} only"
-    return f"{start} to node {life.end} {nodes[life.end]}" if life.end >= 0 else "before the first node only"
+        return f"at node {nodes[life.start]} only"
+    return f"{start} to node {nodes[life.end]}" if life.end >= 0 else "before the first node only"
 
 
-def _read(f: TensorLife) -> list[str]:
+def _read(f: TensorLife, nodes: Sequence[str]) -> list[str]:
     if not f.readers:
-        return ["No node reads it.", *_kept(f)]
-    names = [
-        f"{r.at} {r.node}" + (f" (through {r.view})" if r.view else " (a copy)" if r.is_copy else "") for r in f.readers
-    ]
-    return [f"Read by node {shortened(names, _NAMES)}.", *_kept(f)]
+        return ["No node reads it.", *_kept(f, nodes)]
+    names = [nodes[r.at] + (f" (through {r.view})" if r.view else " (a copy)" if r.is_copy else "") for r in f.readers]
+    return [f"Read by node {shortened(names, _NAMES)}.", *_kept(f, nodes)]
 
 
-def _kept(f: TensorLife) -> list[str]:
-    names = [f"node {u.at} {u.node} ({u.backend})" for u in f.kept_until]
+def _kept(f: TensorLife, nodes: Sequence[str]) -> list[str]:
+    names = [f"node {nodes[u.at]} ({u.backend})" for u in f.kept_until]
     if not names:
         return []
     return [f"Its device computes nodes together and asks to keep it (add_alloc_dep) until {shortened(names, 3)}."]
@@ -102,14 +101,14 @@ def _after(f: TensorLife, nodes: Sequence[str]) -> list[str]:
     early = f.overwritten_too_early
     if early:
         taker, reader = early[0]
-        over = f"{taker.tensor} overwrites it at node {taker.start}"
+        over = f"{taker.tensor} overwrites it at node {nodes[taker.start]}"
         if taker.tensor == reader.node:
             return [f"DANGER: {over}, and is its own copy: bytes are overwritten before they are copied."]
-        return [f"DANGER: {over}, and node {reader.at} {reader.node} reads it after that and gets wrong values."]
+        return [f"DANGER: {over}, and node {nodes[reader.at]} reads it after that and gets wrong values."]
     if not f.takers:
         return ["Nothing overwrites it: after the graph it still has its values."]
     taker = f.takers[0]
-    who = f"{taker.tensor} overwrites it at node {taker.start} {nodes[taker.start]}"
+    who = f"{taker.tensor} overwrites it at node {nodes[taker.start]}"
     if f.is_copy:
         return [f"{who}."]
     if f.is_input:
@@ -146,7 +145,7 @@ def _owners(marked: set[str], nodes: Sequence[str]) -> Table[Lifetime]:
 
 
 def _node(at: int, nodes: Sequence[str]) -> str:
-    return "start" if at < 0 else f"{at} {nodes[at]}"
+    return "start" if at < 0 else nodes[at]
 
 
 def shared(a: TensorLife, b: TensorLife) -> tuple[int, int] | None:
@@ -200,11 +199,11 @@ def _harm(early: TensorLife, late: TensorLife, nodes: Sequence[str]) -> str:
     if reader is not None and reader.is_copy:
         return f"DANGER: it is the copy of {early.tensor}: bytes are overwritten before they are copied."
     if reader is not None:
-        return f"DANGER: node {reader.at} {reader.node} reads {early.tensor} after that."
-    last = f"read last by node {early.readers[-1].at} {early.readers[-1].node}" if early.readers else "read by no node"
+        return f"DANGER: node {nodes[reader.at]} reads {early.tensor} after that."
+    last = f"read last by node {nodes[early.readers[-1].at]}" if early.readers else "read by no node"
     kind = " (in place)" if early.readers and early.readers[-1].at == at else ""
     return f"No harm in the graph: {early.tensor} is {last}{kind}, {late.tensor} is written at {_moment(at, nodes)}."
 
 
 def _moment(at: int, nodes: Sequence[str]) -> str:
-    return "the start" if at < 0 else f"node {at} {nodes[at]}" if at < len(nodes) else "the end"
+    return "the start" if at < 0 else f"node {nodes[at]}" if at < len(nodes) else "the end"

@@ -5,7 +5,7 @@ Program order goes to the right, offsets upwards. Nothing here draws: see map_sv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import sqrt
@@ -97,16 +97,19 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class MemoryMap:
-    """All panels, from top to bottom, and what their axis shows: layers, and the backend that computes each step."""
+    """All panels, from top to bottom, and what their axis shows: layers, the backend that computes each step, and the
+    step of each node by its number in the graph (copies are steps without a number)."""
 
     panels: tuple[Panel, ...]
     layers: tuple[LayerSpan, ...]
     computing: tuple[Span, ...]
+    steps: dict[int, int]
     bottom: float
 
 
-def memory_map(plan: Plan, memory: MemoryPlan) -> MemoryMap:
-    """The layout of what the allocator planned; without panels where no buffer has a byte."""
+def memory_map(plan: Plan, memory: MemoryPlan, numbers: Mapping[str, int] | None = None) -> MemoryMap:
+    """The layout of what the allocator planned; without panels where no buffer has a byte. `numbers` are those of the
+    nodes in the graph, by default in the plan."""
     there = [
         (buffer, chunk, nbytes)
         for buffer in buffers_of(plan, memory)
@@ -130,7 +133,14 @@ def memory_map(plan: Plan, memory: MemoryPlan) -> MemoryMap:
         panel = Panel(buffer, backend, chunk, nbytes, frame, n_steps, (), (), tuple(_water(lives)), bend)
         panels.append(_with_tiles(panel, lives, copies, MOST_TILES // len(there)))
         y = frame.y1 + below
-    return MemoryMap(tuple(panels), layers, tuple(_computing(plan, memory)), y)
+    turns = {name: step for step, name in enumerate(memory.nodes)}
+    steps = {number: turns[id] for id, number in (numbers or numbers_of(plan)).items() if id in turns}
+    return MemoryMap(tuple(panels), layers, tuple(_computing(plan, memory)), steps, y)
+
+
+def numbers_of(plan: Plan) -> dict[str, int]:
+    """The numbers of the nodes in the order in which they are computed."""
+    return {node.id: node.index for node in plan.nodes}
 
 
 def _height(part: float, panels: int) -> float:

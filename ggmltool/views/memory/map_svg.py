@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
@@ -19,6 +19,7 @@ from ggmltool.views.memory.map import (
     Panel,
     Tile,
     memory_map,
+    numbers_of,
 )
 from ggmltool.views.memory.map_labels import LINE, NAME, callouts, labels, peak_x, shown_name
 from ggmltool.views.memory.map_small import small_area
@@ -58,12 +59,12 @@ _DEFS = (
 )
 
 
-def map_svg(plan: Plan, memory: MemoryPlan, title: str) -> Svg:
+def map_svg(plan: Plan, memory: MemoryPlan, title: str, numbers: Mapping[str, int] | None = None) -> Svg:
     """The drawing: a panel for each chunk of each compute buffer, a legend, and a description in words.
 
     Tensors below a pixel are drawn together, and the drawing says how many; it stays below a megabyte.
     """
-    laid = memory_map(plan, memory)
+    laid, turns = memory_map(plan, memory, numbers), memory.turns(numbers or numbers_of(plan))
     inks = colors(name for name, _ in plan.backends)
     nodes = count(len(plan.nodes), "node")
     if len(memory.nodes) != len(plan.nodes):
@@ -79,11 +80,11 @@ def map_svg(plan: Plan, memory: MemoryPlan, title: str) -> Svg:
         Text(RIGHT, 50, fitted(" · ".join(facts), _PLOT + LEFT - RIGHT, 12), look="soft").element,
     ]
     for panel in laid.panels:
-        elements += ["<g>", *_panel(panel, laid, memory, _MOST_SMALL // len(laid.panels)), "</g>"]
+        elements += ["<g>", *_panel(panel, laid, turns, _MOST_SMALL // len(laid.panels)), "</g>"]
     if not laid.panels:
         elements.append(Text(RIGHT, 84, "No compute buffer holds anything.").element)
     elements += _legend(laid, inks)
-    return document((WIDTH, bottom), f"Memory over time: {title}", _description(laid, memory, facts), elements)
+    return document((WIDTH, bottom), f"Memory over time: {title}", _description(laid, turns, facts), elements)
 
 
 def _rules(backends: Sequence[Color]) -> tuple[str, str]:
@@ -107,15 +108,15 @@ def _rules(backends: Sequence[Color]) -> tuple[str, str]:
     return out[0], out[1]
 
 
-def _panel(panel: Panel, laid: MemoryMap, memory: MemoryPlan, room: int) -> Iterator[str]:
-    yield from _header(panel)
+def _panel(panel: Panel, laid: MemoryMap, turns: Sequence[str], room: int) -> Iterator[str]:
+    yield from _header(panel, turns)
     yield rect(panel.frame, "hatch")
     yield from _grid(panel, laid)
     small = small_area(panel, room)
     if small:
         yield path(small, f"m{panel.backend}")
     for tile in panel.tiles:
-        yield _tile(tile, panel.backend, memory)
+        yield _tile(tile, panel.backend, turns)
     copied = "".join(outline(tile.box) for tile in panel.tiles if tile.kind is Kind.COPIED)
     if copied:
         yield path(copied, "copy")
@@ -136,7 +137,7 @@ def _panel(panel: Panel, laid: MemoryMap, memory: MemoryPlan, room: int) -> Iter
     yield from _axes(panel, laid)
 
 
-def _header(panel: Panel) -> Iterator[str]:
+def _header(panel: Panel, turns: Sequence[str]) -> Iterator[str]:
     """The name of the buffer, its size, and its peak, on one line above the frame."""
     y = panel.frame.y0 - 11
     chunks = panel.buffer.chunks
@@ -147,12 +148,12 @@ def _header(panel: Panel) -> Iterator[str]:
     facts = size(panel.nbytes) + (f" of {size(panel.buffer.size)}" if len(chunks) > 1 else "")
     peak = panel.buffer.peak
     if peak is not None and panel.chunk == 0:
-        facts += f" · peak {size(peak.nbytes)} {_when(peak)}"
+        facts += f" · peak {size(peak.nbytes)} {_when(peak, turns)}"
     yield Text(x, y, fitted(facts, WIDTH - RIGHT - x, 12), look="soft").element
 
 
-def _when(peak: Peak) -> str:
-    return f"at node {peak.step}, {printable(peak.node)}" if peak.step >= 0 else "before the first node"
+def _when(peak: Peak, turns: Sequence[str]) -> str:
+    return f"at node {printable(turns[peak.step])}" if peak.step >= 0 else "before the first node"
 
 
 def _grid(panel: Panel, laid: MemoryMap) -> Iterator[str]:
@@ -192,8 +193,10 @@ def _axes(panel: Panel, laid: MemoryMap) -> Iterator[str]:
         yield rect(Box(panel.x(span.start), frame.y1 + 3, panel.x(span.end), frame.y1 + 9), f"i{span.backend}")
     y = frame.y1 + 22
     yield Text(frame.x0 - 8, y, "node", SMALL, "end", "soft").element
-    steps = [int(n) for n in round_numbers(panel.n_steps, 12) if n == int(n) and n < panel.n_steps]
-    numbers = (Text(panel.x(n + 0.5), y, str(n), SMALL, "middle", "soft") for n in steps)
+    rounds = (int(n) for n in round_numbers(max(laid.steps, default=0), 12) if n == int(n))
+    numbers = (
+        Text(panel.x(laid.steps[n] + 0.5), y, str(n), SMALL, "middle", "soft") for n in rounds if n in laid.steps
+    )
     yield from (text.element for text in spread(numbers))
     if laid.layers:
         y += LAYER_ROW
@@ -214,10 +217,10 @@ def _water(panel: Panel) -> str:
     return f"{d}H{number(panel.frame.x1)}"
 
 
-def _tile(tile: Tile, backend: int, memory: MemoryPlan) -> str:
+def _tile(tile: Tile, backend: int, turns: Sequence[str]) -> str:
     life = tile.life
-    first = f"node {life.start}, {shortened([memory.nodes[life.start]], 1)[:NAME]}" if life.start >= 0 else "the start"
-    last = "the end" if life.end is None else f"node {life.end}, {memory.nodes[life.end][:NAME]}"
+    first = f"node {shortened([turns[life.start]], 1)[:NAME]}" if life.start >= 0 else "the start"
+    last = "the end" if life.end is None else f"node {turns[life.end][:NAME]}"
     over = f", in the place of {life.reused[:NAME]}" if life.reused else ""
     title = (
         f"{life.tensor[:NAME]}: {size(life.size)} at offset {life.offset:,}, from {first} to {last}; "
@@ -299,7 +302,7 @@ def _dots(box: Box) -> Iterator[float]:
     return (box.x0 + 3 * i for i in range(7))
 
 
-def _description(laid: MemoryMap, memory: MemoryPlan, facts: Sequence[str]) -> str:
+def _description(laid: MemoryMap, turns: Sequence[str], facts: Sequence[str]) -> str:
     """The drawing in words."""
     lines = [f"{', '.join(facts)}. Program order to the right, offsets upwards."]
     for panel in laid.panels:
@@ -308,6 +311,6 @@ def _description(laid: MemoryMap, memory: MemoryPlan, facts: Sequence[str]) -> s
         words = f"{panel.buffer.backend}{chunk}: {size(panel.nbytes)}, {count(n, 'tensor')}"
         if peak is not None and panel.chunk == 0:
             top = [f"{shown_name(life)} {size(life.size)}" for life in peak.tensors[:3]]
-            words += f"; at most {size(peak.nbytes)} alive, {_when(peak)}; the largest then: {', '.join(top)}"
+            words += f"; at most {size(peak.nbytes)} alive, {_when(peak, turns)}; the largest then: {', '.join(top)}"
         lines.append(f"{words}.")
     return " ".join(lines)

@@ -20,6 +20,7 @@ from ggmltool.inspect.history.innermost import innermost
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.views.memory.buffers import buffers_of
+from ggmltool.views.memory.map import numbers_of
 from ggmltool.views.text import printable
 
 PROTOCOL = 4
@@ -48,9 +49,11 @@ class _Chunk(NamedTuple):
     size: int
 
 
-def snapshot_pickle(plan: Plan, memory: MemoryPlan, tensors: Tensors) -> bytes:
+def snapshot_pickle(
+    plan: Plan, memory: MemoryPlan, tensors: Tensors, numbers: Mapping[str, int] | None = None
+) -> bytes:
     """The plan as a file for the viewer. Raises InspectError where its numbers are too large for that."""
-    return pickle.dumps(snapshot(plan, memory, tensors), PROTOCOL)
+    return pickle.dumps(snapshot(plan, memory, tensors, numbers), PROTOCOL)
 
 
 def devices_of(plan: Plan, memory: MemoryPlan) -> list[str]:
@@ -58,11 +61,11 @@ def devices_of(plan: Plan, memory: MemoryPlan) -> list[str]:
     return [buffer.backend for buffer in buffers_of(plan, memory) if buffer.shared is None and any(buffer.chunks)]
 
 
-def snapshot(plan: Plan, memory: MemoryPlan, tensors: Tensors) -> _Dict:
+def snapshot(plan: Plan, memory: MemoryPlan, tensors: Tensors, numbers: Mapping[str, int] | None = None) -> _Dict:
     """The plan as builtins: segments with the blocks that are there at the end, and what happened on each device."""
     devices = devices_of(plan, memory)
     chunks = _chunks(plan, memory, devices)
-    stacks = _Stacks(plan, memory, tensors)
+    stacks = _Stacks(plan, memory, tensors, numbers or numbers_of(plan))
     traces: list[list[_Dict]] = [[] for _ in devices]
     for (buft, number), chunk in chunks.items():
         traces[chunk.device].append(_event("segment_alloc", chunk.address, chunk.size, stacks.of_chunk(buft, number)))
@@ -148,8 +151,10 @@ def _block(size: int, state: str, frames: list[_Dict]) -> _Dict:
 class _Stacks:
     """The stack of each event: first what it is about, then ggml's functions, innermost first."""
 
-    def __init__(self, plan: Plan, memory: MemoryPlan, tensors: Tensors) -> None:
+    def __init__(self, plan: Plan, memory: MemoryPlan, tensors: Tensors, numbers: Mapping[str, int]) -> None:
         self.memory = memory
+        self.turns = memory.turns(numbers)
+        self.numbers = numbers
         self.tensors = tensors
         self.backends = {buft: name for name, buft in reversed(plan.backends)}
         call = _CALLS[plan.step]
@@ -169,7 +174,8 @@ class _Stacks:
             step = life.start if begins else life.end or 0
             kind = "free" if not begins else "reuse" if life.reused else "alloc"
             functions = [_frame("ggml", 0, name) for name in self._calls[kind]]
-            about = _frame(life.tensor, max(step, 0), self._what(life))
+            number = self.numbers.get(self.memory.nodes[step], 0) if 0 <= step < len(self.memory.nodes) else 0
+            about = _frame(life.tensor, number, self._what(life))
             self._known[life, begins] = [about, _frame("why", 0, self._why(life, begins)), *functions]
         return self._known[life, begins]
 
@@ -179,7 +185,7 @@ class _Stacks:
 
     def _why(self, life: Lifetime, begins: bool) -> str:
         step = life.start if begins else life.end
-        node = "before the first node" if step is None or step < 0 else f"at node {step}, {self.memory.nodes[step]}"
+        node = "before the first node" if step is None or step < 0 else f"at node {self.turns[step]}"
         if not begins:
             return f"nothing needs it any more, {node}"
         kept = ", and it is an output, which stays" if life.kept else ""

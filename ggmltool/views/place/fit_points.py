@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ggmltool.inspect.fit_wishes import shell_words
 from ggmltool.inspect.fitting import Fit
 from ggmltool.sources.llama.search.found import Candidate
@@ -16,18 +18,27 @@ _APART = ("-c", "--n-cpu-moe", "--n-cpu-ffn", "-ot")
 
 
 def chart_of(fit: Fit) -> str:
-    """The chart of the best placement of each setting, as SVG; where no speeds are known, of layers on GPUs."""
+    """The chart of the best placement of each setting, as SVG; where no speeds are known, of what tells them apart:
+    layers on GPUs, or else the room that is left."""
     shown = [ranked.candidate for ranked in fit.found.ranked[:_MOST]]
-    rated = all(fit.token(c) is not None for c in shown)
     devices = ", ".join(f"{device}:{n / 2**30:.3g}GiB" for device, n in fit.memory.items())
-    unit = "tokens/s, one token at a time" if rated else "layers on GPUs, since the speed of these devices is not known"
-    points = [_point(fit, c, rated, c is fit.found.best) for c in shown]
+    unit, value = _measure(fit, shown)
+    points = [_point(fit, c, value(c), c is fit.found.best) for c in shown]
     return fit_chart(points, f"{fit.title} on {devices}" if devices else fit.title, unit)
 
 
-def _point(fit: Fit, c: Candidate, rated: bool, best: bool) -> Point:
+def _measure(fit: Fit, shown: Sequence[Candidate]) -> tuple[str, Callable[[Candidate], tuple[float, float, float]]]:
+    """What the chart is of, and its value for a placement, likely and between what."""
+    if all(fit.token(c) is not None for c in shown):
+        return "tokens/s, one token at a time", lambda c: c.seconds.token.rate(1)
+    unknown = "since the speed of these devices is not known"
+    if len({c.choice.n_gpu_layers for c in shown}) > 1:
+        return f"layers on GPUs, {unknown}", lambda c: (c.choice.n_gpu_layers,) * 3
+    return f"MiB left on the fullest device, beyond the margin, {unknown}", lambda c: (max(c.room >> 20, 0),) * 3
+
+
+def _point(fit: Fit, c: Candidate, value: tuple[float, float, float], best: bool) -> Point:
     options = fit.wishes.options(c)
     words = shell_words({name: value for name, value in options.items() if name not in _APART})
-    layers = float(c.choice.n_gpu_layers)
-    low, mid, high = c.seconds.token.rate(1) if rated else (layers, layers, layers)
+    low, mid, high = value
     return Point(c.n_ctx, low, mid, high, " ".join(filter(None, [words, spilled(options)])), best)

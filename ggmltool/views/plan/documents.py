@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
 from ggmltool.views.document import ReleaseDocument, Row, StepDocument, between, head
 from ggmltool.views.explain.words import words
 from ggmltool.views.plan.passes import changes
+from ggmltool.views.plan.splits import input_bytes
 from ggmltool.views.plan.tally import tally
 
 if TYPE_CHECKING:
@@ -94,12 +96,19 @@ class SplitNode(Row):
 
 
 class SplitRow(Row):
-    """A split: nodes `i_start` up to and without `i_end` run on `backend`, behind the copies of `inputs`."""
+    """A split: its nodes, `i_start` up to and without `i_end` (`last` is the last one, null if there is none), run on
+    `backend`, behind the copies of `inputs`. `count` and `ops` are how many nodes, and how many of each op; `nbytes`
+    and `copied` the bytes that are copied, as far as they are known, and of what."""
 
     id: int
     backend: str
     i_start: int
     i_end: int
+    last: int | None
+    count: int
+    nbytes: int
+    copied: list[str]
+    ops: list[str]
     inputs: list[SplitInput]
     nodes: list[SplitNode]
 
@@ -123,6 +132,11 @@ def _split(split: SplitPlan, plan: Plan, tensors: Tensors) -> SplitRow:
         split.backend,
         nodes[0].index if nodes else split.i_start,
         nodes[-1].index + 1 if nodes else split.i_end,
+        nodes[-1].index if nodes else None,
+        len(nodes),
+        input_bytes(split, tensors),
+        list(split.inputs),
+        [f"{n} {op}" for op, n in Counter(n.op_desc for n in nodes).most_common()],
         [SplitInput.of(i, tensors.get(i)) for i in split.inputs],
         [SplitNode(n.index, n.id, n.op, n.op_desc, n.backend, n.cause) for n in nodes],
     )

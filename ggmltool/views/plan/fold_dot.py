@@ -132,7 +132,7 @@ class _FoldDrawing:
 
     def legend(self) -> Iterator[str]:
         rows = [
-            f'<tr><td bgcolor="{c.fill}" color="{c.ink}" border="1">&#160;&#160;&#160;&#160;</td>'
+            f'<tr><td bgcolor="{c.fill}" color="{c.ink}" border="1" width="20"></td>'
             f'<td align="left">{html.escape(printable(name))}</td></tr>'
             for name, c in self.colors.items()
         ]

@@ -22,7 +22,7 @@ _SAYS: Mapping[type, str] = {
     ev.GraphInputCopied: "pipeline copies of the input {tensor} on {backend}",
     ev.Reordered: "{backend} puts the nodes from {at} on into an order of its own",
     ev.KeptUntil: "{tensor} keeps its memory until {until}: {backend} asks for it",
-    ev.AllocationStarted: "the allocator turns to node {at}, {tensor}",
+    ev.AllocationStarted: "the allocator turns to {tensor}",
     ev.Allocated: "{tensor} gets {size} at {offset} of {buffer}, chunk {chunk}",
     ev.Reused: "{tensor} is computed in the memory of {by}, at {offset} of {buffer}, chunk {chunk}",
     ev.NotReused: "{tensor} is not computed in the memory of {by}: {text}",

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -56,9 +57,24 @@ def test_keys_go_through_the_events(keys: str, at: int) -> None:
     assert after(keys).now.at == at
 
 
+def test_keys_that_come_in_one_burst_are_typed_into_the_prompt() -> None:
+    """A paste, or a terminal that sends `/kq` at once: q is no key then."""
+
+    typed = []
+
+    async def burst(pilot: Pilot[None]) -> None:
+        for key, character in (("n", "n"), ("slash", "/"), ("k", "k"), ("q", "q"), ("slash", "/"), ("g", "g")):
+            pilot.app.post_message(events.Key(key, character))
+        await settled(pilot)
+        typed.append(pilot.app.query_one(Input).value)
+
+    drive(app_of("inplace"), burst)
+    assert typed == ["kq/g"]
+
+
 def test_a_place_that_is_not_there_is_said_so_with_the_nearest_name() -> None:
     assert "There is no event 5000; the history has 0 to 222." in after("g '5000 enter").told
-    assert "did you mean later?" in after("g 'latr enter").told
+    assert 'did you mean "later"?' in after("g 'latr enter").told
     assert "There is no split 7." in after("g 'split space '7 enter").told
 
 
