@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from ggmltool.cli.command import current_settings
 from ggmltool.cli.output import detail, log_lines, note
 from ggmltool.cli.waiting import WRITER, waiting_for
-from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.opened import Opened, environment_number
 from ggmltool.scenario.samples import DEFAULT, ENDINGS, find_sample, sample_name, samples_folder, scenario_path
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
-    from ggmltool.ggml.sched.common import OnDebug
     from ggmltool.scenario.text import Readable
 
 MINE = "graph.yaml"
@@ -64,20 +63,12 @@ def opened(path: str, argument: str, stream: Readable | None = None, release: Re
         note(f"ggml {model.ggml} does not have {', '.join(dict.fromkeys(model.left_out))}: ignored")
     options = "" if release is None else f"--ggml {release.name}"
     scenario = Scenario(model)
-    scenario.on_debug = _split_printer()
-    return Opened(scenario, argument, options, log_lines, debug=current_settings().verbosity > 0)
-
-
-def _split_printer() -> OnDebug | None:
-    """With --verbose, what prints every split of a graph as GGML_SCHED_DEBUG in the environment asks for."""
-    from ggmltool.inspect.opened import environment_number
-
     level = environment_number("GGML_SCHED_DEBUG")
-    if not level or current_settings().verbosity <= 0:
-        return None
-    from ggmltool.views.plan.sched_debug import sched_debug
+    if level and current_settings().verbosity > 0:
+        from ggmltool.views.plan.sched_debug import split_printer
 
-    return lambda record, release: detail(sched_debug(record, level, False, release.prints_use_counts).rstrip("\n"))
+        scenario.on_debug = split_printer(level, detail)
+    return Opened(scenario, argument, options, log_lines, debug=current_settings().verbosity > 0)
 
 
 def default_scenario() -> str:

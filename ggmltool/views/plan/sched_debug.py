@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from ggmltool.ggml.sched.debug import DebugLine, DebugNode, DebugSplit, SchedDebug
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
+    from ggmltool.ggml.sched.common import OnDebug
 
 
 def sched_debug(splits: SchedDebug, level: int = 2, causes: bool = True, counts: bool = True) -> str:
@@ -21,6 +28,15 @@ def sched_debug(splits: SchedDebug, level: int = 2, causes: bool = True, counts:
         if level > 1:
             lines.extend(node_line(node, causes, counts) for node in split.nodes)
     return "".join(lines)
+
+
+def split_printer(level: int, write: Callable[[str], None]) -> OnDebug:
+    """What writes the print of every split of a graph, as a release build of ggml does."""
+
+    def show(record: SchedDebug, release: Release) -> None:
+        write(sched_debug(record, level, False, release.prints_use_counts).rstrip("\n"))
+
+    return show
 
 
 def fmt_size(nbytes: int) -> str:

@@ -65,7 +65,8 @@ class Sched:
         if self._slots is None:
             self._slots = HashSet(self._field("hash_size"), self._program.release.hash_shift)
             for t in self._cells.get(("sched_graph", "keys"), ())[: self._slots.size]:
-                self._slots.find_or_insert(0 if t == NULL_KEY else self._tensors.address(t))
+                if t == NULL_KEY or ("tensor", t) in self._cells:
+                    self._slots.find_or_insert(0 if t == NULL_KEY else self._tensors.place(t))
         return self._slots
 
     def _add(self, memory: Memory) -> None:

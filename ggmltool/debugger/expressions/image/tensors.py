@@ -66,8 +66,9 @@ class Tensors:
         if index is None:
             return 0
         if index not in self._address:
-            self._address[index] = at = self._find(index)
-            self._index[at] = index
+            self._address[index] = at = self.place(index)
+            # Another graph's build may have a tensor in the same place: the newer one lies there.
+            self._index[at] = max(index, self._index.get(at, index))
         return self._address[index]
 
     def index(self, address: int) -> int | None:
@@ -78,7 +79,8 @@ class Tensors:
                 self.address(index)
         return self._index.get(address)
 
-    def _find(self, index: int) -> int:
+    def place(self, index: int) -> int:
+        """The same of a tensor that may be gone, with another one in its place."""
         cell = self.cell(index)
         program = self._program
         build = self._build_of(index)
