@@ -81,12 +81,16 @@ class Layout:
         return self._typedefs.get(name)
 
 
-@cache
 def layout(name: str, max_name: int = MAX_NAME) -> Layout:
     """The types of a ggml by its name: a release, or one of the days that has a file. `max_name` is its GGML_MAX_NAME.
     Raises ExpressionError."""
     if name not in layout_names():
         raise ExpressionError(f"There are no structs of {name!r}; there are those of {', '.join(layout_names())}.")
+    return _known(name, max_name)
+
+
+@cache
+def _known(name: str, max_name: int) -> Layout:
     return fresh(name, max_name)
 
 

@@ -133,5 +133,9 @@ def _ggml(visit: Visit) -> str:
     """The line that says which ggml it is, and by what its structs are read."""
     instance, structs = visit.session.instance, visit.layout
     where = f" in {printable(instance.files[0])}" if instance.files else ""
-    told = "" if structs is layout(structs.name) else ", as its debug information has them,"
+    told = (
+        ""
+        if structs is layout(structs.name, visit.session.instance.max_name)
+        else ", as its debug information has them,"
+    )
     return f"ggml      {printable(instance.version) or 'without a version'}, structs of {structs.name}{told}{where}\n"

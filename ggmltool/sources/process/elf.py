@@ -22,8 +22,9 @@ _MAGIC = b"\x7fELF\x02\x01"
 _SYMTAB, _NOBITS, _DYNSYM = 2, 8, 11
 _PT_LOAD, _EXECUTABLE = 1, 1
 _COMPRESSED = 0x800
-_KINDS = (0, 2, 10)
-"""Without a kind, functions, and those that choose a function: a static variable may be called as a function is."""
+_KINDS = (0, 1, 2, 10)
+"""Without a kind, data, functions, and those that choose a function."""
+_DATA = 1
 _MOST = 1 << 28
 """Bytes of a table of symbols or names, at most: what is more is not read."""
 _MOST_TABLES = 4
@@ -86,7 +87,10 @@ class Elf:
             whole = len(entries) // _SYMBOL.size * _SYMBOL.size
             for name, info, _, section, value, _ in _SYMBOL.iter_unpack(entries[:whole]):
                 if name in names and section and info & 15 in _KINDS and "@" not in names[name]:
-                    out[names[name]] = value
+                    if info & 15 != _DATA:
+                        out[names[name]] = value
+                    else:
+                        out.setdefault(names[name], value)
         return Symbols(out, any(s.kind == _SYMTAB for s in self.sections))
 
     def address(self, offset: int) -> int | None:

@@ -16,7 +16,7 @@ import threading
 
 import gdb
 
-_SYMBOL = re.compile(r"^\[ *\d+\] ([Tti]) (0x[0-9a-f]+) (\S+)", re.MULTILINE)
+_SYMBOL = re.compile(r"^\[ *\d+\] ([TtiDdBbRr]) (0x[0-9a-f]+) (\S+)", re.MULTILINE)
 _MAPPED = re.compile(
     r"^ *(0x[0-9a-f]+) +(0x[0-9a-f]+) +0x[0-9a-f]+ +0x[0-9a-f]+(?: +([r-][w-][x-][ps-]))? *(.*)$", re.MULTILINE
 )

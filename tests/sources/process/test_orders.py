@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ggmltool.ggml.devices.recorded import Order
-from ggmltool.sources.process.orders import orders_of
-from ggmltool.sources.process.state import Snapshot
+from ggmltool.sources.process.orders import given_order, orders_of
+from ggmltool.sources.process.state import Snapshot, TensorState
 from ggmltool.sources.process.written import written
 from tests.sources.process.recorded import recorded
 from tests.sources.process.test_deduced import NOTHING
@@ -30,6 +31,34 @@ def orders(before: Snapshot, after: Snapshot) -> list[Order]:
 
 def split_of_two(snapshot: Snapshot) -> tuple[int, int]:
     return next((s.i_start, s.i_end) for s in snapshot.sched.splits if s.i_end - s.i_start > 1)
+
+
+def inputs_of(nodes: Sequence[int], snapshot: Snapshot, inputs: Sequence[int]) -> list[int]:
+    """The inputs of a split in the order in which its nodes take them."""
+    read = [s for node in nodes for s in snapshot.tensors[node].src if s in inputs]
+    return list(dict.fromkeys(read))
+
+
+def test_nodes_that_a_device_moved_are_put_back_to_where_they_took_their_inputs() -> None:
+    snapshot = ordering("Vulkan0")
+    first, second, third = snapshot.graph.nodes[:3]
+    one, two, three = (max(snapshot.tensors) + 64 * n for n in (1, 2, 3))
+    made = snapshot.tensors[first]
+
+    def tensor(address: int, *src: int) -> TensorState:
+        return made._replace(address=address, src=src + (0,) * (len(made.src) - len(src)), view_src=0)
+
+    tensors = {**snapshot.tensors, **{t: tensor(t) for t in (one, two, three)}}
+    tensors |= {first: tensor(first, one), second: tensor(second, two, first), third: tensor(third, three)}
+    split = snapshot.sched.splits[0]._replace(i_start=0, i_end=3, inputs=(one, three, two))
+    graph = snapshot.graph._replace(nodes=(first, second, third))
+    moved = replace(snapshot, tensors=tensors, graph=graph, sched=replace(snapshot.sched, splits=(split,)))
+    found = given_order(moved, lambda t: t.src)
+    assert found == (first, third, second)
+    assert inputs_of(found, moved, split.inputs) == [one, three, two]
+    never = split._replace(inputs=(two, one, three))
+    stands = replace(moved, sched=replace(moved.sched, splits=(never,)))
+    assert given_order(stands, lambda t: t.src) == (first, second, third)
 
 
 def test_a_split_that_was_reordered_is_told_in_its_new_order() -> None:
