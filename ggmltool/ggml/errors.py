@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, Self
 
+from ggmltool.ggml.printable import printable
+
 ErrorKind = Literal["abort", "crash", "failed"]
 
 
@@ -76,7 +78,7 @@ class GgmlError(Error):
         """ggml's message, and below it for which place of the input, and what it means."""
         place = f"in {self.function}" + (f", for {self.where}" if self.where else "")
         below = [place, *self.explanation.splitlines()] if self.where or self.explanation else []
-        return "\n  ".join([self.message.rstrip("\n"), *below])
+        return "\n  ".join(printable(line) for line in (self.message.rstrip("\n"), *below))
 
     def of(self, limit: str, used: int) -> Self:
         """The same error, with the limit that was not kept."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ggmltool.ggml.errors import Error
+from ggmltool.ggml.printable import printable
 
 
 class InspectError(Error):
@@ -16,7 +17,7 @@ class InspectError(Error):
         super().__init__(message)
 
     def __str__(self) -> str:
-        return self.message
+        return "\n".join(map(printable, self.message.split("\n")))
 
 
 class WrongUse(InspectError):  # noqa: N818 - what it is
@@ -41,4 +42,5 @@ class StepRefused(InspectError):  # noqa: N818 - as ggml refuses
 
     def __str__(self) -> str:
         explanation = self.error.get("explanation")
-        return f"{self.message}\n{explanation}" if explanation else self.message
+        told = super().__str__()
+        return "\n".join([told, *map(printable, explanation.splitlines())]) if explanation else told

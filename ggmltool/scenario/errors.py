@@ -8,6 +8,7 @@ from itertools import islice, permutations
 from typing import NamedTuple
 
 from ggmltool.ggml.errors import Error
+from ggmltool.ggml.printable import printable
 
 
 class Place(NamedTuple):
@@ -51,7 +52,8 @@ class ScenarioError(Error):
 
     def __str__(self) -> str:
         where = f"{self.source}:{self.place.line}:{self.place.column}" if self.place else self.source
-        return f"{where}: {self.message}" + (f"; {self.expected}" if self.expected else "")
+        text = f"{where}: {self.message}" + (f"; {self.expected}" if self.expected else "")
+        return "\n".join(map(printable, text.split("\n")))
 
 
 class Mistake(Exception):  # noqa: N818 - it becomes a ScenarioError where the file is known

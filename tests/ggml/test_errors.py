@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed, NotComputable
+from ggmltool.inspect.errors import InspectError, StepRefused
+from ggmltool.scenario.errors import ScenarioError
 
 
 def test_an_assertion_prints_as_ggmls_does() -> None:
@@ -32,3 +34,15 @@ def test_all_are_errors_of_ggml_of_a_kind(error: type[GgmlError], kind: str) -> 
     assert isinstance(made, GgmlError)
     assert made.kind == kind
     assert made.where == ""
+
+
+def test_no_error_steers_a_terminal() -> None:
+    """X5: names from outside reach the texts of errors, and are shown as escapes there."""
+    hostile = "a\u202eb\x1b[2J\0"
+    for error in (
+        InspectError(hostile),
+        StepRefused({"message": hostile, "explanation": f"{hostile}\n{hostile}"}, hostile),
+        ScenarioError(hostile, hostile, expected=hostile),
+        GgmlFailed(hostile, hostile, explanation=f"{hostile}\n{hostile}"),
+    ):
+        assert all(line.isprintable() for line in str(error).split("\n")), type(error)

@@ -132,6 +132,8 @@ def _point(row: Sequence[Any], n_steps: int) -> Point:
     step, kind, *fields = row
     if type(step) is not int or not START <= step < n_steps:
         raise ValueError(f"there is no step {step!r}")
+    if not isinstance(kind, str):
+        raise ValueError(f"no event is called {kind!r}")
     if kind in (BEGINS, ENDS):
         return Point(step, None, kind == ENDS)
     return Point(step, msgspec.convert(fields, EVENTS[kind]))
@@ -139,6 +141,8 @@ def _point(row: Sequence[Any], n_steps: int) -> Point:
 
 def _change(row: Sequence[Any]) -> tuple[Any, Any]:
     area, *rest = row
+    if not isinstance(area, str):
+        raise ValueError(f"no area is called {area!r}")
     kinds, value = AREAS[area]
     n = len(kinds)
     if not n <= len(rest) <= n + 1 or any(type(part) is not kind for part, kind in zip(rest, kinds, strict=False)):

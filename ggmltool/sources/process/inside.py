@@ -69,8 +69,12 @@ _CHILD = re.compile(r"^\[Detaching after v?fork from child process \d+", re.MULT
 
 
 def execute(command):
-    """What gdb prints to a command."""
-    return gdb.execute(command, to_string=True)
+    """What gdb prints to a command; "" where that is no UTF-8, as the names of files in a damaged core dump: gdb has
+    done the command then, and only what it said of it is lost."""
+    try:
+        return gdb.execute(command, to_string=True)
+    except UnicodeDecodeError:
+        return ""
 
 
 _DEBUG_FILES = "debug-file-directory"

@@ -28,7 +28,7 @@ _FIT = (
     rb"|context size|fit params|targets for free|entire model|surplus|deficit|MiB used| used, )"
 )
 _SAID = re.compile(
-    rb"(?:" + _FIT + rb"|(?:[\w:~]{1,80}: +)?(?:pipeline parallelism enabled|graph splits += |graph nodes += "
+    rb"(?:" + _FIT + rb"|(?P<behind>pipeline parallelism enabled|graph splits += |graph nodes += "
     rb"|graph(?: \(pp bs=\d+, tg bs=\d+\))?: nodes = |graph reallocation: nodes = |graph reallocs += "
     rb"|compute buffer allocation failed|failed to (?!open|load|parse|read|find(?! a memory slot))"
     rb"|could not reserve|unable to allocate|allocating \d+\.\d+ MiB on device|layer \d+ is assigned to device"
@@ -36,6 +36,9 @@ _SAID = re.compile(
     rb"|error: failed to allocate|error loading model: )"
     rb"|what\(\):  |ggml_vulkan: (?:Device m|M)emory allocation)(?:.{0,300}\S)?"
 )  # fmt: skip
+_FUNCTION = re.compile(rb"[\w:~]{1,80}: +$")
+"""What stands before it: looked for once it is found, since looking at every letter is what takes time."""
+_LOOKED_BACK = 100
 _CUDA = re.compile(r"(?:CUDA|ROCm|MUSA) error")
 
 
@@ -49,7 +52,10 @@ def may_say(line: bytes) -> bool:
 
 def aborted(line: bytes) -> str | None:
     """Where and why the program died, if this line says so."""
-    found = _ABORT.search(without_ansi(line))
+    line = without_ansi(line)
+    if b"GGML_ASSERT" not in line and b" error: " not in line and _PLACE.search(line) is None:
+        return None  # the search behind every letter of a long line takes a while
+    found = _ABORT.search(line)
     return None if found is None else _text(found[0])
 
 
@@ -66,8 +72,12 @@ def is_repeated(text: str, before: str) -> bool:
 
 def said(line: bytes) -> str | None:
     """What llama.cpp or a device says of memory and graphs, if this line does."""
-    found = _SAID.search(without_ansi(line))
-    return None if found is None else _text(found[0])
+    line = without_ansi(line)
+    found = _SAID.search(line)
+    if found is None:
+        return None
+    function = _FUNCTION.search(line, max(found.start() - _LOOKED_BACK, 0), found.start()) if found["behind"] else None
+    return _text(line[found.start() if function is None else function.start() : found.end()])
 
 
 def _text(raw: bytes) -> str:

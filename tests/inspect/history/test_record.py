@@ -146,6 +146,9 @@ RUNS: dict[str, object] = {
     "a key of another kind": {"points": [[0, "begins"]], "changes": [[["id", "a", 2]]]},
     "no points": {"points": [], "changes": []},
     "more changes than points": {"points": [[0, "begins"]], "changes": [[], []]},
+    "an area that is no text": {"points": [[0, "begins"]], "changes": [[[[], 1]]]},
+    "an area that is a map": {"points": [[0, "begins"]], "changes": [[[{}, 1]]]},
+    "an event that is no text": {"points": [[0, []]], "changes": [[]]},
     "rows of nothing": {"points": [[]], "changes": [[[]]]},
 }
 
