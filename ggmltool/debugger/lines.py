@@ -42,10 +42,10 @@ def line_of(history: History, at: int) -> str:
 
 
 def step_name(history: History, step: int) -> str:
-    """A step as people name it: `step 1, alloc main`."""
+    """A step as `run` numbers it, from 1: `step 2, alloc main`."""
     if step == START:
         return "the start"
-    return f"step {step}, {history.scenario.model.steps[step]}"
+    return f"step {step + 1}, {history.scenario.model.steps[step]}"
 
 
 def _step_line(history: History, point: Point) -> str:
