@@ -91,7 +91,7 @@ def _change(value: dict[str, Any], rng: random.Random) -> None:
             value[rng.choice((*value, "later"))] = _junk(rng)
         case 1:
             value["scenario"] = json.dumps(scenarios.mutated(rng))
-        case 2 if isinstance(run, dict):
+        case 2 if isinstance(run, dict) and run:
             run[rng.choice(list(run))] = _junk(rng)
         case 3 if isinstance(run, dict):
             run["points"] = [_point(rng) if rng.random() < 0.1 else row for row in _list(run.get("points"))]

@@ -92,10 +92,15 @@ class History:
         Before `phase` 0, which is the point itself, calls that begin there are entered: -1 is the innermost one, -2 its
         caller. Behind it they return: 1 is where the innermost one has.
         """
+        self._check(at)
+        _check_number("phase", phase)
         if phase < 0:
             return at, at_entry(self, at, phase == -1)
-        if phase and at + 1 < len(self.points) and self._goes_on(at, phase):
-            return at + 1, at_entry(self, at + 1)
+        try:
+            if phase and at + 1 < len(self.points) and self._goes_on(at, phase):
+                return at + 1, at_entry(self, at + 1)
+        except StopIteration:
+            raise NoPoint(f"point {at} has no phase {phase}") from None
         return at, ()
 
     def _goes_on(self, at: int, phase: int) -> bool:
@@ -150,6 +155,7 @@ class History:
     def frame(self, at: int, number: int, entered: bool = False) -> Frame | None:
         """One frame of it, None if there are not so many."""
         self._check(at)
+        _check_number("number", number)
         return frame_at(self, at, number, entered)
 
     def values(self, at: int, tensor: str) -> NDArray[Any]:
@@ -221,6 +227,11 @@ class History:
         """The keys of what changed since the point before `at`."""
         self._check(at)
         return {key for key, _ in self.changes[at]}
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, int):
+        raise WrongArgument(f"{name} must be int, not {type(value).__name__}")
 
 
 class _Stop(BaseException):
