@@ -89,7 +89,8 @@ class Scenario(Base):
         """What the scheduler and the allocator decide for a graph, on a fresh scheduler, or with `after` once the
         scenario's own steps are done up to that number. `events` hears every decision.
 
-        Where ggml would not go on, the plan's `ok` is false and `error` says why. Raises ScenarioError and
+        Where ggml would not go on, the plan's `ok` is false and `error` says why; where it would abort when it computes
+        the plan, `compute_error` does. Raises ScenarioError and
         InspectError for a graph, a step or an option that is not there.
         """
         if after is None and parallel is None and op_offload is None:

@@ -208,10 +208,12 @@ def log_lines(lines: Iterable[str]) -> None:
 
 def status_of(watched: Watched, say: bool = True) -> int:
     """The exit status; ggml's words go to standard error if it refused (and the view did not `say` them)."""
-    if watched.plan.error is None:
+    plan = watched.plan
+    error = plan.error or plan.compute_error
+    if error is None:
         return FINE
     if say:
         from ggmltool.views.errors import ggml_error
 
-        note(ggml_error(dict(watched.plan.error)))
+        note(ggml_error(dict(error)))
     return GGML_FAILED

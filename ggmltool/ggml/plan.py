@@ -113,8 +113,9 @@ class Plan:
 
     `backends` are (name, buffer type) pairs in priority order; `buffer_sizes` bytes per backend as
     ggml_backend_sched_get_buffer_size gives them; `log` the lines ggml logs in a release build; `error` what stopped
-    the step (`ok` is then false); `ggml` the release that decided it. `debug_log` are the lines that
-    only a debug build logs, None for a release of which they are not kept.
+    the step (`ok` is then false); `compute_error` how ggml would abort when it computes what this step planned (`ok` is
+    true: the step itself succeeds); `ggml` the release that decided it. `debug_log` are the lines that only a debug
+    build logs, None for a release of which they are not kept.
 
     Of a release whose scheduler measures: `tallocs` are its allocators, `measured` the (backend, bytes) that measuring
     found, `inplace` the ids of nodes that the allocator put into the memory of a source.
@@ -136,6 +137,7 @@ class Plan:
     tallocs: tuple[TallocrPlan, ...] = ()
     measured: tuple[tuple[str, int], ...] = ()
     inplace: tuple[str, ...] = ()
+    compute_error: PlanError | None = None
 
     def __repr__(self) -> str:
         """What was planned, in a line."""
@@ -177,4 +179,6 @@ class Plan:
             out["measured"] = dict(self.measured)
         if self.error is not None:
             out["error"] = dict(self.error)
+        if self.compute_error is not None:
+            out["compute_error"] = dict(self.compute_error)
         return out

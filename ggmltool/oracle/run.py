@@ -388,7 +388,7 @@ class ScenarioRun:
                 self._write_data(new, table)
         if self.experts is not None:
             self.experts.start()
-        error = self._unsupported(self.held)
+        error = self._unsupported(self.held) if self.world.tracing else None
         if error is not None:
             return {"kind": error.kind, "condition": error.condition, "message": error.message}
         if self.world.tracing:

@@ -9,7 +9,6 @@ from ggmltool.ggml.errors import GgmlFailed
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.parts import scheduler_of
 from ggmltool.ggml.sched.scheduler import Scheduler
-from ggmltool.ggml.sched.supported import check_supported
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.run import Run
 
@@ -138,7 +137,6 @@ class ReservingRun(Run):
             graph_compute(sched, graph, watch, wait)
         else:
             if allocated:
-                check_supported(sched)
                 if sched.freed is not None:
                     sched.freed.computes(sched.splits[: sched.n_splits], sched.copy_of)
                 sched.computed()

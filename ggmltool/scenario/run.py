@@ -314,8 +314,8 @@ class Run(ABC):
         return plan_of(self.start(), graph, name, step, self.log, error)
 
     def as_computed(self, plan: Plan) -> Plan:
-        """The newest plan, with the error with which ggml ends when it computes what was planned: where a backend is to
-        compute what it does not support.
+        """The newest plan, with the error with which ggml ends when it computes what was planned (`compute_error`):
+        where a backend is to compute what it does not support.
         """
         from ggmltool.ggml.sched.supported import check_supported
 
@@ -324,7 +324,7 @@ class Run(ABC):
                 check_supported(self.sched)
             except GgmlError as error:
                 error.explanation += f"\n{plan.step} {plan.graph} itself succeeds: this comes when it is computed"
-                return replace(plan, ok=False, error=tuple(error.as_dict().items()))
+                return replace(plan, compute_error=tuple(error.as_dict().items()))
         return plan
 
     def failure(self, plan: Plan) -> GgmlError:

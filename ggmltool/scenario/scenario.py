@@ -76,8 +76,8 @@ class Scenario:
             return self._plan(self.graph_name(graph), step, events)
 
     def _plan_to_compute(self, graph: str | None = None, step: str = "alloc", events: Listener | None = None) -> Plan:
-        """What `plan` gives; `ok` is false, and `error` says why, also where ggml would abort when it computes what was
-        planned, since a backend lacks the op that the user has assigned to it.
+        """What `plan` gives, with a `compute_error` where ggml would abort when it computes what was planned, since a
+        backend lacks the op that the user has assigned to it.
         """
         with collector_paused():
             return self._plan(self.graph_name(graph), step, events, computes=True)

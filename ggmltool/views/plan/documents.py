@@ -12,7 +12,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, SplitPlan
 from ggmltool.ggml.tensor import FLAG_PARAM, Dims, Tensor, op_desc
 from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
-from ggmltool.views.document import ReleaseDocument, Row, StepDocument, between, head
+from ggmltool.views.document import Error, ReleaseDocument, Row, StepDocument, between, head
 from ggmltool.views.explain.words import words
 from ggmltool.views.plan.passes import changes
 from ggmltool.views.plan.splits import input_bytes
@@ -48,7 +48,8 @@ class PlanDocument(StepDocument, kw_only=True):
 
     `buffer_sizes` are the bytes of each backend's compute buffer; `log` is what ggml logs, `debug_log` what only a
     debug build does. `tallocs`, `inplace` and `measured` are of January 2024: its allocators, the nodes computed in the
-    memory of a source, and the bytes that measuring found.
+    memory of a source, and the bytes that measuring found. `compute_error` is how ggml aborts when it computes what was
+    planned.
     """
 
     main_table = "nodes"
@@ -64,6 +65,7 @@ class PlanDocument(StepDocument, kw_only=True):
     tallocs: list[Talloc] | UnsetType = UNSET
     inplace: list[str] | UnsetType = UNSET
     measured: dict[str, int] | UnsetType = UNSET
+    compute_error: Error | UnsetType = UNSET
 
     @classmethod
     def of(cls, plan: Plan) -> PlanDocument:

@@ -29,6 +29,7 @@ def plan_view(plan: Plan, tensors: Tensors, title: str, style: Style, more: str 
     """The plan for people. `more` is the command that shows all splits, named where some are left out."""
     release = [] if f", ggml {plan.ggml}" in title else [f"ggml {plan.ggml}"]
     facts = [plan_step(plan), *release, count(len(plan.nodes), "node"), count(len(plan.leafs), "leaf")]
+    facts += ["ggml aborts when it computes this"] if plan.compute_error is not None else []
     parts = [heading(title, facts, style)]
     if plan.splits:
         parts += ["\n", _devices(plan, tensors, style)]

@@ -66,8 +66,8 @@ def compute_splits(
                 prepare.tell(t)
         if s.events:
             s.events(Computed(k, s.names[b], tuple(n.id for n in split.nodes)))
-        checked = list(supported(s, b, split.nodes))
         if nodes:
+            checked = list(supported(s, b, split.nodes))
             arrays = RootArrays(s.names[b], s.usable_bufts[b], s.backends[b].device.ops)
             _compute_nodes(s.backends[b], arrays, checked, watch, prepare)
         copy_ns[b] += copied - start
