@@ -163,7 +163,8 @@ def _reopen_streams() -> None:
         # Without a buffer (PYTHONUNBUFFERED) Python takes a short write for a whole one.
         encoding, errors = sys.stdout.encoding, sys.stdout.errors
         whole = io.BufferedWriter(sys.stdout.detach())
-        sys.stdout = io.TextIOWrapper(whole, encoding, errors, line_buffering=True)
+        # The size of the terminal is asked of sys.__stdout__.
+        sys.stdout = sys.__stdout__ = io.TextIOWrapper(whole, encoding, errors, line_buffering=True)  # type: ignore[misc]
 
 
 def describe(error: Exception) -> tuple[str, int]:
