@@ -20,6 +20,9 @@ C = TypeVar("C", bound=type)
 
 Fits = Callable[[object], bool]
 
+_NAMES = {"source", "graph", "steps", "outputs"}
+"""Arguments that are looked up, where a wrong one is a ScenarioError with the nearest name."""
+
 _OPTIONS = {"When": "look", "Placing": "placed"}
 """The modules of the options that methods share."""
 
@@ -35,7 +38,7 @@ def checked(function: F) -> F:
         except TypeError as error:
             raise WrongArgument(f"{function.__name__}: {error}{_nearest(function, kwargs)}") from None
         for name, kind in _kinds(function).items():
-            if name in given:
+            if name in given and name not in _NAMES:
                 kind.check(function.__name__, name, given[name])
         try:
             return function(*args, **kwargs)
@@ -129,7 +132,14 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and not isnan(value)
 
 
+def _release(value: object) -> bool:
+    from ggmltool.ggml.releases.release import Release
+
+    return isinstance(value, Release)
+
+
 _PLAIN: dict[str, Fits] = {
+    "Release": _release,
     "str": _text,
     "Path": _path,
     "int": lambda value: isinstance(value, Integral) and not isinstance(value, bool),

@@ -10,11 +10,12 @@ from ggmltool.api.scenario import Scenario
 from ggmltool.api.sources import captured, read
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
     from ggmltool.sources.llama.options import CaptureOptions
 
 
 @checked
-def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenario:
+def load(source: str | Path | dict[str, Any], ggml: str | Release | None = None) -> Scenario:
     """Read a scenario: a path (`.yaml`, `.json`, each also `.gz`), the name of a sample if there is no such file, "-"
     for standard input, a dict, or a model (a GGUF file, a folder of safetensors), whose graph is captured as `capture`
     does.
@@ -24,7 +25,7 @@ def load(source: str | Path | dict[str, Any], ggml: str | None = None) -> Scenar
     Raises ScenarioError for a mistake in it, with its place, GgmlError for a node that ggml would refuse, and
     CaptureError for a model where llama.cpp's library is missing or refuses it.
     """
-    return Scenario(*read(source, ggml)).prepared()
+    return Scenario(*read(source, ggml if isinstance(ggml, str | None) else ggml.name)).prepared()
 
 
 @checked
