@@ -154,7 +154,7 @@ class Plan:
         return None if show is None else show(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """The plan as the object that `ggmltool plan --json` prints."""
+        """The plan as the object that `ggmltool plan --json` prints, where it adds a `compute_error`."""
         out: dict[str, Any] = {
             "ggmltool": 1,
             "kind": "plan",
@@ -179,6 +179,4 @@ class Plan:
             out["measured"] = dict(self.measured)
         if self.error is not None:
             out["error"] = dict(self.error)
-        if self.compute_error is not None:
-            out["compute_error"] = dict(self.compute_error)
         return out

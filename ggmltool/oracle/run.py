@@ -418,8 +418,8 @@ class ScenarioRun:
         lib, sched = self.lib, self.sched
         graph = self._build(name)
         table = self.tables[name]
-        self._assign(self.model.tensors(), table)
-        self._assign(self.model.graphs[name].nodes, table)
+        self._assign(self.model.tensors())
+        self._assign(self.model.graphs[name].nodes)
         act = lib.ggml_backend_sched_reserve if step.kind == "reserve" else lib.ggml_backend_sched_alloc_graph
         if step.kind == "alloc":
             self.held = name
@@ -440,7 +440,9 @@ class ScenarioRun:
             self._write_data([t for c in self.model.contexts if c.buft is None for t in c.tensors], table)
         return True
 
-    def _assign(self, tensors: Sequence[TensorSpec], table: Mapping[str, int]) -> None:
+    def _assign(self, tensors: Sequence[TensorSpec]) -> None:
+        """Makes the user's assignments, in the newest build."""
+        table = next(reversed(self.tables.values()))
         for spec in tensors:
             if spec.backend is not None:
                 backend = self.devices[spec.backend].address

@@ -185,7 +185,8 @@ def test_on_a_terminal_it_goes_to_a_file_named_after_the_model(call: Call) -> No
         "512 tokens in a context of 512, weights 2.27 MiB, kv 1.5 MiB",
         "graph main: 195 nodes, 79 leafs",
         "Look at it with: ggmltool plan --step reserve llama.json.gz",
-        "for llama-server, 1 sequence: logits of 1 of 512 tokens (without -np llama-server has 4: -np auto)",
+        "for llama-server, 1 sequence: logits of 1 of 512 tokens (without -np",
+        "  llama-server has 4: -np auto)",
     ]
     written = gzip.decompress(Path("llama.json.gz").read_bytes()).decode()
     assert written == call("capture", cached("llama"), *CONTEXT).out

@@ -70,7 +70,8 @@ class PlanDocument(StepDocument, kw_only=True):
     @classmethod
     def of(cls, plan: Plan) -> PlanDocument:
         """A plan."""
-        return msgspec.convert(plan.as_dict(), cls)
+        error = {} if plan.compute_error is None else {"compute_error": dict(plan.compute_error)}
+        return msgspec.convert(plan.as_dict() | error, cls)
 
 
 class SplitInput(Row, kw_only=True):
