@@ -16,6 +16,7 @@ pytestmark = needs_library
 PUBLISHED = {
     "gemma-270m": (0.27, 18),
     "gemma-27b": (27.0, 62),
+    "glm-4.5-air": (106.0, 46),
     "llama-70b": (70.6, 80),
     "mamba-2.8b": (2.77, 64),
     "nemotron-49b": (49.9, 80),
