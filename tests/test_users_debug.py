@@ -58,7 +58,7 @@ def test_cannot_run_the_operation_who_refused(call: Call) -> None:
 def test_tensor_buffer_not_set_in_which_call(call: Call) -> None:
     """whisper.cpp 1859: ggml's function is on the stack of the abort, without arguments that nobody told of."""
     out = asked(call, "buffer-not-set", "run", "bt", "up")
-    assert "#0 ggml_backend_tensor_set () at event 31 #1 main () at buffer-not-set, step 2, set c" in out
+    assert "#0 ggml_backend_tensor_set () at event 31 #1 main () at buffer-not-set, step 3, set c" in out
 
 
 def test_who_copies_this_between_devices(call: Call) -> None:

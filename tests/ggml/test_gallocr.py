@@ -451,7 +451,7 @@ def test_a_parent_with_room_of_its_own_gives_the_tail_back() -> None:
     y = b.node("y", Op.SQR, s)
     z = b.node("z", Op.COS, y)
     bench.place(b, z)
-    assert Freed("n0", "B", 0, 512, 1024, extra=True) in bench.of(Freed)
+    assert Freed("n0", "B", 0, 512, 1024, extra=True, asked=1024) in bench.of(Freed)
     assert offset(y) == offset(s) == 256
 
 
