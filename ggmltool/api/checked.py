@@ -132,14 +132,8 @@ def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and not isnan(value)
 
 
-def _release(value: object) -> bool:
-    from ggmltool.ggml.releases.release import Release
-
-    return isinstance(value, Release)
-
-
 _PLAIN: dict[str, Fits] = {
-    "Release": _release,
+    "Release": lambda value: hasattr(value, "rules"),
     "str": _text,
     "Path": _path,
     "int": lambda value: isinstance(value, Integral) and not isinstance(value, bool),
