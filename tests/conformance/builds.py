@@ -105,7 +105,8 @@ def judge(loaded: Scenario, real: OracleRun) -> Outcome:
     return Outcome(0, out, arrays, freed)
 
 
-def _elements(model: Model) -> int:
+def elements(model: Model) -> int:
+    """How many all tensors of a scenario have."""
     specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
     return sum(prod(t.ne) for t in specs)
 
@@ -113,7 +114,7 @@ def _elements(model: Model) -> int:
 def outcomes(seeds: Sequence[int], release: str) -> Iterator[Outcome]:
     """The outcome of every seed."""
     loaded = {seed: ggmltool.load(builds_scenario(seed), ggml=release) for seed in seeds}
-    loaded = {seed: one for seed, one in loaded.items() if _elements(one.model) < MOST_ELEMENTS}
+    loaded = {seed: one for seed, one in loaded.items() if elements(one.model) < MOST_ELEMENTS}
     for (seed, one), real in zip(loaded.items(), run_many((x.model for x in loaded.values()), debug=0), strict=True):
         yield judge(one, real)._replace(seed=seed)
 
