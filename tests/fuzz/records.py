@@ -71,6 +71,8 @@ def _packed(body: bytes) -> bytes:
 def _bytes_changed(raw: bytes, rng: random.Random) -> bytes:
     changed = bytearray(raw)
     for _ in range(rng.choice((1, 1, 2, 8))):
+        if not changed:
+            break
         at = rng.randrange(len(changed))
         match rng.randrange(4):
             case 0:
