@@ -45,13 +45,13 @@ class KeptArena(Arena):
         self.slots.clear()
         self._n_views.clear()
 
-    def dup_layout(self, src: Tensor, name: str) -> Tensor:
+    def dup_layout(self, src: Tensor, before: str, after: str) -> Tensor:
         """ggml_dup_tensor_layout; the scheduler makes one copy of each name."""
         by_name = self._copies.by_name
-        key = (src.index, name)
+        key = (src.index, before + src.name + after)
         t = by_name.get(key)
         if t is None:
-            t = by_name[key] = super().dup_layout(src, name)
+            t = by_name[key] = super().dup_layout(src, before, after)
             return t
         self.check_room(src)
         self._next += 1

@@ -10,6 +10,9 @@ from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, cut_name
 
+_CLEARED: Dims = (1, 1, 1, 1)
+"""The extents of a tensor that ggml_new_tensor_impl has just begun to make."""
+
 Copies = list[list[Tensor] | None]
 """The copies of one tensor: per backend None or one tensor per pipeline copy."""
 
@@ -72,8 +75,13 @@ class AnyArena(ABC):
         """The tensors of the last split, in the order of the arena."""
         return self.slots[: self._next]
 
-    def dup_layout(self, src: Tensor, name: str) -> Tensor:
-        """ggml_dup_tensor_layout: a tensor of the same type, extents and strides."""
+    def dup_layout(self, src: Tensor, before: str, after: str) -> Tensor:
+        """ggml_dup_tensor_layout: a tensor of the same type, extents and strides, with the name of `src` between
+        `before` and `after`.
+
+        Where `src` is of an earlier split and lies where the new tensor is made, ggml has cleared it before it reads
+        the extents; its name is what was written so far.
+        """
         self.check_room(src)
         if self._next < len(self.slots):
             t = self.slots[self._next]
@@ -83,7 +91,10 @@ class AnyArena(ABC):
             index = self.indices.take()
             self.slots.append(t)
         self._next += 1
+        name = before + before + after if t is src else before + src.name + after
         t.become_like(src, cut_name(name), index)
+        if t is src:
+            t.set_layout(_CLEARED, contiguous_nb(t.type, _CLEARED))
         return t
 
 
@@ -119,7 +130,7 @@ class Arena(AnyArena):
         """
         root, offs = (src.view_src, src.view_offs) if src.view_src is not None else (src, 0)
         _check_view(src.ne, src, root, offs)
-        t = self.dup_layout(src, src.name + " (view)")
+        t = self.dup_layout(src, "", " (view)")
         t.view_src, t.view_offs = root, offs
         t.src = [*keeps] or [src]
         return t

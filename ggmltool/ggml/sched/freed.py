@@ -25,8 +25,9 @@ def no_result(t: Tensor, freed: Outgrown) -> UseAfterFree:
     return UseAfterFree(
         "ggml_backend_tensor_get",
         f"{t.label} {lies}: use after free",
-        f"step {freed.step} freed the {freed.buft} compute buffer, which grew from {freed.size} to {freed.new_size} "
-        f"bytes, while tensors of an older build still pointed into it; ggml does not check. To avoid it, {REMEDY}",
+        f"step {freed.step} freed the {freed.buft} compute buffer and made one of {freed.new_size} bytes in place of "
+        f"{freed.size}, while tensors of an older build still pointed into it; ggml does not check. "
+        f"To avoid it, {REMEDY}",
     )
 
 

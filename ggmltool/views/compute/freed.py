@@ -16,9 +16,14 @@ def freed_by(freed: FreedBy) -> str:
     """Which step freed the memory, and why: `freed in step 3, alloc v_g, when …`."""
     step = f"step {freed.step}, {freed.did}," if freed.did else "an earlier step"
     return (
-        f"freed in {step} when the {freed.buft} compute buffer grew from {size(freed.old_size)} to "
-        f"{size(freed.new_size)}"
+        f"freed in {step} when the {freed.buft} compute buffer {grew(freed.old_size, freed.new_size)} from "
+        f"{size(freed.old_size)} to {size(freed.new_size)}"
     )
+
+
+def grew(old_size: int, new_size: int) -> str:
+    """What became of a buffer: of one with several chunks one may grow while all together become smaller."""
+    return "grew" if new_size > old_size else "got a larger chunk and went"
 
 
 def use_after_free(use: UseAfterFree) -> str:

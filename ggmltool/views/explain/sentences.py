@@ -13,6 +13,7 @@ from ggmltool.ggml.events import (
     ReallocNeeded,
     UsedAfterFree,
 )
+from ggmltool.views.compute.freed import grew
 from ggmltool.views.explain.words import words
 
 
@@ -34,7 +35,8 @@ def sentence(event: Event) -> str:
             return "the reserved plan does not serve: " + words(event) + (f": {tensor}" if tensor else "") + sizes
         case UsedAfterFree(tensor, node, buft, old, new, step):
             by = f", used by {node}" if node and node != tensor else ""
-            return f"use after free: {tensor}{by}; step {step} freed it when {buft} grew from {old} to {new} bytes"
+            why = f"{buft} {grew(old, new)} from {old} to {new} bytes"
+            return f"use after free: {tensor}{by}; step {step} freed it when {why}"
         case Logged(level, text):
             return f"{level}: {text.rstrip()}"
     return ""
