@@ -10,6 +10,7 @@ from ggmltool.oracle import run
 from tests.conformance.builds import engine_run, outcomes
 from tests.conformance.fuzz_builds import builds_scenario
 from tests.conformance.releases import seeds_of
+from tests.conformance.run import outcomes as plan_outcomes
 
 TWO: dict[str, Any] = {
     "ggmltool": 1,
@@ -39,6 +40,12 @@ def test_the_engine_does_what_the_real_library_does(release: str) -> None:
     assert {r.seed: r.differences for r in results if r.differences} == {}
     assert sum(r.arrays for r in results) > 30
     assert sum(r.freed for r in results) > 100
+
+
+def test_plans_of_older_builds_are_the_librarys(release: str) -> None:
+    """The last seed has copies that are made of the copies in whose places they lie."""
+    results = list(plan_outcomes([*seeds_of(release, 100), 7_100_319], release, kind="builds"))
+    assert {r.seed: r.differences for r in results if r.differences} == {}
 
 
 def test_a_seed_always_gives_the_same_scenario() -> None:
