@@ -32,7 +32,7 @@ class Seen:
 
 
 class Telling:
-    """Tells of calls in their order, in a thread of its own: the program does not stand still for it.
+    """Reports calls in order from a background thread, so that the program is not stopped meanwhile.
 
     What a program that was started here prints is on standard output until it ends; JSON waits for that.
     """

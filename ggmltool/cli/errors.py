@@ -245,7 +245,7 @@ def variable_of(param: click.Option, ctx: click.Context) -> str:
 
 
 def _to_nowhere(stream: TextIO) -> TextIO:
-    """A stream that nobody reads any more: what is left in it, and all that comes, is dropped."""
+    """Redirect a stream that can no longer be written to the null device; buffered and later output is dropped."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return stream

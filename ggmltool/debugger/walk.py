@@ -269,7 +269,7 @@ class Walker:
         return Place(target)
 
     def _go(self, target: Place | None, reason: Reason, reverse: bool) -> Stop:
-        """To `target` (None: as far as it goes), or to what stops it on the way."""
+        """Run to `target` (None: to the end of the history), or to the first stop before it."""
         here = Place(-1 if self.at is None else self.at, self.phase)
         end = Place(0 if reverse else self.last)
         if here == end or (here > end and not reverse):

@@ -119,9 +119,9 @@ class Device:
     of every split into an order of the device's own (None: they stay as they are). `copies_async` is whether devices of
     its kind copy among themselves without waiting, `sets_async` whether the host's writes and reads need not wait.
     `looks_at_memory`: more than table and rules may decide, such as where the sources lie.
-    `ops` are the rules of the ggml whose kernels it has. `unsupported` is how its backend ends when it is to compute
-    what the device does not support (None: it computes it, or nobody knows). `gpu` is the device of this machine that
-    computes (None: it is simulated).
+    `ops` are the rules of the ggml whose kernels it has. `unsupported` is how its backend fails on a node that the
+    device does not support (None: it computes the node, or its behavior is unknown). `gpu` is the device of this
+    machine that computes (None: it is simulated).
     """
 
     __slots__ = (

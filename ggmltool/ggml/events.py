@@ -121,7 +121,7 @@ class AllocationStarted(NamedTuple):
 class Allocated(NamedTuple):
     """A tensor got `size` bytes (rounded up to the alignment) at `offset` of `chunk` in buffer type `buft`.
 
-    `asked` is the size before it was rounded up, 0 where nobody said.
+    `asked` is the size before rounding, 0 if unknown.
     """
 
     tensor: str
@@ -154,7 +154,7 @@ class NotReused(NamedTuple):
 class Freed(NamedTuple):
     """A tensor's `size` bytes were given back. `extra`: only the tail that an in-place node does not need.
 
-    `asked` is the size before it was rounded up, 0 where nobody said.
+    `asked` is the size before rounding, 0 if unknown.
     """
 
     tensor: str

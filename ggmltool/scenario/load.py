@@ -405,7 +405,7 @@ def _misalign(value: object) -> int:
 
 
 def _check_count(top: dict[str, Any]) -> None:
-    """Refuse more tensors and nodes than there may be, before any of them is looked at."""
+    """Refuse too many tensors and nodes before reading any of them."""
     count = 0
     for part, below in (("contexts", "tensors"), ("graphs", "nodes")):
         within = top.get(part)

@@ -67,8 +67,8 @@ def passes_over(function: str) -> Unsupported:
         lambda n: GgmlFailed(
             function,
             f"{n.label} ({op_desc(n)}) is not computed",
-            explanation=f"{function} has no case for the op: it passes the node over without a word, and whoever reads "
-            "the node gets what was in its memory before",
+            explanation=f"{function} has no case for the op and skips the node silently; reading the node returns what "
+            "was in its memory before",
         )
     )
 

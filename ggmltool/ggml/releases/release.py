@@ -198,7 +198,7 @@ class Release:
 
 
 def _table() -> Mapping[str, Release]:
-    """The table is made of the releases, and so is not known here before somebody has asked for it."""
+    """The releases by name. Imported on the first call, since the table imports this module."""
     table: Mapping[str, Release] = import_module("ggmltool.ggml.releases.table").RELEASES
     return table
 

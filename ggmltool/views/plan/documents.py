@@ -101,7 +101,7 @@ class SplitNode(Row):
 class SplitRow(Row):
     """A split: its nodes, `i_start` up to and without `i_end` (`last` is the last one, null if there is none), run on
     `backend`, behind the copies of `inputs`. `count` and `ops` are how many nodes, and how many of each op; `nbytes`
-    and `copied` the bytes that are copied, as far as they are known, and of what."""
+    and `copied` are the bytes copied (known ones) and the names of the inputs."""
 
     id: int
     backend: str
