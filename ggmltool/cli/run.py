@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,8 +208,13 @@ class _Result:
 
     def do_steps(self) -> None:
         for number, step in enumerate(self.opened.model.steps, 1):
-            report = self._do(step, number)._replace(number=number)
-            self.reports.append(report)
+            n_freed = len(self.freed)
+            report = self._do(step, number)
+            uses = self.freed[n_freed:]
+            # What rests on freed memory has no value, now or from before.
+            rests = {id for use in uses for id in use.results}
+            self.values.update(dict.fromkeys(self._shown(step, rests)))
+            self.reports.append(report._replace(number=number, uses_freed=bool(uses)))
             if report.plan is not None:
                 log_lines(report.plan.log)
             if report.failure:
@@ -220,7 +225,6 @@ class _Result:
         from ggmltool.ggml.errors import GgmlError
         from ggmltool.ggml.plan import Plan
 
-        n_freed = len(self.freed)
         if not self.compute and step.kind == "get":
             return self._check_get(step)
         if step.kind == "compute" and step.graph is not None and self.compute:
@@ -233,11 +237,11 @@ class _Result:
                 values = self._compute(graph)
             except GgmlError as error:
                 return StepReport(str(step), error=tuple(error.as_dict().items()))
-            self._keep(values, self._asked(graph) if len(self.freed) > n_freed else (), n_freed)
+            self.values.update(values)
             did = f"computed {', '.join(values) or 'nothing'}"
             if graph != step.graph:
                 did += f": the scheduler holds {graph}"
-            return StepReport(str(step), did, uses_freed=len(self.freed) > n_freed)
+            return StepReport(str(step), did)
         done = self.run.step(step, number)
         if isinstance(done, Plan):
             undone = tell_of_undone(self.run, step)
@@ -247,10 +251,9 @@ class _Result:
                 else StepReport(str(step), error=done.error)
             )
         if isinstance(done, dict):
-            self._keep(done, step.tensors, n_freed)
-            return StepReport(str(step), f"read {count(len(done), 'tensor')}", uses_freed=len(self.freed) > n_freed)
-        did = "done" if self.compute else _UNDONE.get(step.kind, "done")
-        return StepReport(str(step), did, uses_freed=len(self.freed) > n_freed)
+            self.values.update(done)
+            return StepReport(str(step), f"read {count(len(done), 'tensor')}")
+        return StepReport(str(step), "done" if self.compute else _UNDONE.get(step.kind, "done"))
 
     def _check_get(self, step: Step) -> StepReport:
         """A get of which nothing is read: whether its tensors have memory."""
@@ -263,18 +266,16 @@ class _Result:
             return StepReport(str(step), error=tuple(error.as_dict().items()))
         return StepReport(str(step), "not read")
 
-    def _asked(self, graph: str) -> list[str]:
-        """The tensors whose values are shown of a graph."""
+    def _shown(self, step: Step, ids: set[str]) -> list[str]:
+        """Those of some tensors whose values are shown after a step, or were before."""
+        if not ids:
+            return []
         from ggmltool.inspect.built import output_ids
 
-        ids = self.opened.scenario.compiled.graphs[graph].ids
-        return [id for id in self.wanted if id in ids] or output_ids(self.opened.scenario, graph)
-
-    def _keep(self, values: dict[str, NDArray[Any]], asked: Iterable[str], n_freed: int) -> None:
-        """The newest values, None for those that rest on freed memory."""
-        results = {id for use in self.freed[n_freed:] for id in use.results}
-        self.values.update({id: None for id in (*self.values, *asked) if id in results})
-        self.values.update(values)
+        asked: Sequence[str] = step.tensors or self.wanted
+        if not asked and step.graph is not None:
+            asked = output_ids(self.opened.scenario, self.run.held or step.graph)
+        return [id for id in (*self.values, *asked) if id in ids]
 
     def _compute(self, graph: str) -> dict[str, NDArray[Any]]:
         """The values of the graph's outputs, or of those asked for that it has; shows how far it is."""

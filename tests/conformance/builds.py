@@ -15,7 +15,6 @@ from math import prod
 from typing import NamedTuple
 
 import ggmltool
-from ggmltool.ggml.events import UsedAfterFree
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.oracle.run import FREED, Places
@@ -25,7 +24,7 @@ from ggmltool.scenario.scenario import Scenario
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz_builds import builds_scenario
 from tests.conformance.releases import JUDGED
-from tests.conformance.values import Read, compare_values, tolerance
+from tests.conformance.values import Read, compare_values, stepped, tolerance
 
 VALUES = ("compute", "set", "get")
 """Steps that end a comparison: a mock GPU computes what the engine does not, and may refuse what the engine does."""
@@ -58,23 +57,10 @@ def places(run: Run) -> dict[str, Places]:
 
 def engine_run(loaded: Scenario) -> tuple[Run, list[dict[str, Places]], Read, set[str]]:
     """The run, where everything lay after each step, what was read, and what lay in freed memory when it was used."""
-    used: set[str] = set()
-
-    def listen(event: object) -> None:
-        if isinstance(event, UsedAfterFree):
-            used.add(event.tensor)
-
-    run = loaded.start(listen, values=True)
+    run = loaded.start(values=True)
     where: list[dict[str, Places]] = []
-    read: Read = []
-    for step in loaded.model.steps:
-        done = run.step(step)
-        if isinstance(done, dict):
-            read.append(done)
-        if run.plans and not run.plans[-1].ok:
-            break
-        where.append(places(run))
-    return run, where, read, used
+    read = stepped(run, lambda: where.append(places(run)))
+    return run, where, read, {id for use in run.freed.uses for id in use.tensors}
 
 
 def judge(loaded: Scenario, real: OracleRun) -> Outcome:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ggmltool.ggml.events import EventCall, Listener, Synchronized
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.scenario.model import Model
+from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.compare import compare_runs
 from tests.conformance.fuzz import scenario
@@ -49,14 +50,21 @@ def engine_run(loaded: Scenario) -> tuple[list[dict[str, Any]], Read, list[str]]
 def run_steps(loaded: Scenario, listen: Listener) -> tuple[list[dict[str, Any]], Read]:
     """The engine's plans, and the values that it read, up to the first step that fails."""
     run = loaded.start(events=listen, values=True)
+    read = stepped(run)
+    return [plan.as_dict() for plan in run.plans], read
+
+
+def stepped(run: Run, after: Callable[[], None] = lambda: None) -> Read:
+    """The values that a run reads, up to the first step that fails; `after` is called after every other one."""
     read: Read = []
-    for step in loaded.model.steps:
+    for step in run.model.steps:
         done = run.step(step)
         if isinstance(done, dict):
             read.append(done)
         if run.plans and not run.plans[-1].ok:
             break
-    return [plan.as_dict() for plan in run.plans], read
+        after()
+    return read
 
 
 def tolerance(model: Model) -> float:
