@@ -274,6 +274,11 @@ def _is_contiguous(t: Tensor, m: int, n: int) -> bool:
     return True
 
 
+def is_computed(t: Tensor) -> bool:
+    """Whether a backend has anything to compute for a node: it has an op that is no view, elements, and is wanted."""
+    return bool(t.op and not t.is_view_op and t.flags & FLAG_COMPUTE) and 0 not in t.ne
+
+
 def is_contiguous(t: Tensor) -> bool:
     """ggml_is_contiguous (also ggml_is_contiguous_0)."""
     return _is_contiguous(t, 0, 4)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.ggml.sched.freed import freed_buffer
+
 if TYPE_CHECKING:
     from ggmltool.ggml.buffer import Outgrown
     from ggmltool.ggml.tensor import Tensor
@@ -47,7 +49,7 @@ def uses_after_free(run: Run) -> list[UseAfterFree]:
 
 def freed_memory_of(t: Tensor, model: Model) -> FreedBy | None:
     """Why the memory of a tensor was freed, in a run of the model's own steps; None if it was not."""
-    freed = t.buffer.freed if t.buffer is not None else None
+    freed = freed_buffer(t)
     return None if freed is None else FreedBy.of(freed, model)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
-from ggmltool.ggml.sched.supported import computes
+from ggmltool.ggml.tensor import is_computed
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
 from ggmltool.oracle import state, structs
 from ggmltool.oracle.build import Builder
@@ -407,7 +407,7 @@ class ScenarioRun:
             n = self.world.mirror.tensor(address)
             mock = self.world.backends.get(backend)
             device = None if mock is None else self.world.kernels[mock.name]
-            if device is not None and device.unsupported is not None and computes(n):
+            if device is not None and device.unsupported is not None and is_computed(n):
                 refusal = device.refusal(n)
                 error = None if refusal is None else device.unsupported.of(n, device.name, *refusal)
                 if error is not None:

@@ -38,6 +38,7 @@ _PREFIXES = {"CUDA": "CUDA", "ROCm": "ROCm", "Vulkan": "Vulkan", "Metal": "MTL",
 MOST_ALIKE = 64
 """Devices that one text may stand for."""
 MOST_DEVICES = 64
+"""Devices of all texts together."""
 _NO_NAME = re.compile(r"[\s./\\(){}<>|]")
 """What stands in the name of no backend."""
 

@@ -196,8 +196,12 @@ class AnyScheduler(ABC):
         """Wait for all backends."""
 
     @abstractmethod
+    def around_name(self, backend_id: int, copy: int) -> tuple[str, str]:
+        """What stands before and behind a tensor's name in that of its copy."""
+
     def copy_name(self, backend_id: int, t: Tensor, copy: int) -> str:
         """What a copy is called, before ggml cuts the name."""
+        return t.name.join(self.around_name(backend_id, copy))
 
     @abstractmethod
     def hash_keys(self) -> set[int]:

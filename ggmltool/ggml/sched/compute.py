@@ -23,7 +23,7 @@ from ggmltool.ggml.sched.eval_callback import batches
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.sched.supported import supported
 from ggmltool.ggml.sched.used_experts import UsedExperts, uses_experts
-from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_INPUT, Tensor, op_desc
+from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, is_computed, op_desc
 from ggmltool.ggml.transfer import tensor_copy
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def graph_compute_nodes(backend: Backend, arrays: Any, nodes: Iterable[Tensor], 
     queue = backend.queue
     with computing() if queue is None else queue:
         for n in nodes:
-            if n.op and not n.is_view_op and n.flags & FLAG_COMPUTE and 0 not in n.ne:
+            if is_computed(n):
                 judge(n, rules)
                 if on_cpu:
                     cpu_limits.check(n, rules)

@@ -10,7 +10,7 @@ from ggmltool.ggml.errors import UseAfterFree
 from ggmltool.ggml.events import Listener, UsedAfterFree
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.sched.arena import Split
-from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, is_contiguous
+from ggmltool.ggml.tensor import Tensor, is_computed, is_contiguous
 
 REMEDY = (
     "allocate the graph anew after the reset (`alloc` builds it with new tensors), or reserve the largest graph first, "
@@ -19,9 +19,14 @@ REMEDY = (
 """How to keep tensors out of freed memory."""
 
 
+def freed_buffer(t: Tensor) -> Outgrown | None:
+    """Why the buffer that a tensor lies in was freed; None if it was not, or there is none."""
+    return None if t.buffer is None else t.buffer.freed
+
+
 def no_result(t: Tensor, freed: Outgrown) -> UseAfterFree:
     """What to raise in place of the values of a tensor that lies in freed memory, or was computed from it."""
-    lies = "lies in freed memory" if t.buffer is not None and t.buffer.freed else "was computed from freed memory"
+    lies = "lies in freed memory" if freed_buffer(t) else "was computed from freed memory"
     return UseAfterFree(
         "ggml_backend_tensor_get",
         f"{t.label} {lies}: use after free",
@@ -112,7 +117,7 @@ class FreedMemory:
         self.uses.append(FreedUse(step, tuple(tensors), tuple(results), freed))
 
     def _used(self, t: Tensor, results: tuple[str, ...]) -> bool:
-        freed = t.buffer.freed if t.buffer is not None else None
+        freed = freed_buffer(t)
         if freed is None:
             return False
         self._note((t.label,), results, freed)
@@ -129,12 +134,12 @@ class FreedMemory:
             for t in split.inputs:
                 self.written(copy_of(t, split.backend_id), self.freed(t))
             for n in split.nodes:
-                if n.is_view_op or not n.op or not n.flags & FLAG_COMPUTE:
+                if not is_computed(n):
                     continue
                 rests_on = None
                 for t in _touched(n):
                     rests_on = rests_on or self.freed(t)
-                    freed = t.buffer.freed if t.buffer is not None else None
+                    freed = freed_buffer(t)
                     if freed is not None and t.label not in tensors.setdefault(freed, {}):
                         tensors[freed][t.label] = None
                         if self.events:

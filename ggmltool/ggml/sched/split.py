@@ -112,7 +112,7 @@ class Cut:
         s = self.s
         made: list[Tensor] = []
         for c in range(s.n_copies):
-            copy = t if c == s.cur_copy else s.arena.dup_layout(t, f"{s.names[b]}#", f"#{c}")
+            copy = t if c == s.cur_copy else s.arena.dup_layout(t, *s.around_name(b, c))
             copy.flags |= FLAG_INPUT
             _set_output(s, copy)
             made.append(copy)
@@ -132,7 +132,7 @@ class Cut:
         if made is None:
             made = of[b] = []
             for c in range(s.n_copies):
-                copy = s.arena.dup_layout(t, f"{s.names[b]}#", f"#{c}")
+                copy = s.arena.dup_layout(t, *s.around_name(b, c))
                 if s.n_copies > 1:
                     copy.flags |= FLAG_INPUT | FLAG_OUTPUT
                 made.append(copy)

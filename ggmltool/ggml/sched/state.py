@@ -18,7 +18,6 @@ from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.sched.copy_callback import CopyCallback
 from ggmltool.ggml.sched.eval_callback import EvalCallback
 from ggmltool.ggml.sched.freed import FreedMemory
-from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import (
     DEFAULT_GRAPH_SIZE,
     SCHED_INITIAL_SPLITS,
@@ -160,9 +159,9 @@ class SchedulerState(AnyScheduler):
         """The tensors (by index) in ggml's hash set: those of the graphs since the last reset, and others looked up."""
         return self.extra_keys.union(t.index for g in self.seen_graphs for t in (*g.leafs, *g.nodes))
 
-    def copy_name(self, backend_id: int, t: Tensor, copy: int) -> str:
-        """What a copy is called, before ggml cuts the name."""
-        return f"{self.names[backend_id]}#{t.name}#{copy}"
+    def around_name(self, backend_id: int, copy: int) -> tuple[str, str]:
+        """What stands before and behind a tensor's name in that of its copy."""
+        return f"{self.names[backend_id]}#", f"#{copy}"
 
 
 def _check_backends(backends: list[Backend]) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from ggmltool.ggml.device import NO
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.op import EMPTY_OPS
 from ggmltool.ggml.sched.common import AnyScheduler
-from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, op_desc
+from ggmltool.ggml.tensor import Tensor, is_computed, op_desc
 
 USER = "usr"
 
@@ -29,17 +28,12 @@ def check_supported(s: AnyScheduler) -> None:
             pass
 
 
-def computes(n: Tensor) -> bool:
-    """Whether a backend has anything to compute for a node."""
-    return n.op not in EMPTY_OPS and bool(n.flags & FLAG_COMPUTE) and 0 not in n.ne
-
-
 def _unsupported(s: AnyScheduler, b: int, n: Tensor) -> GgmlError | None:
     device = s.backends[b].device
     assigned = s.assigned_causes[n.index] == USER
     if device.unsupported is None or not (assigned or device.table[n.key] == NO):
         return None
-    if not computes(n):
+    if not is_computed(n):
         return None
     refusal = device.refusal(n)
     if refusal is None or not (assigned or refusal.lacks):

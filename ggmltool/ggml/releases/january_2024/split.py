@@ -98,7 +98,7 @@ class Cut:
             of = s.copies[t.index] = [None] * len(s.names)
         made = of[b]
         if made is None:
-            copy = s.arena.dup_layout(t, f"{s.names[b]}#", "")
+            copy = s.arena.dup_layout(t, *s.around_name(b))
             made = of[b] = [copy]
             s.grow_state()
             s.ids[copy.index] = b

@@ -96,9 +96,9 @@ class SchedulerState(MeasuringScheduler):
         """The sources of a node before the first empty slot."""
         return (t for t in takewhile(lambda t: t is not None, n.src) if t is not None)
 
-    def copy_name(self, backend_id: int, t: Tensor, copy: int = 0) -> str:
-        """What a copy is called, before ggml cuts the name."""
-        return f"{self.names[backend_id]}#{t.name}"
+    def around_name(self, backend_id: int, copy: int = 0) -> tuple[str, str]:
+        """What stands before and behind a tensor's name in that of its copy."""
+        return f"{self.names[backend_id]}#", ""
 
     def check_hash_set(self) -> None:
         """Refuse where the scheduler's hash set would be full (ggml_hash_find_or_insert)."""
