@@ -17,7 +17,7 @@ from ggmltool.ggml.op import CAN_INPLACE, VIEW_OPS
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.model import Model, TensorSpec
+from ggmltool.scenario.spec import ScenarioSpec, TensorSpec
 
 Memory = tuple[str, int]
 """A buffer type (or a context) and a chunk."""
@@ -161,19 +161,19 @@ def check_graph(
     return out + overlaps(blocks.values())
 
 
-def violations(model: Model, plan: Plan | Mapping[str, Any]) -> list[Violation]:
+def violations(model: ScenarioSpec, plan: Plan | Mapping[str, Any]) -> list[Violation]:
     """Everything wrong with the plan of an `alloc` step, the known hazards among it."""
     return _PlanChecker(model, plan.as_dict() if isinstance(plan, Plan) else plan).check()
 
 
-def check_plan(model: Model, plan: Plan | Mapping[str, Any]) -> None:
+def check_plan(model: ScenarioSpec, plan: Plan | Mapping[str, Any]) -> None:
     """Raises AssertionError with every violation that is not a known hazard."""
     found = [v for v in violations(model, plan) if v.kind not in KNOWN_HAZARDS]
     assert not found, "\n".join(f"{v.kind}: {v.text}" for v in found)
 
 
 class _PlanChecker:
-    def __init__(self, model: Model, plan: Mapping[str, Any]) -> None:
+    def __init__(self, model: ScenarioSpec, plan: Mapping[str, Any]) -> None:
         self.plan = plan
         graph = model.graphs[plan["graph"]]
         self.specs: dict[str, TensorSpec] = {t.id: t for t in (*model.tensors(), *graph.nodes)}

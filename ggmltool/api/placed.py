@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
     from ggmltool.inspect.placed import Placed
     from ggmltool.inspect.swept import Sweep
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
 
 
 _RULES = "the llama.cpp rules here belong to ggml"
@@ -67,7 +67,7 @@ def place(
     override_tensor: str | Sequence[str],
     n_cpu_moe: int,
     **options: Unpack[Placing],
-) -> tuple[Result[Placed], Model]:
+) -> tuple[Result[Placed], ScenarioSpec]:
     """The placement, and the placed model."""
     from ggmltool.views.place.documents import PlacementDocument
     from ggmltool.views.place.place import place_view

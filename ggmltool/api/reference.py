@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.op_info import OpInfo
     from ggmltool.inspect.samples import SampleInfo
     from ggmltool.inspect.types import TypeInfo
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
 
 
 @checked
@@ -65,7 +65,7 @@ def backends(*devices: str, ggml: str | None = None) -> Result[tuple[BackendInfo
     from ggmltool.inspect.devices import profile_info
     from ggmltool.scenario.device_texts import read_devices
     from ggmltool.scenario.errors import Mistake
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.scenario.versions import check_profiles, read_ggml
     from ggmltool.views.reference.backends import profiles_view
     from ggmltool.views.reference.documents import ProfilesDocument
@@ -85,10 +85,10 @@ def backends(*devices: str, ggml: str | None = None) -> Result[tuple[BackendInfo
             partial(profiles_view, known),
             known,
         )
-    return backends_of(Model("", made, [], [], {}, [], release=release), "devices")
+    return backends_of(ScenarioSpec("", made, [], [], {}, [], release=release), "devices")
 
 
-def backends_of(model: Model, title: str) -> Result[tuple[BackendInfo, ...]]:
+def backends_of(model: ScenarioSpec, title: str) -> Result[tuple[BackendInfo, ...]]:
     """The backends of a scenario."""
     from ggmltool.inspect.devices import made_backends, registered
     from ggmltool.views.reference.backends import backends_view

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.timed import Timed
     from ggmltool.inspect.trace import Trace
     from ggmltool.inspect.verified import Verified
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.views.svg import Svg
 
 
@@ -68,7 +68,7 @@ class Scenario(Base):
     shown without a plan. Where something can, it is shown, `ok` is false, and `plan.error` says why.
     """
 
-    def __init__(self, model: Model, argument: str = "", ggml: str | None = None) -> None:
+    def __init__(self, model: ScenarioSpec, argument: str = "", ggml: str | None = None) -> None:
         super().__init__(model)
         options = "" if ggml is None else f"--ggml {ggml}"
         self.opened = Opened(self, argument or model.source, options)

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.sources.llama.options import CaptureOptions
 
 
 class Source(NamedTuple):
     """What was read: the model of the file, what it is called, and the release that was named for it."""
 
-    model: Model
+    model: ScenarioSpec
     argument: str
     ggml: str | None = None
 
 
 def read(source: str | Path | dict[str, Any], ggml: str | None = None) -> Source:
     """A file, a sample, a dict, or what llama.cpp builds for a GGUF file (see `load`)."""
-    from ggmltool.scenario.load import load_model
+    from ggmltool.scenario.load import load_spec
 
     argument = ""
     if isinstance(source, str | PathLike):
@@ -32,7 +32,7 @@ def read(source: str | Path | dict[str, Any], ggml: str | None = None) -> Source
         source = scenario_path(argument) if isinstance(source, str) else source
         if source != "-" and not str(source).endswith(ENDINGS) and _is_model(source):
             return captured(source)
-    return Source(load_model(source, ggml=ggml), argument, ggml)
+    return Source(load_spec(source, ggml=ggml), argument, ggml)
 
 
 def _is_model(path: str | Path) -> bool:
@@ -51,7 +51,7 @@ def captured(
     """The graph that llama.cpp builds for a model (see `capture`)."""
     from ggmltool.inspect.errors import WrongArgument
     from ggmltool.scenario.errors import did_you_mean
-    from ggmltool.scenario.load import load_model
+    from ggmltool.scenario.load import load_spec
     from ggmltool.sources.llama.capture import add_weights, capture
     from ggmltool.sources.llama.errors import CaptureError
     from ggmltool.sources.llama.options import CaptureOptions
@@ -69,4 +69,4 @@ def captured(
     folder = path.resolve().parent
     if weights or chosen.prompt or chosen.tokens:
         add_weights(scenario, path, folder)
-    return Source(load_model(scenario, folder=folder), str(model))
+    return Source(load_spec(scenario, folder=folder), str(model))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ggmltool.ggml.releases.release import Release
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
 
 
 _DEVICES = ("CPU", "BLAS", "CUDA0", "CUDA1", "ROCm0", "Metal", "MTL0", "Vulkan0", "SYCL0", "OpenCL", "CANN0", "RPC0")
@@ -141,13 +141,13 @@ def backends(
 def _show_rates(measure: bool, named: bool, format: str | None, release: Release | None, output: Output) -> int:
     """The rates of the known devices, or of this machine as measured."""
     from ggmltool.ggml.releases.table import DEFAULT
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
 
     if measure and named:
         raise click.UsageError("--measure measures this machine; leave out the scenario and --device.")
     if not measure:
         return _write_rates(known_rates_info(), "known devices", format, output, sources=False)
-    model = Model("", list(measured_backends(note)), [], [], {}, [], release=release or DEFAULT)
+    model = ScenarioSpec("", list(measured_backends(note)), [], [], {}, [], release=release or DEFAULT)
     if format == "yaml":
         from ggmltool.inspect.devices import device_facts
         from ggmltool.views.reference.device_file import device_yaml
@@ -171,19 +171,19 @@ def _write_rates(
     return 0
 
 
-def _given(scenario: str | None, devices: tuple[str, ...], release: Release | None) -> tuple[Model, str]:
+def _given(scenario: str | None, devices: tuple[str, ...], release: Release | None) -> tuple[ScenarioSpec, str]:
     """The model whose backends to show, with a title; one without graphs for --device. Raises CliError."""
     from ggmltool.cli.scenario import open_scenario
     from ggmltool.ggml.releases.table import DEFAULT
     from ggmltool.scenario.device_texts import read_devices
     from ggmltool.scenario.errors import Mistake
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.scenario.versions import check_profiles
 
     if scenario is not None:
         opened = open_scenario(scenario, release)
         return opened.model, opened.title
-    model = Model("", [], [], [], {}, [], release=release or DEFAULT)
+    model = ScenarioSpec("", [], [], [], {}, [], release=release or DEFAULT)
     try:
         model.backends = read_devices(devices)
         check_profiles(model.backends, model.release)

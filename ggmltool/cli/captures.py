@@ -75,7 +75,7 @@ def opener(name: str | None, wanted: ModelOptions) -> Callable[[int], Graph]:
 
 def _capture(name: str, each: Sequence[Wanted], phase: Phase) -> Iterator[Graph]:
     """The graphs of a whole ubatch of a prompt, of a token or both, in batches that are no smaller. Raises CliError."""
-    from ggmltool.scenario.load import load_model
+    from ggmltool.scenario.load import load_spec
     from ggmltool.scenario.scenario import Scenario
     from ggmltool.sources.llama.capture import capture_many
     from ggmltool.sources.llama.errors import CaptureError
@@ -87,7 +87,7 @@ def _capture(name: str, each: Sequence[Wanted], phase: Phase) -> Iterator[Graph]
             for wanted, captured in zip(alike, captures, strict=True):
                 if isinstance(captured, CaptureError):
                     raise captured
-                yield Graph(Opened(Scenario(load_model(captured.scenario)), name), wanted.words)
+                yield Graph(Opened(Scenario(load_spec(captured.scenario)), name), wanted.words)
     except CaptureError as error:
         raise CliError(str(error)) from None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
 
 
 def complete_scenarios(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:
@@ -73,9 +73,9 @@ def complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -
     return [] if model is None else [c.name for c in model.contexts if c.name.startswith(incomplete)]
 
 
-def _model_on_the_line(ctx: click.Context, named: str | None = None) -> Model | None:
+def _model_on_the_line(ctx: click.Context, named: str | None = None) -> ScenarioSpec | None:
     from ggmltool.cli.scenario import default_scenario, is_scenario
-    from ggmltool.scenario.load import load_model
+    from ggmltool.scenario.load import load_spec
     from ggmltool.scenario.samples import scenario_path
 
     # While an option waits for its value, click has not yet given the arguments their names.
@@ -84,7 +84,7 @@ def _model_on_the_line(ctx: click.Context, named: str | None = None) -> Model | 
         named = None  # a name, of a command whose last word may be one
     for argument in [named] if named else [*reversed(ctx.args), default_scenario()]:
         try:
-            return None if argument == "-" else load_model(scenario_path(argument))
+            return None if argument == "-" else load_spec(scenario_path(argument))
         except Exception:  # a completion has nobody to complain to; this was no scenario
             continue
     return None

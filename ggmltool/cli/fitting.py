@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ggmltool.cli.model_options import ModelOptions
     from ggmltool.inspect.chosen import FitAsked
     from ggmltool.inspect.placing import Common
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,7 +61,7 @@ class FitWanted(NamedTuple):
         """Whether flash attention is left to llama.cpp."""
         return wanted.flash_attn in ((), ("auto",))
 
-    def asked(self, wanted: ModelOptions, model: Model, name: str | None) -> FitAsked:
+    def asked(self, wanted: ModelOptions, model: ScenarioSpec, name: str | None) -> FitAsked:
         """What --fit is asked for. A capture has the context that it has; -c 0 asks for the model's own in full."""
         from ggmltool.inspect.chosen import FitAsked
         from ggmltool.sources.llama.model_file import is_model

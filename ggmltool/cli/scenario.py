@@ -54,11 +54,11 @@ def opened(path: str, argument: str, stream: Readable | None = None, release: Re
 
     `stream` is its content where that was opened already. Raises as `open_scenario` does.
     """
-    from ggmltool.scenario.load import load_model
+    from ggmltool.scenario.load import load_spec
     from ggmltool.scenario.scenario import Scenario
 
     with waiting_for(path, WRITER):
-        model = load_model(path, stream=stream, ggml=release)
+        model = load_spec(path, stream=stream, ggml=release)
     if model.left_out:
         note(f"ggml {model.ggml} does not have {', '.join(dict.fromkeys(model.left_out))}: ignored")
     options = "" if release is None else f"--ggml {release.name}"

@@ -12,8 +12,8 @@ from ggmltool.inspect.ready import check_weights, computed_graphs
 from ggmltool.views.text import shortened
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.model import Model, Step
     from ggmltool.scenario.run import Run
+    from ggmltool.scenario.spec import ScenarioSpec, Step
 
 _NAMES_SHOWN = 3
 
@@ -25,7 +25,7 @@ def zeros_option(command: F) -> F:
     return click.option("--zeros", is_flag=True, help="Compute even if weights have no values: they are zero.")(command)
 
 
-def check_run(model: Model, zeros: bool) -> None:
+def check_run(model: ScenarioSpec, zeros: bool) -> None:
     """Refuse to do steps whose weights have no values; say which inputs are zero. Raises InspectError."""
     graphs = computed_graphs(model)
     if zeros or not graphs:

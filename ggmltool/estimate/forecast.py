@@ -15,7 +15,7 @@ from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 _WIDE = Range(0.4, 0.7, 1.0)
 
@@ -78,7 +78,7 @@ def rates_of_devices(backends: Sequence[BackendSpec]) -> dict[str, Rates] | None
     return {b.name: rates.get(b.name, host) for b in backends}
 
 
-def forecast(model: Model, cached: int = 0, n_prompt: int = PROMPT) -> Forecast | None:
+def forecast(model: ScenarioSpec, cached: int = 0, n_prompt: int = PROMPT) -> Forecast | None:
     """What tells the speeds of a model on its backends; None if no rates are named, or not those of every GPU."""
     rates = rates_of_devices(model.backends)
     return None if rates is None else Forecast(model, rates, cached, n_prompt)
@@ -93,7 +93,7 @@ class Forecast:
 
     def __init__(
         self,
-        model: Model,
+        model: ScenarioSpec,
         rates: Mapping[str, Rates],
         cached: int = 0,
         n_prompt: int = PROMPT,

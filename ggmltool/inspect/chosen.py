@@ -28,7 +28,7 @@ from ggmltool.sources.llama.place import Placer
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
-    from ggmltool.scenario.model import BackendSpec, Model
+    from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
     from ggmltool.sources.llama.layers import PlaceOptions
 
 FOLLOWED_SINCE = "2026-08-21"
@@ -168,7 +168,7 @@ def _n_gpu_layers(asked: Asked) -> int:
     return {AUTO_LAYERS: AUTO, "all": ALL}.get(asked.n_gpu_layers) or int(asked.n_gpu_layers)
 
 
-def _check(model: Model, asked: Asked) -> None:
+def _check(model: ScenarioSpec, asked: Asked) -> None:
     """Raise InspectError for what --fit cannot be followed with."""
     if asked.searched:
         raise InspectError("-ts auto is a search of ggmltool's; --fit chooses the split as llama.cpp does")
@@ -194,7 +194,7 @@ class _Captures:
         return self.placers[n_ctx]
 
 
-def _prompt(model: Model) -> Model:
+def _prompt(model: ScenarioSpec) -> ScenarioSpec:
     """The model with the first of its graphs alone."""
     return replace(model, graphs=dict(list(model.graphs.items())[:1]))
 

@@ -23,8 +23,8 @@ from ggmltool.inspect.work import UNSEEN, Work
 from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.errors import Mistake, ScenarioError, did_you_mean, quoted
 from ggmltool.scenario.injected import broken, read_injections
-from ggmltool.scenario.model import BackendSpec, Model
 from ggmltool.scenario.since import days
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.scenario.valueless import valueless
 from ggmltool.scenario.versions import lacks
 
@@ -124,7 +124,7 @@ class Asked(NamedTuple):
             if wanted and names and names[0] != "--with":
                 raise WrongUse(f"{name} needs two computed sides; {names[0]} reads the other one.")
 
-    def check(self, model: Model) -> None:
+    def check(self, model: ScenarioSpec) -> None:
         """Raises InspectError for an option that this ggml does not have."""
         if self.tensor and lacks(model.release, days().test_nodes):
             message = f"ggml {model.ggml} compares every node; single nodes can be named since {days().test_nodes}"
@@ -173,7 +173,7 @@ def _with_computed(opened: Opened, asked: Asked, work: Work) -> ComparedGraph:
     )
 
 
-def _real_side(model: Model, other: str | None) -> RealSide | None:
+def _real_side(model: ScenarioSpec, other: str | None) -> RealSide | None:
     """The side that a real ggml computes; None where both are backends of the scenario."""
     if other is None:
         return None
@@ -223,7 +223,7 @@ def _with_recorded(opened: Opened, asked: Asked, path: Path, work: Work) -> Comp
     )
 
 
-def _read_files(model: Model, graph: str, path: Path) -> _Recorded:
+def _read_files(model: ScenarioSpec, graph: str, path: Path) -> _Recorded:
     from ggmltool.sources.values.files import read_values
 
     files = read_values(path, model, graph)
@@ -232,7 +232,7 @@ def _read_files(model: Model, graph: str, path: Path) -> _Recorded:
     return _Recorded(told, {id: read for id, read in files.values.items() if id not in nodes}, files.unknown)
 
 
-def _read_log(model: Model, graph: str, path: Path, work: Work) -> _Recorded:
+def _read_log(model: ScenarioSpec, graph: str, path: Path, work: Work) -> _Recorded:
     from ggmltool.sources.values.eval_log import read_eval_log
     from ggmltool.sources.values.log_nodes import log_nodes
 
@@ -244,7 +244,7 @@ def _read_log(model: Model, graph: str, path: Path, work: Work) -> _Recorded:
     return _Recorded(nodes.samples, {}, nodes.unknown)
 
 
-def _check_inputs(model: Model, graph: str, told: set[str], path: Path) -> None:
+def _check_inputs(model: ScenarioSpec, graph: str, told: set[str], path: Path) -> None:
     """Refuse a graph with inputs that have values neither here nor on the other side. Raises InspectError."""
     missing = [id for ids in valueless(model, [graph]) for id in ids if id not in told]
     if missing:
@@ -255,7 +255,7 @@ def _check_inputs(model: Model, graph: str, told: set[str], path: Path) -> None:
         )
 
 
-def _two_backends(model: Model, text: str | None) -> tuple[BackendSpec, BackendSpec]:
+def _two_backends(model: ScenarioSpec, text: str | None) -> tuple[BackendSpec, BackendSpec]:
     """The two that the option names, each of the scenario or known. Raises WrongUse."""
     if text is None:
         first = next((b.name for b in model.backends if b.profile != "CPU"), OTHER)
@@ -267,18 +267,18 @@ def _two_backends(model: Model, text: str | None) -> tuple[BackendSpec, BackendS
     return first_spec, second_spec
 
 
-def _one(model: Model, text: str | None) -> BackendSpec:
+def _one(model: ScenarioSpec, text: str | None) -> BackendSpec:
     """The one that computes where the other side is something else. Raises WrongUse."""
     if text is not None and "," in text:
         raise WrongUse(f"--backends takes one here, since the other side is not a backend: not {text!r}.")
     return _cpu(model) if text is None else _backend(model, text.strip())
 
 
-def _cpu(model: Model) -> BackendSpec:
+def _cpu(model: ScenarioSpec) -> BackendSpec:
     return next((b for b in model.backends if b.profile == "CPU"), None) or _backend(model, "CPU")
 
 
-def _backend(model: Model, name: str) -> BackendSpec:
+def _backend(model: ScenarioSpec, name: str) -> BackendSpec:
     own = {b.name: b for b in model.backends}
     if name in own:
         return own[name]
@@ -293,7 +293,7 @@ def _backend(model: Model, name: str) -> BackendSpec:
     return spec
 
 
-def _check_nodes(model: Model, graph: str, ids: tuple[str, ...]) -> None:
+def _check_nodes(model: ScenarioSpec, graph: str, ids: tuple[str, ...]) -> None:
     """Refuse what is no node of the graph before any work is done. Raises ScenarioError."""
     known = [n.id for n in model.graphs[graph].nodes]
     for id in ids:

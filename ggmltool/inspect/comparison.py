@@ -16,10 +16,10 @@ from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.inspect.apart import Apart, measure, measure_values, tolerance_of
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.gpus import take_gpus
-from ggmltool.scenario.model import BackendSpec, Model
 from ggmltool.scenario.placed import PlacedGraph
 from ggmltool.scenario.run import values_of
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,12 +165,12 @@ def touched(a: Tensor, b: Tensor) -> list[tuple[Tensor, Tensor]]:
     return [(one, other) for one, other in pairs.items() if one is not a]
 
 
-def make_backend(model: Model, spec: BackendSpec) -> Backend:
+def make_backend(model: ScenarioSpec, spec: BackendSpec) -> Backend:
     """A backend by itself, with what it is in the model."""
     return _backends(model, (spec, spec))[0]
 
 
-def _backends(model: Model, specs: tuple[BackendSpec, BackendSpec]) -> tuple[Backend, Backend]:
+def _backends(model: ScenarioSpec, specs: tuple[BackendSpec, BackendSpec]) -> tuple[Backend, Backend]:
     """The two backends, each with what it is in the model; the same one twice is two streams of one device."""
     named = {spec.name: spec for spec in (*specs, *model.backends)}
     model = replace(model, backends=list(named.values()))

@@ -9,7 +9,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.plan import NodePlan, Plan
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
 from ggmltool.ggml.sched.used_experts import EXPERT_TAIL
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 
 
@@ -30,7 +30,9 @@ class ExpertCopy(NamedTuple):
     nbytes_most: int
 
 
-def expert_copies(model: Model, plan: Plan, tensors: Tensors, bufts: Mapping[str, BufferType]) -> list[ExpertCopy]:
+def expert_copies(
+    model: ScenarioSpec, plan: Plan, tensors: Tensors, bufts: Mapping[str, BufferType]
+) -> list[ExpertCopy]:
     """One for every weight that is copied expert by expert, by the scheduler or by llama.cpp's callback.
 
     That is source 0 of a MUL_MAT_ID at the head of a split, where it lies in host memory for weights; else, in releases

@@ -23,8 +23,8 @@ from ggmltool.inspect.interfaces import Table, tables_of
 from ggmltool.inspect.own_data import own_data
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.gpus import Computing, computing
-from ggmltool.scenario.model import BackendSpec, Model
 from ggmltool.scenario.registry import registry_of
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 PLAIN = "ggml_nbytes"
 """The rule of buffer types in which a tensor takes its own bytes and no more."""
@@ -144,7 +144,7 @@ class DeviceFacts(NamedTuple):
     unwritten: Sequence[str] = ()
 
 
-def made_backends(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
+def made_backends(model: ScenarioSpec) -> tuple[list[BackendInfo], list[BuftInfo]]:
     """The backends of a scenario and their buffer types, with who computes for each."""
     bufts = make_bufts(model, all_known=True)
     made = make_backends(model, bufts)
@@ -155,7 +155,7 @@ def made_backends(model: Model) -> tuple[list[BackendInfo], list[BuftInfo]]:
     return infos, [_buft(t, made) for t in all_bufts]
 
 
-def registered(model: Model) -> list[RegisteredInfo]:
+def registered(model: ScenarioSpec) -> list[RegisteredInfo]:
     """The registry of a ggml whose programs make backends by one."""
     registry = registry_of(model)
     if registry is None:
@@ -228,13 +228,13 @@ def _buft(t: BufferType, backends: list[Backend]) -> BuftInfo:
     return BuftInfo(t.name, t.device, t.alignment, t.max_size, t.host, alloc_rule(t), ops, users)
 
 
-def chunk_limits(model: Model) -> dict[str, int | None]:
+def chunk_limits(model: ScenarioSpec) -> dict[str, int | None]:
     """The largest chunk of each buffer type of a scenario; None if there is no such limit."""
     bufts = make_bufts(model)
     return {name: None if buft.max_size >= SIZE_MAX // 2 else buft.max_size for name, buft in bufts.items()}
 
 
-def device_facts(model: Model) -> list[DeviceFacts]:
+def device_facts(model: ScenarioSpec) -> list[DeviceFacts]:
     """The devices of a scenario as a file has them: what their rules say, and what no rule can."""
     from ggmltool.ggml.device import NO
     from ggmltool.ggml.devices.conditions import Supports

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import VIEW_OPS
 from ggmltool.ggml.tensor import Tensor, op_desc
-from ggmltool.scenario.model import Model
 from ggmltool.scenario.run import Run, values_of
+from ggmltool.scenario.spec import ScenarioSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +27,7 @@ class WatchedNode(NamedTuple):
     step: int
 
 
-def computed_nodes(model: Model, graph: str) -> set[str]:
+def computed_nodes(model: ScenarioSpec, graph: str) -> set[str]:
     """The nodes of a graph that compute something: all but views."""
     return {n.id for n in model.graphs[graph].nodes if n.op not in VIEW_OPS}
 

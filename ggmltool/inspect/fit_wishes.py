@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from ggmltool.inspect.placing import Asked, Common, asked, options_of, overrides
 from ggmltool.inspect.ranges import doublings
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.layers import ALL
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.search.found import Candidate
@@ -68,7 +68,7 @@ class Wishes(NamedTuple):
     flags: Mapping[str, str] = {}
     quantization: str = ""
 
-    def space(self, model: Model) -> Space:
+    def space(self, model: ScenarioSpec) -> Space:
         """All that may be tried of a model. Raises InspectError for options that cannot be read."""
         r, common = self.ranges, self.common._replace(n_cpu_ffn=self.ranges.n_cpu_ffn or 0)
         fixed = overrides(r.override_tensor, r.n_cpu_moe or 0, common)
@@ -168,6 +168,6 @@ def shell_words(options: Mapping[str, str]) -> str:
     return " ".join(f"{name} {shlex.quote(value)}" if value else name for name, value in options.items())
 
 
-def _trained(model: Model) -> int:
+def _trained(model: ScenarioSpec) -> int:
     value = model.meta.get("n_ctx_train")
     return value if isinstance(value, int) else LEAST_CTX

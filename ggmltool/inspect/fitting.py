@@ -20,7 +20,7 @@ from ggmltool.inspect.placed import Found as PlacedFound
 from ggmltool.inspect.placed import place
 from ggmltool.inspect.placing import asked, devices_of, named_devices
 from ggmltool.scenario.errors import Mistake
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.command_line import Tool, can_run, line
@@ -35,7 +35,7 @@ from ggmltool.sources.llama.search.speed import Request
 from ggmltool.sources.llama.sweep import usable_processes
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.model import BackendSpec, Model
+    from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 TOOLS: tuple[Tool, ...] = ("llama-server", "llama-cli")
 
@@ -115,7 +115,7 @@ def _fit(
             told.add(text)
             note(text)
 
-    def devices(model: Model) -> list[BackendSpec]:
+    def devices(model: ScenarioSpec) -> list[BackendSpec]:
         return devices_of(model, wishes.common, len(wishes.ranges.tensor_split), once)
 
     captures: Captures = ModelFile(Path(wishes.argument), devices, wishes.base, wishes.quantization)
@@ -173,7 +173,7 @@ def _rates(specs: Sequence[BackendSpec]) -> dict[str, Rates]:
 
 def _captured(wishes: Wishes, options: CaptureOptions) -> Opened:
     scenario = capture(Path(wishes.argument), options, wishes.quantization).scenario
-    return Opened(Scenario(load_model(scenario)), wishes.argument)
+    return Opened(Scenario(load_spec(scenario)), wishes.argument)
 
 
 def _placed(wishes: Wishes, candidate: Candidate | None, capture_of: Opened | None) -> PlacedFound:
@@ -190,7 +190,7 @@ def _capture_options(wishes: Wishes, candidate: Candidate) -> CaptureOptions:
     return replace(candidate.setting.capture_options(wishes.base), n_ctx=candidate.n_ctx)
 
 
-def _lines(wishes: Wishes, best: Candidate, model: Model) -> dict[str, str]:
+def _lines(wishes: Wishes, best: Candidate, model: ScenarioSpec) -> dict[str, str]:
     """The lines that run it, and before that make the file; none for a capture, whose model's file is not known."""
     if wishes.captured:
         return {}

@@ -29,8 +29,8 @@ from ggmltool.inspect.memory import MemoryRecorder
 if TYPE_CHECKING:
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.opened import Opened
-    from ggmltool.scenario.model import Step
     from ggmltool.scenario.run import Run
+    from ggmltool.scenario.spec import Step
 
 ABOUT = "measured: ggmltool's engine on this machine, one thing after the other; real devices are as fast as they are"
 

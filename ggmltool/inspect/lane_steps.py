@@ -15,8 +15,8 @@ from ggmltool.inspect.memory import MemoryRecorder
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
-    from ggmltool.scenario.model import Step
     from ggmltool.scenario.run import Run
+    from ggmltool.scenario.spec import Step
 
 
 def drawn_steps(opened: Opened, cached: int = 0) -> Lanes:

@@ -15,7 +15,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
 from ggmltool.inspect.lanes import SECOND, TICK, Clock
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 
 _UNIT = TICK / SECOND
 
@@ -36,7 +36,7 @@ class LaneTimes:
     each copy. `cached` tokens are in the caches before.
     """
 
-    def __init__(self, model: Model, cached: int = 0) -> None:
+    def __init__(self, model: ScenarioSpec, cached: int = 0) -> None:
         self.model = model
         self.cached = cached
         rates = rates_of_devices(model.backends)

@@ -12,9 +12,9 @@ from ggmltool.inspect.limit_watch import LimitWatch
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
-from ggmltool.scenario.model import Model
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def read_gauges(run: Run, watch: LimitWatch, graph: str, plan: Plan) -> Checkup:
     return Checkup(graph, plan, found, breach)
 
 
-def _names(model: Model, graph: str) -> list[str]:
+def _names(model: ScenarioSpec, graph: str) -> list[str]:
     """The names of the tensors as they stand in the file; of those given apart from the id, what ggml keeps."""
     tensors = (*model.tensors(), *(model.graphs[graph].nodes if graph in model.graphs else ()))
     return [t.id if t.name == cut_name(t.id) else t.name for t in tensors]

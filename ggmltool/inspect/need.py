@@ -9,9 +9,9 @@ from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.op import VIEW_OPS
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.scenario.data import GgufData
-from ggmltool.scenario.model import ContextSpec, Model, TensorSpec
 from ggmltool.scenario.run import MAPPED
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ContextSpec, ScenarioSpec, TensorSpec
 
 _FLOAT = 4
 
@@ -65,7 +65,7 @@ def need_of_compare(scenario: Scenario, graph: str) -> Need:
     return Need(2 * contexts, 2 * buffers, 2 * _converted(model, graph))
 
 
-def _converted(model: Model, graph: str) -> int:
+def _converted(model: ScenarioSpec, graph: str) -> int:
     """The most that one node has as floats besides what lies in buffers."""
     known = {t.id: t for t in (*model.tensors(), *model.graphs[graph].nodes)}
     largest = 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
 
 LOGITS = "result_output"
 """What llama.cpp calls them."""
@@ -39,7 +39,7 @@ class NextToken(NamedTuple):
     likely: Sequence[LikelyToken]
 
 
-def next_token(model: Model, values: Mapping[str, NDArray[Any]]) -> NextToken | None:
+def next_token(model: ScenarioSpec, values: Mapping[str, NDArray[Any]]) -> NextToken | None:
     """The likeliest tokens after the last one that logits were computed of; None if there are no logits."""
     import numpy as np
 
@@ -65,6 +65,6 @@ def next_token(model: Model, values: Mapping[str, NDArray[Any]]) -> NextToken | 
     return NextToken(id, n_rows - 1, n_rows, likely)
 
 
-def _model_file(model: Model) -> Path | None:
+def _model_file(model: ScenarioSpec) -> Path | None:
     """The file that the weights lie in."""
     return next((t.data.path for t in model.tensors() if isinstance(t.data, GgufData)), None)

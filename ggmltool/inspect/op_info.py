@@ -12,7 +12,7 @@ from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.op_reference import OpFacts, op_facts
 from ggmltool.inspect.shape_rules import ShapeRule, shape_rules
 from ggmltool.scenario.errors import did_you_mean, quoted
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.op_examples import RESULT, op_example, op_note
 from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.scenario.params import signature
@@ -131,7 +131,7 @@ def example_result(info: OpInfo) -> str:
     document = compose_yaml(info.example) if info.example else None
     if not isinstance(document, dict):
         return ""
-    nodes = Scenario(load_model(document)).plan().nodes
+    nodes = Scenario(load_spec(document)).plan().nodes
     found = next((n for n in nodes if n.id == RESULT and n.op in (info.name, info.function_of)), None)
     return f"{found.type}{dims(found.ne)}" if found is not None else ""
 

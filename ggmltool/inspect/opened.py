@@ -12,8 +12,8 @@ from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event, Listener
-    from ggmltool.scenario.model import Model
     from ggmltool.scenario.scenario import Scenario
+    from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.scenario.tensor_info import Tensors
 
 
@@ -60,7 +60,7 @@ class Opened:
     _tensors: dict[str, Tensors] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
-    def model(self) -> Model:
+    def model(self) -> ScenarioSpec:
         return self.scenario.model
 
     @property

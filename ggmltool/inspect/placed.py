@@ -13,8 +13,8 @@ from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.placing import Asked, Common, devices_of
 from ggmltool.inspect.program import answers_for
 from ggmltool.inspect.reasons import TurnedDown, unsupported
-from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.meta_device import Share, place_on_all
@@ -80,7 +80,7 @@ class Found(NamedTuple):
     """A placement with its record: the placed model, and the options as one would write them."""
 
     placed: Placed
-    model: Model
+    model: ScenarioSpec
     plan: Plan
     words: str
 
@@ -158,7 +158,7 @@ def _placed(
     )
 
 
-def _unsupported(model: Model, plan: Plan) -> list[tuple[TurnedDown, str, int]]:
+def _unsupported(model: ScenarioSpec, plan: Plan) -> list[tuple[TurnedDown, str, int]]:
     """The ops of the planned graph that a GPU does not support, the most frequent first."""
     if not plan.ok or plan.graph is None:
         return []

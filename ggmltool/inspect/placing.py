@@ -10,7 +10,7 @@ from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.words import count
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.model import BackendSpec, Model
+    from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
     from ggmltool.sources.llama.layers import PlaceOptions
     from ggmltool.sources.llama.overrides import Override
 
@@ -95,7 +95,11 @@ def overrides(texts: Sequence[str], n_cpu_moe: int, common: Common) -> tuple[Ove
 
 
 def options_of(
-    model: Model, common: Common, n_gpu_layers: int, tensor_split: tuple[float, ...], overridden: tuple[Override, ...]
+    model: ScenarioSpec,
+    common: Common,
+    n_gpu_layers: int,
+    tensor_split: tuple[float, ...],
+    overridden: tuple[Override, ...],
 ) -> PlaceOptions:
     """The options of one placement."""
     from ggmltool.sources.llama.layers import PlaceOptions
@@ -115,7 +119,7 @@ def options_of(
 
 
 def devices_of(
-    model: Model, common: Common, n_split: int, note: Callable[[str], None] = lambda text: None
+    model: ScenarioSpec, common: Common, n_split: int, note: Callable[[str], None] = lambda text: None
 ) -> list[BackendSpec]:
     """The devices to place on: those named, else the scenario's, else as many GPUs as -ts has shares.
 
@@ -149,11 +153,11 @@ def named_devices(texts: Sequence[str]) -> list[BackendSpec]:
         ) from None
 
 
-def _cpu(model: Model) -> list[BackendSpec]:
+def _cpu(model: ScenarioSpec) -> list[BackendSpec]:
     return [b for b in model.backends if _type(model, b) == "cpu"][-1:]
 
 
-def _type(model: Model, spec: BackendSpec) -> str:
+def _type(model: ScenarioSpec, spec: BackendSpec) -> str:
     from ggmltool.ggml.releases.parts import profiles_of
 
     return spec.type or profiles_of(model.release)[spec.family].type
@@ -200,7 +204,7 @@ class Asked(NamedTuple):
         """Whether the best -ts is to be found."""
         return self.tensor_split == AUTO_SPLIT
 
-    def options(self, model: Model, common: Common) -> PlaceOptions:
+    def options(self, model: ScenarioSpec, common: Common) -> PlaceOptions:
         """The options as values. Raises InspectError for one that cannot be read."""
         shares = shares_of(self.tensor_split)
         overridden = overrides(self.override_tensor, self.n_cpu_moe, common)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ggmltool.estimate.rates import OWN, known_rates, rates_of_backend
 from ggmltool.estimate.records import Rates
 from ggmltool.scenario.known_devices import known_devices
-from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 
 class RatesInfo(NamedTuple):
@@ -33,7 +33,7 @@ def known_rates_info() -> list[RatesInfo]:
     ]
 
 
-def rates_info(model: Model) -> list[RatesInfo]:
+def rates_info(model: ScenarioSpec) -> list[RatesInfo]:
     """The backends of a scenario."""
     return [_of_backend(spec) for spec in model.backends]
 

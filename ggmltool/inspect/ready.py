@@ -14,12 +14,12 @@ from ggmltool.scenario.valueless import valueless
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
-    from ggmltool.scenario.model import Model, Step
+    from ggmltool.scenario.spec import ScenarioSpec, Step
 
 _NAMES_SHOWN = 3
 
 
-def check_weights(model: Model, graphs: Iterable[str], steps: Iterable[Step], without: str) -> list[str]:
+def check_weights(model: ScenarioSpec, graphs: Iterable[str], steps: Iterable[Step], without: str) -> list[str]:
     """Refuse to compute graphs whose weights have no values; the other tensors without values, which are zero.
 
     `without` is how the command is told to compute nothing. Raises InspectError.
@@ -35,7 +35,7 @@ def check_weights(model: Model, graphs: Iterable[str], steps: Iterable[Step], wi
     return found.inputs
 
 
-def computed_graphs(model: Model) -> list[str]:
+def computed_graphs(model: ScenarioSpec) -> list[str]:
     """The graphs that the steps of a scenario compute."""
     return [graph for _, graph in computed_by(model.steps, model.release) if graph is not None]
 

@@ -11,7 +11,7 @@ from ggmltool.ggml.graph_copy import GraphCompute
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.inspect.errors import InspectError
-from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 if TYPE_CHECKING:
     from ggmltool.oracle.mock import Answered
@@ -30,7 +30,7 @@ class RealSide(NamedTuple):
     kernels: Callable[[Backend], GraphCompute]
 
 
-def library_side(model: Model, cpu: BackendSpec) -> RealSide:
+def library_side(model: ScenarioSpec, cpu: BackendSpec) -> RealSide:
     """The CPU backend of the release's real library. Raises InspectError if it is missing."""
     from ggmltool.oracle import OracleUnavailable
     from ggmltool.oracle.kernels import library_kernels
@@ -44,7 +44,7 @@ def library_side(model: Model, cpu: BackendSpec) -> RealSide:
     return RealSide(cpu, LIBRARY, f"ggml {model.ggml}", kernels)
 
 
-def vulkan_side(model: Model, known: BackendSpec) -> RealSide:
+def vulkan_side(model: ScenarioSpec, known: BackendSpec) -> RealSide:
     """The real Vulkan backend, as the scenario's first Vulkan device or as the `known` one. Raises InspectError if it
     is missing, or of another ggml than the scenario.
     """
@@ -58,7 +58,7 @@ def vulkan_side(model: Model, known: BackendSpec) -> RealSide:
     )
 
 
-def real_vulkan(model: Model) -> Vulkan:
+def real_vulkan(model: ScenarioSpec) -> Vulkan:
     """The real Vulkan backend for a scenario. Raises InspectError if it is missing, or of another ggml."""
     from ggmltool.oracle.vulkan import VulkanUnavailable, vulkan
 
@@ -79,12 +79,12 @@ class OnVulkan(NamedTuple):
     the real library.
     """
 
-    model: Model
+    model: ScenarioSpec
     device: str
     answered: Answered
 
 
-def on_this_vulkan(model: Model) -> OnVulkan:
+def on_this_vulkan(model: ScenarioSpec) -> OnVulkan:
     """A scenario with this machine's Vulkan device in the place of its own.
 
     Raises InspectError if it has none, or as `real_vulkan`.

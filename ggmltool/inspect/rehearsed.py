@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ggmltool.ggml.sched.state import SchedulerState
     from ggmltool.ggml.vbuffer import TensorAlloc
     from ggmltool.inspect.record import Record
-    from ggmltool.scenario.model import Step
     from ggmltool.scenario.run import Run
+    from ggmltool.scenario.spec import Step
 
 
 def rehearse(run: Run, record: Record, step: Step) -> None:

@@ -9,8 +9,8 @@ from ggmltool.ggml.sched.freed import freed_buffer
 if TYPE_CHECKING:
     from ggmltool.ggml.buffer import Outgrown
     from ggmltool.ggml.tensor import Tensor
-    from ggmltool.scenario.model import Model
     from ggmltool.scenario.run import Run
+    from ggmltool.scenario.spec import ScenarioSpec
 
 
 class FreedBy(NamedTuple):
@@ -25,7 +25,7 @@ class FreedBy(NamedTuple):
     new_size: int
 
     @classmethod
-    def of(cls, freed: Outgrown, model: Model) -> FreedBy:
+    def of(cls, freed: Outgrown, model: ScenarioSpec) -> FreedBy:
         """Why a buffer was freed, in a run of the model's own steps."""
         return cls(freed.step, _step(model, freed.step), freed.buft, freed.size, freed.new_size)
 
@@ -47,11 +47,11 @@ def uses_after_free(run: Run) -> list[UseAfterFree]:
     return [UseAfterFree(u.step, _step(model, u.step), u.tensors, u.results, FreedBy.of(u.freed, model)) for u in uses]
 
 
-def freed_memory_of(t: Tensor, model: Model) -> FreedBy | None:
+def freed_memory_of(t: Tensor, model: ScenarioSpec) -> FreedBy | None:
     """Why the memory of a tensor was freed, in a run of the model's own steps; None if it was not."""
     freed = freed_buffer(t)
     return None if freed is None else FreedBy.of(freed, model)
 
 
-def _step(model: Model, number: int) -> str:
+def _step(model: ScenarioSpec, number: int) -> str:
     return str(model.steps[number - 1]) if 0 < number <= len(model.steps) else ""

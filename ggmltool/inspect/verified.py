@@ -16,8 +16,8 @@ from ggmltool.inspect.built import output_ids
 from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.real_sides import OnVulkan, on_this_vulkan
 from ggmltool.inspect.use_after_free import UseAfterFree, uses_after_free
-from ggmltool.scenario.model import Step
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import Step
 from ggmltool.scenario.steps import computed_by
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ggmltool.ggml.sched.debug import SchedDebug
     from ggmltool.oracle import OracleRun
-    from ggmltool.scenario.model import Model
     from ggmltool.scenario.run import Run
+    from ggmltool.scenario.spec import ScenarioSpec
 
     Printed = Callable[[SchedDebug], str]
     """ggml's own debug print, without causes."""
@@ -143,11 +143,11 @@ def verify(
     return Verified(model.ggml, library, found, compared, uses_after_free(run))
 
 
-def _planning(model: Model) -> list[tuple[int, Step]]:
+def _planning(model: ScenarioSpec) -> list[tuple[int, Step]]:
     return [(number, step) for number, step in enumerate(model.steps, 1) if step.kind in PLANNING]
 
 
-def _has_data(model: Model) -> bool:
+def _has_data(model: ScenarioSpec) -> bool:
     """Whether every tensor that holds its own data is given some, by the contexts or by a step."""
     given = {name for step in model.steps for name, _ in step.data}
     return all(
@@ -164,7 +164,7 @@ def _with_reads(scenario: Scenario) -> Iterator[tuple[int, Step]]:
             yield number, Step("get", tensors=tuple(output_ids(scenario, computed)))
 
 
-def _on_the_real_library(model: Model, on_vulkan: OnVulkan | None) -> tuple[str, OracleRun]:
+def _on_the_real_library(model: ScenarioSpec, on_vulkan: OnVulkan | None) -> tuple[str, OracleRun]:
     """Run it there; also what the library says of itself. Raises InspectError if it is missing or cannot do it."""
     try:
         said = oracle.load(model.release).said
@@ -208,7 +208,7 @@ def _compare(
     return found, compared
 
 
-def _tolerance(model: Model) -> float:
+def _tolerance(model: ScenarioSpec) -> float:
     """f32 throughout is held to more than half precision and quantized types are."""
     specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
     return NMSE_F32 if all(t.type.name in ("f32", "i8", "i16", "i32", "i64") for t in specs) else NMSE_OTHER

@@ -15,8 +15,8 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Record
 from ggmltool.inspect.rehearsed import rehearse
 from ggmltool.inspect.words import count, shortened
-from ggmltool.scenario.model import Step
 from ggmltool.scenario.run import Run
+from ggmltool.scenario.spec import Step
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, translated
 
 if TYPE_CHECKING:

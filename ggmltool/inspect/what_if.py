@@ -12,8 +12,8 @@ from ggmltool.ggml.dtypes import BF16, F16, F32
 from ggmltool.ggml.op import KEY_NAMES, Op, op_key
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import contiguous_nb, nbytes_of
-from ggmltool.scenario.model import BackendSpec, ContextSpec, GraphSpec, Model, TensorSpec, Usage
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import BackendSpec, ContextSpec, GraphSpec, ScenarioSpec, TensorSpec, Usage
 from ggmltool.scenario.versions import has_no_op_offload
 
 MOST = 24
@@ -27,7 +27,7 @@ class Change(NamedTuple):
     the tensor that lies elsewhere, None if the change is another one."""
 
     text: str
-    model: Model
+    model: ScenarioSpec
     of_node: bool = False
     moved: str | None = None
 
@@ -55,7 +55,7 @@ def try_changes(changes: Iterable[Change], graph: str, node: str, wanted: Callab
     return list(out.values())
 
 
-def outcome(text: str, plan: Plan, model: Model, node: str) -> Outcome:
+def outcome(text: str, plan: Plan, model: ScenarioSpec, node: str) -> Outcome:
     """A plan in numbers."""
     specs = [*model.tensors(), *model.graphs[plan.graph or ""].nodes]
     nbytes = {t.id: nbytes_of(t.type, t.ne, t.nb) for t in specs}
@@ -78,7 +78,7 @@ class Asker(NamedTuple):
 
 
 def to_another_backend(
-    model: Model,
+    model: ScenarioSpec,
     graph: str,
     node: str,
     deciders: Iterable[str],
@@ -117,11 +117,11 @@ def to_another_backend(
         yield Change(f"assign its backend: `backend: {name}`", _assigned(model, graph, node, name), of_node=True)
 
 
-def _context_of(model: Model, id: str) -> ContextSpec | None:
+def _context_of(model: ScenarioSpec, id: str) -> ContextSpec | None:
     return next((c for c in model.contexts if any(t.id == id for t in c.tensors)), None)
 
 
-def put_all(model: Model, ids: Iterable[str], backend: str) -> Model:
+def put_all(model: ScenarioSpec, ids: Iterable[str], backend: str) -> ScenarioSpec:
     """The scenario with these tensors of its contexts in the backend's own buffer type."""
     spec = next(b for b in model.backends if b.name == backend)
     for id in ids:
@@ -130,7 +130,7 @@ def put_all(model: Model, ids: Iterable[str], backend: str) -> Model:
     return model
 
 
-def _put(model: Model, id: str, backend: BackendSpec) -> Iterator[Change]:
+def _put(model: ScenarioSpec, id: str, backend: BackendSpec) -> Iterator[Change]:
     """A context's tensor, with its views, in the backend's own buffer type."""
     from ggmltool.scenario.backends import default_buft
 
@@ -146,7 +146,7 @@ def _put(model: Model, id: str, backend: BackendSpec) -> Iterator[Change]:
     yield Change(f"put {id} into {buft}", replace(model, contexts=contexts), moved=id)
 
 
-def _mark(model: Model, id: str) -> Iterator[Change]:
+def _mark(model: ScenarioSpec, id: str) -> Iterator[Change]:
     """The other usage for the context of a tensor: only weights decide where an op runs."""
     own = _context_of(model, id)
     if own is None or own.buft is None:
@@ -156,20 +156,20 @@ def _mark(model: Model, id: str) -> Iterator[Change]:
     yield Change(f"`usage: {other}` for the context {own.name}", replace(model, contexts=contexts))
 
 
-def _larger_batch(model: Model, asker: Asker) -> Change:
+def _larger_batch(model: ScenarioSpec, asker: Asker) -> Change:
     """A larger batch, which for the scheduler is a backend that is content with this one."""
     backends = [replace(b, offload_min_batch=asker.batch) if b.name == asker.backend else b for b in model.backends]
     text = f"a batch of {asker.least} or more, which {asker.backend} offloads"
     return Change(text, replace(model, backends=backends))
 
 
-def _op_offload(model: Model) -> Change:
+def _op_offload(model: ScenarioSpec) -> Change:
     on = model.scheduler.op_offload
     switched = replace(model, scheduler=replace(model.scheduler, op_offload=not on))
     return Change(f"switch op offload {'off' if on else 'on'}", switched)
 
 
-def _copied_before(model: Model, graph: str, spec: TensorSpec, source: TensorSpec) -> Iterator[Change]:
+def _copied_before(model: ScenarioSpec, graph: str, spec: TensorSpec, source: TensorSpec) -> Iterator[Change]:
     """A copy of a source made before the node: without gaps, or of a type that more devices take."""
     nb = contiguous_nb(source.type, source.ne)
     if nb != source.nb:
@@ -185,14 +185,14 @@ def _copied_before(model: Model, graph: str, spec: TensorSpec, source: TensorSpe
         yield Change(text, _reading(model, graph, spec, source.id, cast))
 
 
-def _reading(model: Model, graph: str, spec: TensorSpec, source: str, made: TensorSpec) -> Model:
+def _reading(model: ScenarioSpec, graph: str, spec: TensorSpec, source: str, made: TensorSpec) -> ScenarioSpec:
     """The node reads `made`, a new node before it, in place of a source."""
     reading = replace(spec, src=tuple(made.id if s == source else s for s in spec.src))
     nodes = [n for node in model.graphs[graph].nodes for n in ((made, reading) if node is spec else (node,))]
     return _with_nodes(model, graph, nodes)
 
 
-def _given_the_op(model: Model, backend: BackendSpec, spec: TensorSpec) -> Change:
+def _given_the_op(model: ScenarioSpec, backend: BackendSpec, spec: TensorSpec) -> Change:
     """A backend that supports the op besides all that it supports already."""
     key = op_key(spec.op, spec.op_params)
     had = backend.supports or Supports(frozenset(), True, profile=True)
@@ -207,7 +207,7 @@ def _given_the_op(model: Model, backend: BackendSpec, spec: TensorSpec) -> Chang
     return Change(f"if {backend.name} supported {what}", replace(model, backends=backends))
 
 
-def _assigned(model: Model, graph: str, node: str, backend: str) -> Model:
+def _assigned(model: ScenarioSpec, graph: str, node: str, backend: str) -> ScenarioSpec:
     """The user's choice: ggml_backend_sched_set_tensor_backend."""
     contexts = [
         replace(c, tensors=[replace(t, backend=backend) if t.id == node else t for t in c.tensors])
@@ -217,6 +217,6 @@ def _assigned(model: Model, graph: str, node: str, backend: str) -> Model:
     return _with_nodes(replace(model, contexts=contexts), graph, nodes)
 
 
-def _with_nodes(model: Model, graph: str, nodes: list[TensorSpec]) -> Model:
+def _with_nodes(model: ScenarioSpec, graph: str, nodes: list[TensorSpec]) -> ScenarioSpec:
     changed: dict[str, GraphSpec] = {**model.graphs, graph: replace(model.graphs[graph], nodes=nodes)}
     return replace(model, graphs=changed)

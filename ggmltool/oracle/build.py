@@ -9,7 +9,7 @@ from ggmltool.ggml.version import MEM_ALIGN
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.state import TENSOR_LAYOUT
 from ggmltool.oracle.structs import MAX_NAME, MAX_PARAMS, MAX_SRC
-from ggmltool.scenario.model import GraphSpec, TensorSpec
+from ggmltool.scenario.spec import GraphSpec, TensorSpec
 
 F32 = 0
 

@@ -16,7 +16,7 @@ from ggmltool.oracle import structs
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib, load
-from ggmltool.scenario.model import TensorSpec
+from ggmltool.scenario.spec import TensorSpec
 
 _MOST_THREADS = 4
 

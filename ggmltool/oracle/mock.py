@@ -26,7 +26,7 @@ from ggmltool.oracle.mirror import Mirror
 from ggmltool.oracle.profile import BackendProfile, resolve
 from ggmltool.oracle.structs import Tensor
 from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.model import BufferTypeSpec, Model
+from ggmltool.scenario.spec import BufferTypeSpec, ScenarioSpec
 
 REAL_MEMORY_LIMIT = 1 << 30
 """Bytes of tensors up to which the CPU's buffers are allocated by the real library."""
@@ -308,7 +308,7 @@ class World:
     and last addresses of memory that was freed while it computed; what is freed when it is `closing` does not count.
     """
 
-    def __init__(self, callbacks: Callbacks, model: Model, computing: bool) -> None:
+    def __init__(self, callbacks: Callbacks, model: ScenarioSpec, computing: bool) -> None:
         self.callbacks = callbacks
         self.tracing = computing
         self.trace: list[str] = []
@@ -357,7 +357,7 @@ class World:
             self._finish_device(device)
         callbacks.world = self
 
-    def _mirror_engine(self, model: Model, bufts: dict[str, BufferType], known: list[BufferType]) -> None:
+    def _mirror_engine(self, model: ScenarioSpec, bufts: dict[str, BufferType], known: list[BufferType]) -> None:
         """The engine's devices and buffer types, for profiles and `known` types whose rules only the engine has."""
         self.engine_devices: dict[str, Device] = {}
         self.engine_bufts: dict[int, BufferType] = {}
@@ -477,7 +477,7 @@ class World:
             mock.buft.struct.device = mock.device_address
 
 
-def _total_bytes(model: Model) -> int:
+def _total_bytes(model: ScenarioSpec) -> int:
     specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
     return sum(nbytes_of(t.type, t.ne, t.nb) for t in specs)
 

@@ -9,7 +9,7 @@ from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.scenario.model import BackendSpec, DeviceType
+from ggmltool.scenario.spec import BackendSpec, DeviceType
 
 
 @dataclass(frozen=True, slots=True)

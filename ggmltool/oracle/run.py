@@ -19,7 +19,7 @@ from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.mock import Answered, Callbacks, World
 from ggmltool.oracle.structs import CGraph, MultiBuffer, Tensor
 from ggmltool.oracle.values import read_values
-from ggmltool.scenario.model import ContextSpec, GraphSpec, Model, Step, TensorSpec
+from ggmltool.scenario.spec import ContextSpec, GraphSpec, ScenarioSpec, Step, TensorSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,9 +119,9 @@ class Runner:
         self.log = Log(lib)
         self.callbacks = Callbacks(lib, answered)
         self._checked = False
-        self._current: tuple[Model, Step | None, World | None, Emit] | None = None
+        self._current: tuple[ScenarioSpec, Step | None, World | None, Emit] | None = None
 
-    def run(self, model: Model, emit: Emit) -> None:
+    def run(self, model: ScenarioSpec, emit: Emit) -> None:
         """Runs all steps of the model."""
         computing = self.values and any(step.kind in ("compute", "set", "get") for step in model.steps)
         first = next((step for step in model.steps if step.kind in ("reserve", "alloc")), next(iter(model.steps), None))
@@ -168,7 +168,9 @@ class Runner:
             self._checked = True
 
 
-def failed_plan(model: Model, step: Step | None, error: dict[str, str | None], log: Sequence[str]) -> dict[str, Any]:
+def failed_plan(
+    model: ScenarioSpec, step: Step | None, error: dict[str, str | None], log: Sequence[str]
+) -> dict[str, Any]:
     """The plan of a step that did not end well."""
     return {
         **_head(model, step.graph if step else None, step.kind if step else "alloc", False),
@@ -183,14 +185,14 @@ def failed_plan(model: Model, step: Step | None, error: dict[str, str | None], l
     }
 
 
-def _head(model: Model, graph: str | None, step: str, ok: bool) -> dict[str, Any]:
+def _head(model: ScenarioSpec, graph: str | None, step: str, ok: bool) -> dict[str, Any]:
     return {"ggmltool": 1, "kind": "plan", "ggml": model.ggml, "graph": graph, "step": step, "ok": ok}
 
 
 class ScenarioRun:
     """One scenario on one scheduler."""
 
-    def __init__(self, runner: Runner, model: Model, world: World) -> None:
+    def __init__(self, runner: Runner, model: ScenarioSpec, world: World) -> None:
         self.runner = runner
         self.lib = runner.lib
         self.model = model

@@ -15,13 +15,13 @@ from ggmltool.oracle.fork import ABORT_CALLBACK, ChildError
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.mock import Answered
 from ggmltool.oracle.run import OracleRun, Runner, failed_plan
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 
 BATCH = 250
 """Scenarios given to one child: enough that forking costs nothing, few enough that a leak does no harm."""
 
 
-def run(model: Model, debug: int = 2, values: bool = True, answered: Answered | None = None) -> OracleRun:
+def run(model: ScenarioSpec, debug: int = 2, values: bool = True, answered: Answered | None = None) -> OracleRun:
     """Runs one scenario on the real library, in a forked child.
 
     `debug` is the GGML_SCHED_DEBUG the scheduler is made with (0, 1 or 2). Without `values` compute, set and get steps
@@ -31,7 +31,7 @@ def run(model: Model, debug: int = 2, values: bool = True, answered: Answered | 
     return next(run_on(load(model.release), [model], debug, values, answered))
 
 
-def run_many(models: Iterable[Model], debug: int = 2, values: bool = True) -> Iterator[OracleRun]:
+def run_many(models: Iterable[ScenarioSpec], debug: int = 2, values: bool = True) -> Iterator[OracleRun]:
     """Runs scenarios in order, each on the library of its release.
 
     One child serves many, and is replaced when ggml aborts or crashes in it.
@@ -41,7 +41,7 @@ def run_many(models: Iterable[Model], debug: int = 2, values: bool = True) -> It
 
 
 def run_on(
-    lib: Lib, models: Iterable[Model], debug: int = 2, values: bool = True, answered: Answered | None = None
+    lib: Lib, models: Iterable[ScenarioSpec], debug: int = 2, values: bool = True, answered: Answered | None = None
 ) -> Iterator[OracleRun]:
     """The same on one library, whatever the scenarios' release."""
     models = iter(models)
@@ -54,7 +54,7 @@ def run_on(
 
 
 def _child_results(
-    lib: Lib, models: Sequence[Model], debug: int, values: bool, answered: Answered | None
+    lib: Lib, models: Sequence[ScenarioSpec], debug: int, values: bool, answered: Answered | None
 ) -> Iterator[OracleRun]:
     read_fd, write_fd = os.pipe()
     pid = fork.fork_child()
@@ -97,7 +97,7 @@ def _child_results(
             os.waitpid(pid, 0)
 
 
-def _serve(start: Callable[[], Runner], models: Sequence[Model], fd: int) -> None:
+def _serve(start: Callable[[], Runner], models: Sequence[ScenarioSpec], fd: int) -> None:
     fork.quiet_child()
 
     def emit(kind: str, value: object) -> None:

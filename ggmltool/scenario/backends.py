@@ -22,10 +22,10 @@ from ggmltool.scenario.kinds import (
     size,
     word,
 )
-from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec
 from ggmltool.scenario.own_rates import read_rates
 from ggmltool.scenario.past import read_past
 from ggmltool.scenario.recorded import read_answers
+from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec
 from ggmltool.scenario.support_rules import op_keys, read_supports
 from ggmltool.scenario.values import (
     as_id,

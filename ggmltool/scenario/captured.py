@@ -14,8 +14,8 @@ from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Dims
 from ggmltool.scenario.long_form import KEYS
-from ggmltool.scenario.model import TensorSpec
 from ggmltool.scenario.scope import Scope
+from ggmltool.scenario.spec import TensorSpec
 
 _DESCRIBED_KEYS = frozenset(KEYS) - {"inplace"}
 _SELF = -1

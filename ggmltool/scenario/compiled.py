@@ -10,7 +10,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.tensor import Tensor, cut_name, nbytes_of_empty
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
-from ggmltool.scenario.model import GraphSpec, Model, TensorSpec
+from ggmltool.scenario.spec import GraphSpec, ScenarioSpec, TensorSpec
 
 NONE = -1
 """No tensor, no backend."""
@@ -82,7 +82,7 @@ class Compiled:
     tensors are lent to one run at a time, for one build of one graph; others make theirs of them.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ScenarioSpec) -> None:
         self.model = model
         self._to_lend = [True]
         self.ids: dict[str, int] = {}
@@ -94,7 +94,7 @@ class Compiled:
         self.graph_size = self._graph_size()
         self.cgraph_size = max([self.graph_size, *(len(g.nodes) + len(self.ids) for g in self.graphs.values())])
 
-    def __reduce__(self) -> tuple[type[Compiled], tuple[Model]]:
+    def __reduce__(self) -> tuple[type[Compiled], tuple[ScenarioSpec]]:
         return Compiled, (self.model,)
 
     def borrow(self) -> bool:

@@ -11,7 +11,7 @@ from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.data_files import inside_folder
 from ggmltool.scenario.dump import dump_backend
 from ggmltool.scenario.errors import Mistake, quoted
-from ggmltool.scenario.model import BackendSpec
+from ggmltool.scenario.spec import BackendSpec
 from ggmltool.scenario.text import Document, read_document
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from ggmltool.scenario.beside import files_beside
 from ggmltool.scenario.device_listings import PROGRAMS, listed_devices, read_listing
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.known_devices import is_known, known
-from ggmltool.scenario.model import BackendSpec
 from ggmltool.scenario.own_rates import dump_rates
+from ggmltool.scenario.spec import BackendSpec
 from ggmltool.scenario.values import check_keys
 
 PARAM_KEYS = tuple(key for key in BACKEND_KEYS if key not in ("name", "supports", "supports_bufts"))

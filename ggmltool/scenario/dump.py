@@ -1,4 +1,4 @@
-"""A model as a scenario in the long form: `load_model(dump(model)) == model`."""
+"""A model as a scenario in the long form: `load_spec(dump(model)) == model`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, N_OP_KEYS, Op
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import FLAGS, cut_name
-from ggmltool.scenario.model import (
+from ggmltool.scenario.own_rates import dump_rates
+from ggmltool.scenario.past import dump_past
+from ggmltool.scenario.recorded import dump_answers
+from ggmltool.scenario.spec import (
     FORMAT,
     BackendSpec,
     BufferTypeSpec,
     ContextSpec,
     GraphSpec,
-    Model,
+    ScenarioSpec,
     SchedulerSpec,
     Step,
     TensorSpec,
 )
-from ggmltool.scenario.own_rates import dump_rates
-from ggmltool.scenario.past import dump_past
-from ggmltool.scenario.recorded import dump_answers
 from ggmltool.scenario.support_rules import dump_supports
 from ggmltool.scenario.versions import has_no_flags, without_unknown
 
@@ -32,7 +32,7 @@ _FAMILIES = {
 }
 
 
-def dump(model: Model) -> dict[str, Any]:
+def dump(model: ScenarioSpec) -> dict[str, Any]:
     """The scenario, everything explicit, of plain values only (as JSON and YAML have them).
 
     What the model's release knows nothing of is left out.
@@ -57,7 +57,7 @@ def dump(model: Model) -> dict[str, Any]:
     return out if model.release is DEFAULT else _known_to(model, out)
 
 
-def _known_to(model: Model, out: dict[str, Any]) -> dict[str, Any]:
+def _known_to(model: ScenarioSpec, out: dict[str, Any]) -> dict[str, Any]:
     known, _ = without_unknown(out, model.release)
     if has_no_flags(model.release):
         for tensors in (

@@ -12,10 +12,10 @@ from ggmltool.ggml.devices.recorded import RECORDED, SIZES_SAID, RecordedDevice,
 from ggmltool.ggml.op_rules import OpRules
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, Model
+from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, ScenarioSpec
 
 
-def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
+def make_bufts(model: ScenarioSpec, all_known: bool = False) -> dict[str, BufferType]:
     """Every buffer type of the scenario by name: those of its backends, then the further ones.
 
     Of the types that its devices are known to have besides, those that the scenario names, or `all_known`.
@@ -47,7 +47,7 @@ def make_bufts(model: Model, all_known: bool = False) -> dict[str, BufferType]:
     return bufts
 
 
-def _record_sizes(model: Model, bufts: dict[str, BufferType]) -> None:
+def _record_sizes(model: ScenarioSpec, bufts: dict[str, BufferType]) -> None:
     """The buffer types with the sizes that devices answered in a process."""
     for spec in model.backends:
         if spec.answers is not None:
@@ -57,7 +57,7 @@ def _record_sizes(model: Model, bufts: dict[str, BufferType]) -> None:
                 bufts[name].alloc_more = ", or ".join(filter(None, (bufts[name].alloc_more, SIZES_SAID)))
 
 
-def _named_bufts(model: Model) -> frozenset[str]:
+def _named_bufts(model: ScenarioSpec) -> frozenset[str]:
     """The buffer types that the scenario names somewhere."""
     names = {context.buft for context in model.contexts} | {spec.buft for spec in model.backends}
     names.update(name for spec in model.backends for name in spec.supports_bufts or ())
@@ -65,7 +65,7 @@ def _named_bufts(model: Model) -> frozenset[str]:
     return frozenset(name for name in names if name is not None)
 
 
-def _known_bufts(model: Model, wanted: frozenset[str] | None) -> Iterable[tuple[str, BufferType]]:
+def _known_bufts(model: ScenarioSpec, wanted: frozenset[str] | None) -> Iterable[tuple[str, BufferType]]:
     """The buffer types that devices of these profiles have besides their own (None: all of them)."""
     profiles = profiles_of(model.release)
     for spec in model.backends:
@@ -134,7 +134,7 @@ def _further_buft(spec: BufferTypeSpec) -> BufferType:
     )
 
 
-def make_backends(model: Model, bufts: dict[str, BufferType]) -> list[Backend]:
+def make_backends(model: ScenarioSpec, bufts: dict[str, BufferType]) -> list[Backend]:
     """The scenario's backends as the engine's, in priority order."""
     profiles = profiles_of(model.release)
     return [_backend(spec, profiles[spec.family], bufts, model.release.ops) for spec in model.backends]

@@ -9,7 +9,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend, Device
 from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.errors import NotComputable
-from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.gpu import Gpu
@@ -22,7 +22,7 @@ class Computing(NamedTuple):
     refusal: str = ""
 
 
-def take_gpus(model: Model, backends: Iterable[Backend], bufts: Iterable[BufferType]) -> None:
+def take_gpus(model: ScenarioSpec, backends: Iterable[Backend], bufts: Iterable[BufferType]) -> None:
     """Let this machine's GPUs compute for the backends whose `engine` says so, each with its own memory.
 
     `auto` takes one for a CUDA device where cupy finds one. Raises NotComputable if `cupy` is asked for and there is
@@ -43,7 +43,7 @@ def take_gpus(model: Model, backends: Iterable[Backend], bufts: Iterable[BufferT
                     buft.gpu = gpu
 
 
-def computing(model: Model, backends: Iterable[Backend], bufts: Iterable[BufferType]) -> list[Computing]:
+def computing(model: ScenarioSpec, backends: Iterable[Backend], bufts: Iterable[BufferType]) -> list[Computing]:
     """Who would compute for each backend, as `take_gpus` decides it."""
     out = []
     for _, asked in _asked(model, backends, list(bufts)):
@@ -57,14 +57,16 @@ def computing(model: Model, backends: Iterable[Backend], bufts: Iterable[BufferT
 class _Asked(NamedTuple):
     """What decides about a device: the scenario's ggml, its words for it, the others, and all memory there is."""
 
-    model: Model
+    model: ScenarioSpec
     spec: BackendSpec
     device: Device
     others: list[Device]
     bufts: Sequence[BufferType]
 
 
-def _asked(model: Model, backends: Iterable[Backend], bufts: Sequence[BufferType]) -> list[tuple[Backend, _Asked]]:
+def _asked(
+    model: ScenarioSpec, backends: Iterable[Backend], bufts: Sequence[BufferType]
+) -> list[tuple[Backend, _Asked]]:
     specs = {spec.name: spec for spec in model.backends}
     every = list(backends)
     devices = [backend.device for backend in every]
@@ -74,7 +76,7 @@ def _asked(model: Model, backends: Iterable[Backend], bufts: Sequence[BufferType
 
 
 def _gpu_of(
-    model: Model, spec: BackendSpec, device: Device, others: Sequence[Device], bufts: Sequence[BufferType]
+    model: ScenarioSpec, spec: BackendSpec, device: Device, others: Sequence[Device], bufts: Sequence[BufferType]
 ) -> Gpu | None:
     """The GPU of this machine that computes for a device; None where numpy does."""
     if spec.engine == "numpy" or (spec.engine == "auto" and spec.profile != "CUDA"):
@@ -97,7 +99,7 @@ def _gpu_of(
 
 
 def _no_gpu(
-    model: Model, spec: BackendSpec, device: Device, others: Sequence[Device], bufts: Sequence[BufferType]
+    model: ScenarioSpec, spec: BackendSpec, device: Device, others: Sequence[Device], bufts: Sequence[BufferType]
 ) -> str:
     """Why no GPU can stand for the device; empty if one can."""
     if not model.release.takes_gpus:

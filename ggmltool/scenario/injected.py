@@ -11,7 +11,7 @@ from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
-from ggmltool.scenario.model import GraphSpec
+from ggmltool.scenario.spec import GraphSpec
 
 
 def read_injections(texts: Sequence[str], graph: GraphSpec, source: str) -> dict[str, int]:

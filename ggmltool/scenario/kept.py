@@ -13,8 +13,8 @@ from ggmltool.ggml.sched.arena import Arena
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.model import Model
 from ggmltool.scenario.reserving_run import ReservingRun
+from ggmltool.scenario.spec import ScenarioSpec
 
 _APART = 1 << 20
 """Bytes between the addresses of two tensors, besides their own twice: no buffer type makes them overlap."""
@@ -86,7 +86,7 @@ class KeptModel:
     Raises GgmlError where ggml would not build a graph.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ScenarioSpec) -> None:
         run = ReservingRun(Compiled(model))
         sched = run.start()
         self.indices = run.indices

@@ -1,4 +1,4 @@
-"""Loading a scenario: from a file, standard input or a dict to a Model in which every name and shape is resolved."""
+"""Loading a scenario: from a file, standard input or a dict to a ScenarioSpec, every name and shape resolved."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from ggmltool.scenario.captured import Seen, is_described
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.long_form import build_long
 from ggmltool.scenario.meta import read_meta
-from ggmltool.scenario.model import FORMAT, ContextSpec, GraphSpec, Model, Step, TensorSpec, Usage
 from ggmltool.scenario.nodes import build_short
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.shortform import is_tensor
+from ggmltool.scenario.spec import FORMAT, ContextSpec, GraphSpec, ScenarioSpec, Step, TensorSpec, Usage
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, StepReader, default_steps, translated
 from ggmltool.scenario.tensors import MAX_NAME_LENGTH, TensorReader, check_printable
 from ggmltool.scenario.text import Document, Readable, read_document
@@ -74,12 +74,12 @@ MAX_TENSORS = 1_000_000
 """Tensors and nodes of a scenario, at most."""
 
 
-def load_model(
+def load_spec(
     source: str | Path | dict[str, Any],
     folder: Path | None = None,
     stream: Readable | None = None,
     ggml: str | Release | None = None,
-) -> Model:
+) -> ScenarioSpec:
     """Load a scenario.
 
     `source` is a path (`.yaml`, `.yml`, `.json`, each also `.gz`), `-` for standard input, or the scenario itself as a
@@ -109,8 +109,8 @@ def _without_gc() -> Iterator[None]:
             gc.enable()
 
 
-def load_document(document: Document, ggml: str | Release | None = None) -> Model:
-    """The model of a scenario that was read. Raises as `load_model` does."""
+def load_document(document: Document, ggml: str | Release | None = None) -> ScenarioSpec:
+    """The model of a scenario that was read. Raises as `load_spec` does."""
     try:
         asked = read_ggml(ggml) if isinstance(ggml, str) else ggml
         return _Loader(document, asked).model()
@@ -139,7 +139,7 @@ class _Loader:
         self.reader = TensorReader((), None)
         self.inner: list[TensorSpec] = []
 
-    def model(self) -> Model:
+    def model(self) -> ScenarioSpec:
         if "ggmltool" not in self.top:
             hint = did_you_mean("ggmltool", self.top) or "it starts with `ggmltool: 1`"
             raise Mistake("this is not a scenario: it has no format version", hint)
@@ -165,7 +165,7 @@ class _Loader:
             self._check_known(contexts, graphs)
         steps = self._part("steps", lambda v: self._steps(v, by_name))
         document = self.document
-        return Model(
+        return ScenarioSpec(
             name,
             backends,
             buffer_types,

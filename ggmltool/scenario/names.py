@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.values import kind_of
 
 
-def graph_called(model: Model, name: object = None) -> str:
+def graph_called(model: ScenarioSpec, name: object = None) -> str:
     """The name of a graph, by default that of the first one. Raises ScenarioError for one that is not there."""
     if name is None:
         if not model.graphs:
@@ -23,7 +23,7 @@ def graph_called(model: Model, name: object = None) -> str:
     return name
 
 
-def no_tensor(model: Model, id: object, ids: Iterable[str], where: str = "there is") -> ScenarioError:
+def no_tensor(model: ScenarioSpec, id: object, ids: Iterable[str], where: str = "there is") -> ScenarioError:
     """What to raise for an id that none of `ids` is."""
     if not isinstance(id, str):
         return ScenarioError(f"the id of a tensor must be text, not {kind_of(id)}", model.source)

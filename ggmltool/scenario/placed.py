@@ -17,7 +17,7 @@ from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.transfer import tensor_set
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.data import INTEGER_BITS, Data, UniformData
-from ggmltool.scenario.model import TensorSpec
+from ggmltool.scenario.spec import TensorSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

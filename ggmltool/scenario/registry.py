@@ -9,7 +9,7 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.releases import parts
 from ggmltool.ggml.releases.parts import BackendRegistry
 from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 _INIT = {
     "CPU": "ggml_backend_reg_cpu_init",
@@ -20,7 +20,7 @@ _INIT = {
 """The functions that make backends, by profile, in the order of ggml_backend_registry_init."""
 
 
-def registry_of(model: Model) -> BackendRegistry | None:
+def registry_of(model: ScenarioSpec) -> BackendRegistry | None:
     """The CPU first, the devices of CUDA, then Metal, and what the scenario describes itself behind them.
 
     None where programs make no backends by a registry. Raises LineAssert if there are more than 16.
@@ -42,8 +42,8 @@ def registry_of(model: Model) -> BackendRegistry | None:
     return registry
 
 
-def _init(model: Model, name: str, buft: BufferType, params: str) -> Backend:
+def _init(model: ScenarioSpec, name: str, buft: BufferType, params: str) -> Backend:
     """A new backend of this name; nobody reads `params`."""
     specs = [spec for spec in model.backends if spec.name == name] or [BackendSpec("CPU", "CPU")]
-    alone = Model(model.name, specs, model.buffer_types, [], {}, [], release=model.release)
+    alone = ScenarioSpec(model.name, specs, model.buffer_types, [], {}, [], release=model.release)
     return make_backends(alone, {**make_bufts(model), buft.name: buft})[0]

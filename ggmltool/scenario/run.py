@@ -25,8 +25,8 @@ from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.gpus import take_gpus
-from ggmltool.scenario.model import ContextSpec, Step
 from ggmltool.scenario.names import graph_called, no_tensor
+from ggmltool.scenario.spec import ContextSpec, Step
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import FLAG_OUTPUT, CustomFunction, Tensor
 from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.errors import Mistake, ScenarioError, quoted
-from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.names import graph_called, no_tensor
 from ggmltool.scenario.reserving_run import ReservingRun
 from ggmltool.scenario.run import Run, collector_paused, values_of
+from ggmltool.scenario.spec import ScenarioSpec, Step
 from ggmltool.scenario.values import as_list
 from ggmltool.scenario.versions import has_no_flags
 
@@ -32,7 +32,7 @@ class Scenario:
     `on_debug` is called with the debug print of every split.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ScenarioSpec) -> None:
         self.model = model
         self.on_debug: OnDebug | None = None
 

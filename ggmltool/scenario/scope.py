@@ -9,7 +9,7 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.model import TensorSpec
+from ggmltool.scenario.spec import TensorSpec
 
 
 class Scope:

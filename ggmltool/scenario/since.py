@@ -10,7 +10,7 @@ from msgspec import Struct
 from ggmltool.data import load
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.model import TensorSpec
+    from ggmltool.scenario.spec import TensorSpec
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):

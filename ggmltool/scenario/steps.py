@@ -13,8 +13,8 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.model import GraphSpec, Step, StepKind, TensorSpec
 from ggmltool.scenario.read_data import parse_data
+from ggmltool.scenario.spec import GraphSpec, Step, StepKind, TensorSpec
 from ggmltool.scenario.values import as_id, as_list, as_map, check_keys, kind_of
 
 GRAPH_STEPS = DEFAULT.steps

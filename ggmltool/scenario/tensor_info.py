@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ggmltool.ggml.tensor import Dims, dims
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.model import Model, TensorSpec
+    from ggmltool.scenario.spec import ScenarioSpec, TensorSpec
 
 
 class TensorInfo(NamedTuple):
@@ -46,7 +46,7 @@ Tensors = Mapping[str, TensorInfo]
 """The tensors of a graph and of the contexts, by id."""
 
 
-def tensor_infos(model: Model, graph: str) -> dict[str, TensorInfo]:
+def tensor_infos(model: ScenarioSpec, graph: str) -> dict[str, TensorInfo]:
     """What views want to know of the tensors of the contexts and of one graph, by id.
 
     Addresses are simulated: each context has an arena of its own, as does the graph.

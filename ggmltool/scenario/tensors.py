@@ -16,10 +16,10 @@ from ggmltool.scenario.backends import as_backend
 from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.long_form import KEYS
-from ggmltool.scenario.model import TensorSpec
 from ggmltool.scenario.read_data import parse_data
 from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.shortform import parse_tensor
+from ggmltool.scenario.spec import TensorSpec
 from ggmltool.scenario.values import (
     as_id,
     as_int,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ggmltool.ggml.tensor import nbytes_of
-from ggmltool.scenario.model import Model, Step, TensorSpec
+from ggmltool.scenario.spec import ScenarioSpec, Step, TensorSpec
 
 
 class Valueless(NamedTuple):
@@ -16,7 +16,7 @@ class Valueless(NamedTuple):
     inputs: list[str]
 
 
-def valueless(model: Model, graphs: Iterable[str], steps: Iterable[Step] = ()) -> Valueless:
+def valueless(model: ScenarioSpec, graphs: Iterable[str], steps: Iterable[Step] = ()) -> Valueless:
     """The tensors that the graphs' computed nodes read and that have neither data nor a `set` among the steps.
 
     What a graph writes to, as to a KV cache, may well begin as zeros and is left out; so is what has no bytes.
@@ -33,7 +33,7 @@ def valueless(model: Model, graphs: Iterable[str], steps: Iterable[Step] = ()) -
     return found
 
 
-def _used(model: Model, graphs: Iterable[str]) -> tuple[set[str], set[str]]:
+def _used(model: ScenarioSpec, graphs: Iterable[str]) -> tuple[set[str], set[str]]:
     """What the graphs' computed nodes read, directly or through a view, and what they write to."""
     from ggmltool.ggml.op import VIEW_OPS
 

@@ -15,8 +15,8 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import BY_NAME, DEFAULT, RELEASES, nearly
 from ggmltool.ggml.tensor import FLAG_PARAM, FLAGS
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.model import BackendSpec, TensorSpec
 from ggmltool.scenario.since import days
+from ggmltool.scenario.spec import BackendSpec, TensorSpec
 from ggmltool.scenario.values import as_text
 
 

@@ -17,7 +17,7 @@ from ggmltool.oracle.lib import load
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Emit, Runner, ScenarioRun
 from ggmltool.oracle.structs import CGraph, Tensor
-from ggmltool.scenario.model import Model, Step
+from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.attach.on_library import random_scenario, read_seeds, say, seeds_parser
 from tests.conformance.run import planning_only
 
@@ -56,7 +56,7 @@ class AloneRun(ScenarioRun):
 class AloneRunner(Runner):
     """Runs them."""
 
-    def run(self, model: Model, emit: Emit) -> None:
+    def run(self, model: ScenarioSpec, emit: Emit) -> None:
         """Runs all steps of the model."""
         run = AloneRun(self, model, World(self.callbacks, model, False))
         run.start()

@@ -18,7 +18,7 @@ import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle.lib import load
 from ggmltool.oracle.run import Runner
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     _say(f"{wrong} wrong results, {len(counted)} signals")
 
 
-def _computed(runner: Runner, model: Model) -> str:
+def _computed(runner: Runner, model: ScenarioSpec) -> str:
     said: list[str] = []
     runner.run(model, lambda kind, value: said.append(_told(kind, value)))
     return "\n".join(said)

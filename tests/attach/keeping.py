@@ -17,7 +17,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle.lib import load
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Emit, Runner, ScenarioRun
-from ggmltool.scenario.model import Model, Step
+from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.attach.on_library import random_scenario, read_seeds, say, seeds_parser
 from tests.conformance.run import planning_only
 
@@ -31,7 +31,7 @@ class KeepingRunner(Runner):
         super().__init__(*args, **kwargs)
         self.kept: list[ScenarioRun] = []
 
-    def keep(self, model: Model, steps: tuple[Step, ...], emit: Emit) -> None:
+    def keep(self, model: ScenarioSpec, steps: tuple[Step, ...], emit: Emit) -> None:
         """Runs some steps of a model, the last of which is a call of the scheduler."""
         run = ScenarioRun(self, model, World(self.callbacks, model, False))
         self.kept.append(run)

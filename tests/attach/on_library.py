@@ -22,7 +22,7 @@ from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle.found import libraries
 from ggmltool.oracle.lib import Lib, load, open_library
 from ggmltool.oracle.run import Runner
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.run import planning_only
@@ -59,7 +59,7 @@ def library(release: str, version: str = "") -> Lib:
     return next(lib for lib in map(open_library, libraries()) if lib.version == version)
 
 
-def _models(options: argparse.Namespace) -> Iterator[tuple[str, Model]]:
+def _models(options: argparse.Namespace) -> Iterator[tuple[str, ScenarioSpec]]:
     given = [
         (f"seed {seed}", random_scenario(seed, options.wide, options.values)) for seed in read_seeds(options.seeds)
     ]

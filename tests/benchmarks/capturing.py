@@ -11,7 +11,7 @@ import resource
 import time
 from itertools import product
 
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.capture import Captured, capture_many
 from ggmltool.sources.llama.options import CaptureOptions
 from tests.sources.real_models import real
@@ -28,7 +28,7 @@ def main() -> None:
         if not isinstance(captured, Captured):
             raise captured
         first = first or time.perf_counter() - start
-        model = load_model(captured.scenario)
+        model = load_spec(captured.scenario)
         nodes += sum(len(graph.nodes) for graph in model.graphs.values())
     child = resource.getrusage(resource.RUSAGE_CHILDREN)
     rows = {

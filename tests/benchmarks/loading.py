@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 
 SAMPLE = Path(__file__).parents[2] / "sample_graphs" / "gemma-3-270m.json.gz"
 SIZE = 10_000_000
@@ -52,13 +52,13 @@ def seconds_to_load(raw: bytes, name: str) -> tuple[float, int]:
         times = []
         for _ in range(3):
             start = time.perf_counter()
-            model = load_model(path)
+            model = load_spec(path)
             times.append(time.perf_counter() - start)
         return min(times), len(next(iter(model.graphs.values())).nodes)
 
 
 def main() -> None:
-    load_model({"ggmltool": 1, "backends": ["CPU"]})
+    load_spec({"ggmltool": 1, "backends": ["CPU"]})
     cases = {
         "10 MB of JSON, layers alike": (repeated(SIZE, 1), "a.json", 1.0),
         "10 MB of JSON, 16 kinds of layers": (repeated(SIZE, SHAPES), "a.json", 1.0),

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.overrides import n_cpu_moe
 from ggmltool.sources.llama.place import Placer
@@ -160,7 +160,7 @@ def options(n_layer: int, moe: bool) -> list[PlaceOptions]:
 def main() -> None:
     for n_layer, moe in ((LAYERS, False), (MOE_LAYERS, True)):
         start = time.perf_counter()
-        loaded = load_model(model(n_layer, moe))
+        loaded = load_spec(model(n_layer, moe))
         placer = Placer(loaded, read_devices(["CUDA0:8GiB", "CUDA1:8GiB"]))
         n_nodes = len(loaded.graphs["main"].nodes)
         print(f"{loaded.name}: {n_nodes} nodes, loaded in {time.perf_counter() - start:.2f} s")

@@ -17,7 +17,7 @@ from ggmltool.inspect.fit_wishes import Ranges, Wishes
 from ggmltool.inspect.fitting import fit
 from ggmltool.inspect.placing import Common
 from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.place import Placer
@@ -76,7 +76,7 @@ def planned(processes: int) -> None:
     told = list[str]()
     with timed(told):
         setting, space, request = Setting(8192), Space(contexts=(8192,)), Request()
-        model = load_model(capture(real(MODEL), setting.capture_options(Wishes("", Ranges(), Common()).base)).scenario)
+        model = load_spec(capture(real(MODEL), setting.capture_options(Wishes("", Ranges(), Common()).base)).scenario)
         placer = Placer(model, read_devices([*DEVICES]))
         speed = Speed(placer, anatomies(placer, request.cached), {}, request)
         planner = Planner(Measurer(placer), space, speed, setting, 0)

@@ -13,7 +13,7 @@ import pytest
 from ggmltool.cli.backends import backends
 from ggmltool.ggml.op import Op
 from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from tests.cli.conftest import SAMPLES, Call
 from tests.conformance.fuzz import scenario as random_scenario
@@ -202,7 +202,7 @@ def test_a_profile_is_one_device_in_a_file_beside_the_scenario(call: Call, tmp_p
 def test_the_list_of_ops_that_is_offered_is_the_one_of_the_rules(call: Call, tmp_path: Path, device: str) -> None:
     from ggmltool.ggml.device import NO
     from ggmltool.scenario.engine import make_backends, make_bufts
-    from ggmltool.scenario.load import load_model
+    from ggmltool.scenario.load import load_spec
 
     text = call("backends", "--device", device, "-f", "yaml").out
     lines = text.splitlines()
@@ -216,7 +216,7 @@ def test_the_list_of_ops_that_is_offered_is_the_one_of_the_rules(call: Call, tmp
     for devices in (lines, with_list):
         (tmp_path / "device.yaml").write_text("\n".join(devices) + "\n", "utf-8")
         document = {"ggmltool": 1, "backends": [{"name": device, "profile": "device.yaml"}, "X"]}
-        model = load_model(document, tmp_path)
+        model = load_spec(document, tmp_path)
         tables.append(make_backends(model, make_bufts(model))[0].device.table)
     by_rules, by_list = ([answer == NO for answer in table] for table in tables)
     families = (Op.UNARY, Op.GLU)
@@ -243,7 +243,7 @@ def test_a_device_that_is_written_out_with_its_rules_answers_as_before(call: Cal
         ):
             for tensor in tensors.values():
                 tensor.pop("backend", None)
-        model = load_model(given | {"backends": ["CPU"]})
+        model = load_spec(given | {"backends": ["CPU"]})
         cpu = model.backends[0]
         answers = []
         for spec in (*read_devices([device])[:1], again):

@@ -115,7 +115,7 @@ def test_verify_says_what_differs(call: Call, monkeypatch: pytest.MonkeyPatch) -
         run.values[0]["result"] = run.values[0]["result"] + 1
         return run
 
-    from ggmltool.scenario.model import Step
+    from ggmltool.scenario.spec import Step
 
     model = ggmltool.load(SAMPLES / "matmul.yaml").model
     model.steps.append(Step("get", tensors=("result",)))

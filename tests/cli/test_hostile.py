@@ -55,7 +55,7 @@ def hostile_log(tmp_path: Path) -> Path:
 def hostile_scenario(tmp_path: Path) -> Path:
     """The transformer with names that are markup somewhere, and with what Python calls printable and nobody sees."""
     from ggmltool.scenario.dump import dump
-    from ggmltool.scenario.load import load_model
+    from ggmltool.scenario.load import load_spec
 
     def renamed(value: Any) -> Any:
         if isinstance(value, dict):
@@ -64,7 +64,7 @@ def hostile_scenario(tmp_path: Path) -> Path:
             return [renamed(v) for v in value]
         return NAME if value == "kq" else value
 
-    scenario = renamed(dump(load_model(SAMPLES / "transformer.yaml")))
+    scenario = renamed(dump(load_spec(SAMPLES / "transformer.yaml")))
     folder = tmp_path / "f\x1b[2J\u202e"
     folder.mkdir()
     path = folder / "s\x07\u200b.json"

@@ -20,7 +20,7 @@ from ggmltool.ggml.ops.registry import CONSTRUCTORS
 from ggmltool.ggml.tallocr import Tallocr
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.views.errors import ggml_error
 from tests.cli.conftest import Call
 from tests.limits import AT
@@ -263,7 +263,7 @@ def test_a_constructor_that_refuses_says_which_source_or_which_number() -> None:
         quoted = [f'"{id}"' for id in sources]
         call = f"{constructor.name}({', '.join([*quoted, *params])})"
         try:
-            load_model({**base, "graphs": {"main": {"nodes": {"h": call}}}})
+            load_spec({**base, "graphs": {"main": {"nodes": {"h": call}}}})
         except ScenarioError:
             continue
         except GgmlError as error:

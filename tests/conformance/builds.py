@@ -18,9 +18,9 @@ import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.oracle.run import FREED, Places
-from ggmltool.scenario.model import Model
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz_builds import builds_scenario
 from tests.conformance.releases import JUDGED
@@ -91,7 +91,7 @@ def judge(loaded: Scenario, real: OracleRun) -> Outcome:
     return Outcome(0, out, arrays, freed)
 
 
-def elements(model: Model) -> int:
+def elements(model: ScenarioSpec) -> int:
     """How many all tensors of a scenario have."""
     specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
     return sum(prod(t.ne) for t in specs)

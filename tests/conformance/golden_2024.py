@@ -15,10 +15,10 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.january_2024.scheduler import Scheduler
 from ggmltool.ggml.sched.snapshot import copies_of
 from ggmltool.ggml.tensor import Tensor, root_of
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.measured_run import MeasuredRun
-from ggmltool.scenario.model import Step
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import Step
 from ggmltool.views.plan.pass_prints import pass_print
 
 SOME = Path(__file__).parent / "plans_2024_01"
@@ -45,7 +45,7 @@ class Player:
     """Does the steps of a scenario and says of each what the golden plans say."""
 
     def __init__(self, scenario: dict[str, Any], steps: list[str]) -> None:
-        model = load_model({**scenario, "steps": steps}, ggml="2024-01")
+        model = load_spec({**scenario, "steps": steps}, ggml="2024-01")
         run = Scenario(model).start(debug=True)
         assert isinstance(run, MeasuredRun)
         self.run = run

@@ -9,12 +9,12 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, Op, keys_of
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.ggml.tensor import FLAGS, contiguous_nb
-from ggmltool.scenario.model import (
+from ggmltool.scenario.spec import (
     BackendSpec,
     BufferTypeSpec,
     ContextSpec,
     GraphSpec,
-    Model,
+    ScenarioSpec,
     SchedulerSpec,
     Step,
     Supports,
@@ -24,13 +24,13 @@ from ggmltool.scenario.model import (
 PROFILES = ("CPU", "BLAS")
 
 
-def model_of(source: Mapping[str, Any], steps: list[str] | None = None, release: str = DEFAULT.name) -> Model:
+def model_of(source: Mapping[str, Any], steps: list[str] | None = None, release: str = DEFAULT.name) -> ScenarioSpec:
     """The model of a long-form scenario as a release; `steps` (as the file writes them) replaces its own."""
     graphs = {name: _graph(name, graph) for name, graph in source["graphs"].items()}
     first = next(iter(graphs), "")
     written = steps or source.get("steps") or [f"reserve {first}", f"alloc {first}"]
     scheduler = source.get("scheduler") or {}
-    return Model(
+    return ScenarioSpec(
         name=source.get("name", ""),
         backends=[_backend(b) for b in source["backends"]],
         buffer_types=[_buffer_type(name, b) for name, b in (source.get("buffer_types") or {}).items()],

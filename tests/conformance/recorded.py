@@ -26,9 +26,9 @@ from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.oracle import run_many
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, Model
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, ScenarioSpec
 from tests.conformance.compare import compare_runs
 from tests.conformance.fuzz import scenario
 from tests.conformance.run import engine_run, planning_only
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ggmltool.ggml.sched.state import SchedulerState
 
 
-def recorded(model: Model) -> Model:
+def recorded(model: ScenarioSpec) -> ScenarioSpec:
     """The same scenario with devices that have answers. Raises GgmlError where ggml would make no devices of it."""
     run = Scenario(model).start()
     run.start()
@@ -50,7 +50,7 @@ def recorded(model: Model) -> Model:
     return replace(model, backends=backends, buffer_types=[*model.buffer_types, *further])
 
 
-def _tensors(run: Run, model: Model) -> list[Tensor]:
+def _tensors(run: Run, model: ScenarioSpec) -> list[Tensor]:
     """All that devices may be asked about, as the scheduler sees them."""
     out: list[Tensor] = [t for t in run.persistent if t is not None]
     for name in model.graphs:
@@ -60,7 +60,7 @@ def _tensors(run: Run, model: Model) -> list[Tensor]:
     return out
 
 
-def _orders(model: Model) -> dict[str, dict[frozenset[str], Order]]:
+def _orders(model: ScenarioSpec) -> dict[str, dict[frozenset[str], Order]]:
     """In which order each device leaves its splits; none where it orders the same nodes in two ways."""
     out: dict[str, dict[frozenset[str], Order]] = {b.name: {} for b in model.backends}
     run = Scenario(model).start()
@@ -95,7 +95,7 @@ def _spec_of(buft: BufferType) -> BufferTypeSpec:
     return BufferTypeSpec(buft.name, buft.device, buft.alignment, max_size, buft.row_padding, buft.host)
 
 
-def _recorded(run: Run, i: int, tensors: Sequence[Tensor], sizes: Any, model: Model, known: Any) -> BackendSpec:
+def _recorded(run: Run, i: int, tensors: Sequence[Tensor], sizes: Any, model: ScenarioSpec, known: Any) -> BackendSpec:
     spec, backend = model.backends[i], run.backends[i]
     device, buft = backend.device, backend.device.buft
     ops = {}
@@ -130,7 +130,7 @@ def _recorded(run: Run, i: int, tensors: Sequence[Tensor], sizes: Any, model: Mo
 def differences(seeds: Sequence[int], release: str, with_library: bool = False) -> Iterator[tuple[int, list[str]]]:
     """What is otherwise with recorded devices, by seed."""
     make = partial(scenario, inputs_anywhere=not RELEASES[release].ops.inputs_are_leafs)
-    models: list[Model] = []
+    models: list[ScenarioSpec] = []
     planned: list[tuple[int, list[dict[str, Any]]]] = []
     for seed in seeds:
         try:

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import OracleRun, run_many
-from ggmltool.scenario.model import Model
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.views.plan.sched_debug import sched_debug
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz import scenario
@@ -49,17 +49,17 @@ class Outcome(NamedTuple):
     n_plans: int
 
 
-def planning_only(loaded: Scenario) -> Model:
+def planning_only(loaded: Scenario) -> ScenarioSpec:
     """The model without the steps that are about values."""
     return replace(loaded.model, steps=[step for step in loaded.model.steps if step.kind in PLANNING])
 
 
-def engine_run(loaded: Scenario, model: Model, debug: bool = True) -> tuple[list[dict[str, Any]], list[bytes]]:
+def engine_run(loaded: Scenario, model: ScenarioSpec, debug: bool = True) -> tuple[list[dict[str, Any]], list[bytes]]:
     """The engine's plans and its debug prints, without causes."""
     return _of_run(loaded.start(debug=debug), model)
 
 
-def _of_run(run: Run, model: Model) -> tuple[list[dict[str, Any]], list[bytes]]:
+def _of_run(run: Run, model: ScenarioSpec) -> tuple[list[dict[str, Any]], list[bytes]]:
     plans = [plan.as_dict() for plan in run.run(model.steps)]
     texts = [sched_debug(record, 2, causes=False) for record in run.debug_records]
     return plans, [text.encode("utf-8", "surrogateescape") for text in texts]
@@ -98,7 +98,7 @@ def _outcomes(
     seeds: Sequence[int], release: str, make: Callable[[int], dict[str, Any]], debug: bool
 ) -> Iterator[Outcome]:
     ours: list[tuple[int, list[dict[str, Any]], list[bytes], bool]] = []
-    models: list[Model] = []
+    models: list[ScenarioSpec] = []
     for seed in seeds:
         try:
             loaded = ggmltool.load(make(seed), ggml=release)

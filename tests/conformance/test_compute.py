@@ -157,7 +157,7 @@ def with_data(seed: int, release: str) -> Any:
     """A random scenario with values in its tensors: small normal ones, indices 0; None where they cannot be made."""
     import ggmltool
     from ggmltool.ggml.tensor import FLAG_OUTPUT
-    from ggmltool.scenario.model import Step
+    from ggmltool.scenario.spec import Step
 
     document = scenario(seed)
     tensors = [(c["tensors"], name) for c in document["contexts"].values() for name in c["tensors"]]

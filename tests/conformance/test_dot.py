@@ -10,7 +10,7 @@ from ggmltool.inspect.built import built_graph
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.tensor_info import tensor_infos
 from ggmltool.views.plan.dot import ggml_dot
 from tests.conformance.releases import release_of
@@ -37,7 +37,7 @@ graphs:
 """
 
 
-def dump(lib: Lib, model: Model, graph: str, path: Path) -> None:
+def dump(lib: Lib, model: ScenarioSpec, graph: str, path: Path) -> None:
     """ggml_graph_dump_dot of the graph, its contexts that have a buffer type allocated on the CPU."""
     builder = Builder(lib)
     known: dict[str, int] = {}

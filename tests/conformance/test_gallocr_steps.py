@@ -22,8 +22,8 @@ from ggmltool.oracle import fork, structs
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.run import Runner, ScenarioRun, World
 from ggmltool.oracle.state import read_tensor
-from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.steps import GRAPH_STEPS
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn
@@ -76,7 +76,7 @@ def _place(a: Any) -> Place:
     return NOWHERE if a.buffer_id == -1 else (a.buffer_id, a.addr.chunk, a.addr.offset, a.size_max)
 
 
-def real_tables(lib: Lib, model: Model) -> list[Tables]:
+def real_tables(lib: Lib, model: ScenarioSpec) -> list[Tables]:
     """The tables after each step that has a graph, the last ones where ggml aborted, if it did."""
     read_fd, write_fd = os.pipe()
     pid = fork.fork_child()
@@ -96,7 +96,7 @@ def real_tables(lib: Lib, model: Model) -> list[Tables]:
     return out
 
 
-def _child(lib: Lib, model: Model, fd: int) -> None:
+def _child(lib: Lib, model: ScenarioSpec, fd: int) -> None:
     fork.quiet_child()
 
     def on_abort(_message: bytes) -> None:
@@ -143,7 +143,7 @@ def _ours(a: TensorAlloc) -> Place:
     return NOWHERE if a.buffer_id == -1 else (a.buffer_id, a.chunk, a.offset, a.size_max)
 
 
-def check_steps(model: Model) -> bool:
+def check_steps(model: ScenarioSpec) -> bool:
     """Compare after every step that has a graph; whether ggml refused one of them."""
     theirs = real_tables(load(model.release), model)
     opened = Opened(Scenario(model), "")

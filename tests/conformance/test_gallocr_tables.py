@@ -19,7 +19,7 @@ from ggmltool.oracle import structs
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
 
@@ -69,7 +69,7 @@ class DynTallocr(ctypes.Structure):
     )
 
 
-def tables(lib: Lib, model: Model, graph: str, size: int) -> dict[str, Any]:
+def tables(lib: Lib, model: ScenarioSpec, graph: str, size: int) -> dict[str, Any]:
     """What ggml_gallocr_reserve leaves in its tables for the graph on one CPU buffer, {} where memory is short."""
     builder = Builder(lib)
     known: dict[str, int] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from tests.conformance.golden_2024 import ALL, SOME, Player, files, read
 
 
@@ -26,7 +26,7 @@ def test_every_field_is_what_the_library_did(file: Path) -> None:
     player = Player(golden["scenario"], golden["steps"])
     assert player.contexts() == golden["contexts"]
     model = player.run.model
-    assert load_model(dump(model)) == model
+    assert load_spec(dump(model)) == model
     for step, expected in zip(player.steps, golden["results"], strict=False):
         assert player.result(step) == expected
     if len(golden["results"]) < len(golden["steps"]):

@@ -17,8 +17,8 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
-from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
 
@@ -33,7 +33,7 @@ def _keys(hashes: Any) -> dict[int, int]:
     return {i: keys[i] or 0 for i in range(hashes.size) if used[i // 32] >> i % 32 & 1}
 
 
-def of_library(lib: Lib, model: Model, graph: str) -> Names:
+def of_library(lib: Lib, model: ScenarioSpec, graph: str) -> Names:
     runner = Runner(lib, debug=0, values=False)
     run = ScenarioRun(runner, model, World(runner.callbacks, model, False))
     run.start()

@@ -8,7 +8,7 @@ import pytest
 
 import ggmltool
 from ggmltool.oracle import run_many
-from ggmltool.scenario.model import Step
+from ggmltool.scenario.spec import Step
 from tests.conformance.fuzz import scenario
 from tests.invariants import KNOWN_HAZARDS, violations
 

@@ -21,7 +21,7 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
 from tests.limits import AT, split_inputs
@@ -45,7 +45,7 @@ def taken(hashes: Any) -> int:
     return sum(byte.bit_count() for byte in used)
 
 
-def figures(lib: Lib, model: Model, graph: str) -> dict[str, tuple[int, int]]:
+def figures(lib: Lib, model: ScenarioSpec, graph: str) -> dict[str, tuple[int, int]]:
     """(used, limit) by the gauge's key, from the library's memory after the graph was allocated."""
     runner = Runner(lib, debug=0, values=False)
     run = ScenarioRun(runner, model, World(runner.callbacks, model, False))

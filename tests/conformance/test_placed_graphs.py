@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.layers import ALL, PlaceOptions
 from ggmltool.sources.llama.place import Placer
 from tests.conformance.captured import expected, names, read
@@ -19,9 +19,9 @@ WITHOUT_ITS_LEAF = "gemma-3-270m-pp512-ngl9"
 """A capture whose list of leafs lacks the second token_embd.weight."""
 
 
-def of_august(name: str) -> Model:
+def of_august(name: str) -> ScenarioSpec:
     """A captured graph, by the ggml that it was captured with."""
-    return load_model(read(name), ggml="0.21")
+    return load_spec(read(name), ggml="0.21")
 
 
 def _base(name: str) -> str:
@@ -31,7 +31,7 @@ def _base(name: str) -> str:
 PLACED = [n for n in names() if _base(n) in set(names()) - {n} and not any(part in n for part in OTHER_GRAPHS)]
 
 
-def _places(model: Model) -> dict[tuple[str, str], int]:
+def _places(model: ScenarioSpec) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     for context in model.contexts:
         for t in context.tensors:

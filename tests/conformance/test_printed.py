@@ -16,7 +16,7 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.structs import CGraph
 from ggmltool.scenario.arenas import arenas
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.views.memory.objects import print_objects
 from ggmltool.views.plan.graph_print import graph_print
 from tests.conformance.fuzz import scenario
@@ -58,7 +58,7 @@ def printed(lib: Lib, write: Callable[[], None]) -> bytes:
     return b"".join(parts)
 
 
-def print_graph(lib: Lib, model: Model, graph: str) -> bytes:
+def print_graph(lib: Lib, model: ScenarioSpec, graph: str) -> bytes:
     """ggml_graph_print of the graph as built."""
     builder = Builder(lib)
     known: dict[str, int] = {}
@@ -76,7 +76,7 @@ def without_addresses(text: str) -> str:
     return re.sub(r"0x[0-9a-f]+", lambda m: numbers.setdefault(m[0], f"address {len(numbers)}"), text)
 
 
-def print_objects_of(lib: Lib, model: Model, graph: str, size: int) -> tuple[list[bytes], list[int]]:
+def print_objects_of(lib: Lib, model: ScenarioSpec, graph: str, size: int) -> tuple[list[bytes], list[int]]:
     """ggml_print_objects of each context and of the graph's, and where the graph has its arrays, from its own start."""
     builder = Builder(lib)
     known: dict[str, int] = {}

@@ -15,8 +15,8 @@ import ggmltool
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.realloc import ReallocFacts, Side, explain_realloc
 from ggmltool.oracle import run_many
-from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario
 from tests.conformance.samples import samples
 
@@ -35,11 +35,11 @@ def ours(scenario: Scenario, first: str, second: str) -> ReallocFacts:
     return explain_realloc(Side(opened, first, first), Side(opened, second, second))
 
 
-def real_model(scenario: Scenario, first: str, second: str) -> Model:
+def real_model(scenario: Scenario, first: str, second: str) -> ScenarioSpec:
     return replace(scenario.model, steps=[Step("reserve", first), Step("alloc", second)])
 
 
-def check(cases: list[tuple[ReallocFacts, Model]], level: int, monkeypatch: pytest.MonkeyPatch) -> int:
+def check(cases: list[tuple[ReallocFacts, ScenarioSpec]], level: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many aborted; each as it was foretold."""
     monkeypatch.setenv("GGML_SCHED_DEBUG_REALLOC", str(level))
     aborted = 0
@@ -55,7 +55,7 @@ def check(cases: list[tuple[ReallocFacts, Model]], level: int, monkeypatch: pyte
     return aborted
 
 
-def cases_of(scenarios: list[Scenario]) -> list[tuple[ReallocFacts, Model]]:
+def cases_of(scenarios: list[Scenario]) -> list[tuple[ReallocFacts, ScenarioSpec]]:
     out = []
     for loaded in scenarios:
         for first, second in pairs(loaded):

@@ -11,15 +11,15 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
-from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
 
 Found = tuple[dict[str, int], list[int], list[int]]
 
 
-def in_memory(lib: Lib, model: Model, graph: str) -> Found | None:
+def in_memory(lib: Lib, model: ScenarioSpec, graph: str) -> Found | None:
     """The library's fields after it allocated the graph; None where it did not."""
     runner = Runner(lib, debug=0, values=False)
     run = ScenarioRun(runner, model, World(runner.callbacks, model, False))

@@ -21,8 +21,8 @@ from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.oracle.state import TENSOR_LAYOUT, read_tensor
-from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.samples import sample_name
+from ggmltool.scenario.spec import ScenarioSpec, Step
 from ggmltool.views.memory.tensor import tensor_gdb
 from tests.cli.conftest import Call, call
 from tests.conformance.releases import release_of
@@ -34,7 +34,7 @@ SIMULATED = ["missing-op", "pipeline", "chunks", "outgrown", "allocator", "views
 """Samples on devices that the library's stand-in plays as the engine does."""
 
 
-def structs(lib: Lib, model: Model, graph: str) -> dict[str, tuple[Any, ...]]:
+def structs(lib: Lib, model: ScenarioSpec, graph: str) -> dict[str, tuple[Any, ...]]:
     """The fields of every tensor's struct before anything is allocated, sources as ids."""
     builder = Builder(lib)
     known: dict[str, int] = {}
@@ -112,7 +112,7 @@ def test_a_tensor_in_gdbs_layout_has_the_fields_of_the_librarys_struct(sample: P
 Row = tuple[str, str, list[int]]
 
 
-def after_alloc(lib: Lib, model: Model) -> tuple[list[Row], list[Row], int, dict[str, int]]:
+def after_alloc(lib: Lib, model: ScenarioSpec) -> tuple[list[Row], list[Row], int, dict[str, int]]:
     """After a fresh alloc, the model's only step: nodes and leafs of the scheduler's graph, and its hash table.
 
     (ggml_graph_print cannot print that graph: it has no hash set.)

@@ -17,9 +17,9 @@ import ggmltool
 from ggmltool.ggml.events import EventCall, Listener, Synchronized
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
-from ggmltool.scenario.model import Model
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.compare import compare_runs
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import JUDGED
@@ -67,7 +67,7 @@ def stepped(run: Run, after: Callable[[], None] = lambda: None) -> Read:
     return read
 
 
-def tolerance(model: Model) -> float:
+def tolerance(model: ScenarioSpec) -> float:
     """What the model's types allow."""
     specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
     exact = all(t.type.name in ("f32", "i32", "i64") for t in specs)

@@ -7,7 +7,7 @@ from ggmltool.debugger.breakpoints import Kind
 from ggmltool.debugger.walk import Reason, Walker, WalkError
 from ggmltool.ggml.events import Left
 from ggmltool.inspect.history.history import History, record_history
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.samples import scenario_path
 from ggmltool.scenario.scenario import Scenario
 
@@ -15,7 +15,7 @@ SAMPLES = ("matmul", "pipeline", "moe", "buffer-not-set", "allocator")
 
 
 def history_of(sample: str, compute: bool = True) -> History:
-    return record_history(Scenario(load_model(scenario_path(sample))), compute)
+    return record_history(Scenario(load_spec(scenario_path(sample))), compute)
 
 
 @pytest.fixture(scope="module", params=SAMPLES)

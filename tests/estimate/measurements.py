@@ -25,7 +25,7 @@ from ggmltool.estimate.planned import nodes_of
 from ggmltool.estimate.seconds import GraphWork
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.capture import capture_many
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.options import CaptureOptions
@@ -130,7 +130,7 @@ class Graphs:
         for graph, captured in zip(graphs, capture_many(bench_model(graphs[0].model), wanted), strict=True):
             if isinstance(captured, CaptureError):
                 raise captured
-            model = load_model(captured.scenario)
+            model = load_spec(captured.scenario)
             self._nodes[graph] = nodes_of(Compiled(model), next(iter(model.graphs)))
 
     def work(self, graph: Graph, cached: int) -> GraphWork:

@@ -14,8 +14,8 @@ from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.estimate.work import VIEW, Kind
 from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.model import BackendSpec, Model
 from ggmltool.scenario.reserving_run import ReservingRun
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.measurer import Measurer
@@ -30,7 +30,7 @@ GPUS = read_devices(["2x RTX 3090"])
 HOST = read_devices(["CPU=Ryzen 9 7950X"])
 
 
-def captured(name: str, n_ctx: int = 8192, phase: str = "both") -> Model:
+def captured(name: str, n_ctx: int = 8192, phase: str = "both") -> ScenarioSpec:
     options = CaptureOptions(n_ctx=n_ctx, phase=phase)  # type: ignore[arg-type]
     return ggmltool.load(capture(real(name), options).scenario).model
 
@@ -104,7 +104,7 @@ def test_a_token_of_a_mixture_reads_the_experts_that_it_uses() -> None:
 
 
 def measured(
-    model: Model, devices: list[BackendSpec], options: PlaceOptions, rates: dict[str, Rates]
+    model: ScenarioSpec, devices: list[BackendSpec], options: PlaceOptions, rates: dict[str, Rates]
 ) -> tuple[float, float]:
     """The likely seconds of a prompt's ubatch, and of a token."""
     splits, compiled = Measurer(Placer(model, devices)).needs(options).splits, Compiled(model)

@@ -9,8 +9,8 @@ from ggmltool.estimate.records import Efficiency
 from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.known_devices import known_devices
 from ggmltool.scenario.measure import measure
-from ggmltool.scenario.model import BackendSpec
 from ggmltool.scenario.own_rates import OwnRates
+from ggmltool.scenario.spec import BackendSpec
 from tests.batches import in_batches
 
 

@@ -13,7 +13,7 @@ from ggmltool.oracle import ChildError, OracleRun, run_on
 from ggmltool.oracle.fork import Abort, run_forked
 from ggmltool.oracle.found import Files
 from ggmltool.oracle.lib import Lib, OracleUnavailable, load, open_library
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from tests.follow.elf import exported
 
 BASE = "ggml_backend_sched_new"
@@ -47,7 +47,7 @@ class Library:
         """The functions of ggml's C interface that it exports."""
         return frozenset(name for file in set(self.files) for name in exported(file) if name.startswith("ggml_"))
 
-    def runs(self, wanted: Sequence[tuple[bool, bool, Model]]) -> list[OracleRun | None]:
+    def runs(self, wanted: Sequence[tuple[bool, bool, ScenarioSpec]]) -> list[OracleRun | None]:
         """What it does with each of these models: (whether it computes, whether the scheduler prints, the model).
 
         None for one that the mock devices cannot be made for.
@@ -58,7 +58,7 @@ class Library:
             done[values, debug] = iter(self._some(models, 2 if debug else 0, values))
         return [next(done[values, debug]) for values, debug, _ in wanted]
 
-    def _some(self, models: Sequence[Model], debug: int, values: bool) -> list[OracleRun | None]:
+    def _some(self, models: Sequence[ScenarioSpec], debug: int, values: bool) -> list[OracleRun | None]:
         try:
             return list(run_on(self.lib, models, debug, values))
         except ChildError:

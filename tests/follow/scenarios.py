@@ -17,8 +17,8 @@ from ggmltool.oracle import OracleRun
 from ggmltool.oracle.trace import trace_of
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.model import Model
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance import run as planning
 from tests.conformance import values as computing
 from tests.conformance.fuzz import scenario
@@ -52,7 +52,7 @@ class Case:
     document: dict[str, Any]
     debug: bool
 
-    def model(self, release: Release) -> Model:
+    def model(self, release: Release) -> ScenarioSpec:
         """The model that is run. Raises ScenarioError."""
         loaded = ggmltool.load(self.document, ggml=release.name)
         return planning.planning_only(loaded) if self.kind == "plans" else loaded.model
@@ -104,7 +104,7 @@ def observed(library: Library, release: Release, cases: Sequence[Case]) -> Itera
         yield Observed(case, real, tuple(told)) if real is not None and told else None
 
 
-def compared(case: Case, release: Release, real: OracleRun, model: Model | None = None) -> list[str]:
+def compared(case: Case, release: Release, real: OracleRun, model: ScenarioSpec | None = None) -> list[str]:
     """The differences between the engine as this release and what a library did; empty where they agree.
 
     `model` is the case's, where it has been loaded before.
@@ -136,7 +136,7 @@ def sign(difference: str) -> str:
     return f"{step}: {place}" if step else place
 
 
-def _model(case: Case, release: Release) -> Model | None:
+def _model(case: Case, release: Release) -> ScenarioSpec | None:
     try:
         return case.model(release)
     except (ScenarioError, GgmlError):

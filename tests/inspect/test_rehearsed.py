@@ -18,14 +18,14 @@ from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.verified import verify
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.reserving_run import ReservingRun
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario
 from tests.inspect.history.randomly import check
 
 
-def behind_a_reserve(seeds: range, release: str = "0.26") -> Iterator[Model]:
+def behind_a_reserve(seeds: range, release: str = "0.26") -> Iterator[ScenarioSpec]:
     """Scenarios whose graph was reserved in the past, and is allocated now."""
     for seed in seeds:
         try:

@@ -24,8 +24,8 @@ from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.inspect.op_reference import op_facts
 from ggmltool.inspect.shape_rules import ShapeRule, shape_rules
-from ggmltool.scenario.model import TensorSpec
 from ggmltool.scenario.op_examples import RESULT, op_example
+from ggmltool.scenario.spec import TensorSpec
 from ggmltool.scenario.yaml_text import compose_yaml
 
 UNRULED = {

@@ -13,7 +13,7 @@ from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.tensors import TensorReader
 from tests.scenario.texts import BASE
 
@@ -26,7 +26,7 @@ NUMBERS = ["0", "1", "-1", "2", "4", "64", str(1 << 31), str(1 << 62), str((1 <<
 
 def attempt(scenario: Any) -> None:
     try:
-        load_model(scenario)
+        load_spec(scenario)
     except ScenarioError as e:
         assert "\x1b" not in str(e)  # noqa: PT017
         assert len(str(e)) < 2000  # noqa: PT017
@@ -72,5 +72,5 @@ def test_tensors_are_counted_before_any_is_looked_at(monkeypatch: pytest.MonkeyP
         "graphs": {"main": {"nodes": {"y": "sqr(a)", "z": "sqr(b)"}}},
     }
     with pytest.raises(ScenarioError, match=r"graphs\.main\.nodes: there are more than 3 tensors"):
-        load_model(document)
+        load_spec(document)
     assert not looked

@@ -11,8 +11,8 @@ from ggmltool.scenario.backends import read_backends
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import BackendSpec, BufferTypeSpec, SchedulerSpec
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, SchedulerSpec
 from ggmltool.scenario.values import as_size
 
 
@@ -74,7 +74,7 @@ def test_sizes(text: object, size: int | None) -> None:
 
 
 def load(**parts: Any) -> Any:
-    return load_model({"ggmltool": 1, **parts})
+    return load_spec({"ggmltool": 1, **parts})
 
 
 def test_the_cpu_alone_is_the_default() -> None:
@@ -193,7 +193,7 @@ def test_a_type_that_no_device_has_is_answered_with_the_nearest(buft: str, hint:
 def test_what_the_hardware_has_survives_writing_and_reading(backend: dict[str, Any]) -> None:
     backends = [backend] if backend["name"] == "CPU" else [backend, "CPU"]
     model = load(backends=backends)
-    assert load_model(dump(model)).backends == model.backends
+    assert load_spec(dump(model)).backends == model.backends
     written = dump(model)["backends"][0]
     assert {key: written[key] for key in backend} == {**backend, **_sorted(backend)}
 

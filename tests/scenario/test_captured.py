@@ -15,7 +15,7 @@ from ggmltool.ggml.ops.registry import BY_OP
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.scenario.captured import Seen, is_described
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.long_form import _ELSEWHERE, KEYS
 from ggmltool.scenario.scenario import Scenario
 
@@ -42,15 +42,15 @@ def paths() -> list[Path]:
 
 @pytest.mark.parametrize("path", [p for p in paths() if p.name != "expected.json.gz"], ids=lambda p: p.name)
 def test_a_graph_loads_the_same_when_every_node_is_worked_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = load_model(path)
+    fast = load_spec(path)
     monkeypatch.setattr(Seen, "find", lambda *args: None)
-    assert load_model(path) == fast
+    assert load_spec(path) == fast
 
 
 def test_a_captured_graph_is_what_it_says() -> None:
     scenario = gemma()
     assert is_described(nodes_of(scenario))
-    model = load_model(scenario)
+    model = load_spec(scenario)
     for spec in next(iter(model.graphs.values())).nodes:
         written = nodes_of(scenario)[spec.id]
         assert (list(spec.ne), list(spec.nb), list(spec.src)) == (written["ne"], written["nb"], written["src"])
@@ -84,7 +84,7 @@ def test_a_mistake_is_found_in_a_node_like_others(key: str, value: object, messa
         nodes[id]["op"] = "permute"
         nodes[id]["op_params"] = [0, 1, 2, 3]
     with pytest.raises(ScenarioError, match=message):
-        load_model(scenario)
+        load_spec(scenario)
 
 
 def captured(op: str, src: list[Any], ne: list[int] | None = None, **more: Any) -> dict[str, Any]:
@@ -105,17 +105,17 @@ def test_the_sources_of_a_captured_node_are_counted(op: Op) -> None:
     needed = len([slot for slot in c.slots if slot in c.sources[: c.n_required_sources]] or range(c.n_required_sources))
     for n in range(min(needed, *_ELSEWHERE.get(op, (needed,)))):
         with pytest.raises(ScenarioError, match=rf"{name} takes [\d to]+ sources?, not {n}"):
-            load_model(captured(name, ["a"] * n))
+            load_spec(captured(name, ["a"] * n))
     with pytest.raises(ScenarioError, match=f"{name} cannot be null|{name} takes"):
-        load_model(captured(name, [None, *["a"] * max(needed - 1, 1)]))
+        load_spec(captured(name, [None, *["a"] * max(needed - 1, 1)]))
     if len(c.sources) < MAX_SRC and op not in _ELSEWHERE:
         with pytest.raises(ScenarioError, match=rf"{name} takes [\d to]+ sources?, not {MAX_SRC}"):
-            load_model(captured(name, ["a"] * MAX_SRC))
+            load_spec(captured(name, ["a"] * MAX_SRC))
 
 
 @pytest.mark.parametrize(("op", "n"), [(op, n) for op, counts in _ELSEWHERE.items() for n in counts])
 def test_a_captured_node_may_have_the_sources_of_another_release(op: Op, n: int) -> None:
-    assert Scenario(load_model(captured(Op(op).name.lower(), ["a"] * n))).plan().ok
+    assert Scenario(load_spec(captured(Op(op).name.lower(), ["a"] * n))).plan().ok
 
 
 @pytest.mark.parametrize("op", ["mul", "flash_attn_back", "view", "scale"])
@@ -125,7 +125,7 @@ def test_a_value_of_the_wrong_kind_is_a_mistake_at_its_place(op: str, key: str, 
     sources = ["a"] if op in ("view", "scale") else ["a", "a"]
     view = {"view_src": "a"} if op == "view" else {}
     with pytest.raises(ScenarioError, match=key):
-        load_model(captured(op, sources, **view) | _with(op, sources, view, key, value))
+        load_spec(captured(op, sources, **view) | _with(op, sources, view, key, value))
 
 
 def _with(op: str, src: list[str], view: dict[str, Any], key: str, value: object) -> dict[str, Any]:

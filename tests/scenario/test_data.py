@@ -18,7 +18,7 @@ from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
 from ggmltool.scenario.data import BytesData, Data, ListData
 from ggmltool.scenario.encode import can_encode, decode, encode
 from ggmltool.scenario.errors import Mistake, ScenarioError
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.read_data import parse_data
 
 M: Dims = (3, 2, 1, 1)
@@ -199,7 +199,7 @@ def test_data_for_more_elements_than_memory_are_refused() -> None:
 def test_a_mistake_in_a_list_has_the_place_of_the_element() -> None:
     scenario = {"ggmltool": 1, "contexts": {"c": {"tensors": {"x": {"type": "i8", "ne": [2, 1], "data": [[1, 999]]}}}}}
     with pytest.raises(ScenarioError) as e:
-        load_model(scenario)
+        load_spec(scenario)
     assert str(e.value) == ("<dict>: contexts.c.tensors.x.data[0][1]: an element of i8 must be at most 127, not 999")
 
 

@@ -15,8 +15,8 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.spec import ScenarioSpec
 from tests.scenario.texts import load_nodes
 
 GRAPHS = Path(__file__).parents[3] / "shared" / "graphs"
@@ -24,19 +24,19 @@ GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "2025-03"
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 
 
-def check_round_trip(model: Model) -> None:
+def check_round_trip(model: ScenarioSpec) -> None:
     written = dump(model)
-    assert load_model(written, model.folder) == model
-    assert load_model(json.loads(json.dumps(written)), model.folder) == model
+    assert load_spec(written, model.folder) == model
+    assert load_spec(json.loads(json.dumps(written)), model.folder) == model
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.*")), ids=lambda p: p.name)
 def test_samples_come_back(path: Path) -> None:
-    check_round_trip(load_model(path))
+    check_round_trip(load_spec(path))
 
 
 def test_everything_that_can_be_said_comes_back() -> None:
-    model = load_model(
+    model = load_spec(
         {
             "ggmltool": 1,
             "name": "all",
@@ -73,10 +73,10 @@ def test_everything_that_can_be_said_comes_back() -> None:
 
 
 def test_a_dump_is_plain_enough_for_yaml(tmp_path: Path) -> None:
-    model = load_model(SAMPLES / "matmul.yaml")
+    model = load_spec(SAMPLES / "matmul.yaml")
     path = tmp_path / "dumped.yaml"
     path.write_text(yaml.safe_dump(dump(model)), encoding="utf-8")
-    assert load_model(path) == model
+    assert load_spec(path) == model
 
 
 UNARY = ["sqr({0})", "sqrt_inplace({0})", "silu({0})", "scale({0}, 0.5)", "cont({0})", "dup({0})", "transpose({0})",
@@ -102,14 +102,14 @@ def test_random_graphs_come_back(data: st.DataObject) -> None:
         nodes.append(node)
         ids.append(f"n{i}")
     graph: dict[str, Any] = yaml.safe_load("\n".join(nodes).replace("f32[4, 4]", "'f32[4, 4]'", 1))
-    check_round_trip(load_model({"ggmltool": 1, "graphs": {"g": {"nodes": graph}}}))
+    check_round_trip(load_spec({"ggmltool": 1, "graphs": {"g": {"nodes": graph}}}))
 
 
 @given(st.sampled_from(sorted(TYPES)), st.lists(st.integers(0, 300), min_size=1, max_size=4), st.text(min_size=1))
 def test_any_tensor_comes_back(type: str, ne: list[int], name: str) -> None:
     tensor = {"type": type, "ne": ne, "name": name}
     try:
-        model = load_model({"ggmltool": 1, "contexts": {"c": {"tensors": {"t": tensor}}}})
+        model = load_spec({"ggmltool": 1, "contexts": {"c": {"tensors": {"t": tensor}}}})
     except ScenarioError as e:
         partial = ne[0] % TYPES[type].block_size != 0
         assert "control character" in str(e) or (partial and "blocks" in str(e))  # noqa: PT017
@@ -120,8 +120,8 @@ def test_any_tensor_comes_back(type: str, ne: list[int], name: str) -> None:
 @pytest.mark.skipif(not GRAPHS.exists(), reason="no captured graphs beside the project")
 def test_captured_graphs_come_back_and_are_what_they_say() -> None:
     for path in sorted(GRAPHS.glob("*-ngl2.json.gz"))[:12]:
-        model = load_model(path)
-        assert load_model(dump(model)) == model
+        model = load_spec(path)
+        assert load_spec(dump(model)) == model
 
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="no golden plans beside the project")
@@ -130,7 +130,7 @@ def test_scenarios_of_golden_plans_load() -> None:
 
     for path in sorted(GOLDEN.glob("*.json.gz"))[::8]:
         with gzip.open(path) as stream:
-            check_round_trip(load_model(json.load(stream)["scenario"]))
+            check_round_trip(load_spec(json.load(stream)["scenario"]))
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ def test_what_no_json_has_is_written_as_a_word(data: object) -> None:
     """Found by mutation: `place --format scenario` of infinite data."""
     contexts = {"c": {"tensors": {"x": {"type": "f32", "ne": [2], "data": data}}}}
     steps = ["alloc g", {"set": {"x": data}}]
-    model = load_model(
+    model = load_spec(
         {"ggmltool": 1, "contexts": contexts, "graphs": {"g": {"nodes": {"y": "sqr(x)"}}}, "steps": steps}
     )
     text = json.dumps(dump(model), allow_nan=False)
-    again = load_model(json.loads(text))
+    again = load_spec(json.loads(text))
     assert repr(again.contexts) == repr(model.contexts)
     assert repr(again.steps) == repr(model.steps)

@@ -15,7 +15,7 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlCrash, GgmlError, GgmlFailed, GgmlOverrun, NotComputable
 from ggmltool.ggml.ops.work import work_of
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run import values_of
 from ggmltool.scenario.scenario import Scenario
 from tests.forked import first_crash
@@ -34,7 +34,7 @@ def scenario(tensors: dict[str, Any], nodes: dict[str, Any], *backends: Any) -> 
 
 def compute(given: dict[str, Any]) -> None:
     """Load, do the steps, and read every tensor that has memory. Raises what ggml would say."""
-    run = Scenario(load_model(given)).start(values=True)
+    run = Scenario(load_spec(given)).start(values=True)
     for step in run.model.steps:
         run.step(step)
         if run.plans and not run.plans[-1].ok:
@@ -81,7 +81,7 @@ def test_rows_may_go_backwards_within_their_tensor() -> None:
         },
         {"y": "acc(a, b, nb1=-8, nb2=16, nb3=16, offset=8)"},
     )
-    assert Scenario(load_model(given)).compute()["y"].reshape(-1).tolist() == [3, 4, 1, 2]
+    assert Scenario(load_spec(given)).compute()["y"].reshape(-1).tolist() == [3, 4, 1, 2]
 
 
 def test_set_may_end_where_its_tensor_does_and_write_behind_it() -> None:
@@ -123,7 +123,7 @@ def test_what_is_no_block_is_not_called_transposed() -> None:
 
 def test_a_transposed_quantized_leaf_can_still_be_described() -> None:
     """U26: with strides of its own, a leaf may be what ggml_transpose makes of whole blocks."""
-    spec = load_model(scenario({"a": {"type": "q8_0", "ne": [4, 32], "nb": [34, 34]}}, {})).contexts[0].tensors[0]
+    spec = load_spec(scenario({"a": {"type": "q8_0", "ne": [4, 32], "nb": [34, 34]}}, {})).contexts[0].tensors[0]
     assert spec.ne == (4, 32, 1, 1)
 
 
@@ -182,7 +182,7 @@ def test_the_bound_on_work_can_be_lifted(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_nodes_of_models_are_within_the_bound(tensors: dict[str, str], node: str) -> None:
     """R5: what people compute stays possible without an option."""
-    run = Scenario(load_model(scenario(tensors, {"y": node}))).start()
+    run = Scenario(load_spec(scenario(tensors, {"y": node}))).start()
     run.build("main")
     assert work_of(run.newest["main"][0].nodes[-1]).operations < MAX_OPERATIONS
 

@@ -11,7 +11,7 @@ from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.dump import dump_backend
 from ggmltool.scenario.errors import Mistake
 from ggmltool.scenario.known_devices import known, known_devices, rates_data
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.own_rates import OwnRates
 
 
@@ -126,7 +126,7 @@ def _scenario(rates: object) -> dict[str, Any]:
     ["RTX 3090", {"like": "RTX 3090", "to_device": 12.0}, {"bandwidth": 60.0, "f32": 1.5, "int8": 3.0}],
 )
 def test_rates_of_a_scenario_are_read_and_written_alike(rates: object) -> None:
-    spec = load_model(_scenario(rates)).backends[0]
+    spec = load_spec(_scenario(rates)).backends[0]
     assert dump_backend(spec)["rates"] == rates
     assert isinstance(spec.rates, OwnRates) == (not isinstance(rates, str))
 
@@ -145,5 +145,5 @@ def test_rates_of_a_scenario_are_read_and_written_alike(rates: object) -> None:
 )
 def test_wrong_rates_are_refused_where_they_stand(rates: object, message: str) -> None:
     with pytest.raises(Exception, match="rates") as caught:
-        load_model(_scenario(rates))
+        load_spec(_scenario(rates))
     assert message in str(caught.value)

@@ -8,7 +8,7 @@ import pytest
 
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 
 PLAIN: dict[str, Any] = {
@@ -21,16 +21,16 @@ FACTS = {"model": "Gemma 3 270m", "n_layer": 18, "rope": 1e4, "flash_attn": True
 
 
 def test_facts_come_back_as_they_were() -> None:
-    model = load_model({**PLAIN, "meta": FACTS})
+    model = load_spec({**PLAIN, "meta": FACTS})
     assert model.meta == FACTS
     assert [type(value) for value in model.meta.values()] == [type(value) for value in FACTS.values()]
-    assert load_model(dump(model)) == model
-    assert load_model(PLAIN).meta == load_model({**PLAIN, "meta": None}).meta == {}
+    assert load_spec(dump(model)) == model
+    assert load_spec(PLAIN).meta == load_spec({**PLAIN, "meta": None}).meta == {}
 
 
 def test_facts_do_not_change_the_plan() -> None:
-    with_facts = Scenario(load_model({**PLAIN, "meta": {"backends": "CUDA0", "op_offload": False}}))
-    assert with_facts.plan() == Scenario(load_model(PLAIN)).plan()
+    with_facts = Scenario(load_spec({**PLAIN, "meta": {"backends": "CUDA0", "op_offload": False}}))
+    assert with_facts.plan() == Scenario(load_spec(PLAIN)).plan()
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,6 @@ def test_facts_do_not_change_the_plan() -> None:
 )
 def test_what_is_no_fact_is_refused(meta: Any, said: str) -> None:
     with pytest.raises(ScenarioError, match=r"meta|fact|character|key") as refused:
-        load_model({**PLAIN, "meta": meta})
+        load_spec({**PLAIN, "meta": meta})
     assert said in str(refused.value)
     assert "\x1b" not in str(refused.value)

@@ -12,7 +12,7 @@ import pytest
 import ggmltool
 from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.errors import Mistake, Place, ScenarioError, nearest, quoted
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.model_file import check_gguf
 from ggmltool.sources.sched_log.stream import open_log
@@ -319,7 +319,7 @@ def test_a_mistake_in_json(text: str, message: str) -> None:
 @pytest.mark.parametrize(("make", "message"), AS_DICT, ids=[m[:40] for _, m in AS_DICT])
 def test_a_mistake_in_a_dict_says_its_path(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ScenarioError) as e:
-        load_model(make())
+        load_spec(make())
     assert str(e.value) == f"<dict>: {message}"
 
 

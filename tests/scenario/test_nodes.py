@@ -10,7 +10,7 @@ from ggmltool.ggml.ops.registry import float_bits
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, FLAG_PARAM
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.valueless import valueless
 from tests.scenario.texts import load_node, load_nodes, load_text
@@ -237,7 +237,7 @@ def test_nodes_may_be_planned_and_not_computed() -> None:
     assert computes(UNCOMPUTED) == {"x": True, "other": False, "y": True}
     model = load_text(UNCOMPUTED)
     assert dump(model)["graphs"]["g"]["uncomputed"] == ["other"]
-    assert load_model(dump(model)).graphs["g"].uncomputed == {"other"}
+    assert load_spec(dump(model)).graphs["g"].uncomputed == {"other"}
     assert [node.id for node in Scenario(model).plan(step="alloc").nodes] == ["x", "other", "y"]
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from ggmltool.scenario.data import FillData, ListData
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import Step
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.spec import Step
 
 
 def steps(*written: Any) -> list[Step]:
-    return load_model(
+    return load_spec(
         {
             "ggmltool": 1,
             "contexts": {"c": {"tensors": {"x": "f32[2]"}}},

@@ -12,7 +12,7 @@ from ggmltool.ggml.devices.cases import Basis
 from ggmltool.inspect.answers import answer
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run import Run
 from ggmltool.scenario.scenario import Scenario
 
@@ -48,7 +48,7 @@ def scenario(supports: Any, folder: Path | None = None) -> dict[str, Any]:
 
 
 def started(supports: Any, folder: Path | None = None) -> Run:
-    return Scenario(load_model(scenario(supports), folder=folder)).start()
+    return Scenario(load_spec(scenario(supports), folder=folder)).start()
 
 
 def refusals(supports: Any, *names: str, folder: Path | None = None) -> list[str | None]:
@@ -138,8 +138,8 @@ def test_rules_on_a_known_profile_leave_its_other_ops() -> None:
 )
 def test_what_is_written_out_is_read_again_as_the_same(supports: Any) -> None:
     """U16."""
-    model = load_model(scenario(supports))
-    assert load_model(dump(model)) == model
+    model = load_spec(scenario(supports))
+    assert load_spec(dump(model)) == model
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_is_written_out_is_read_again_as_the_same(supports: Any) -> None:
 def test_a_mistake_is_named_with_what_was_expected(supports: Any, message: str) -> None:
     """U16."""
     with pytest.raises(ScenarioError) as caught:
-        load_model(scenario(supports))
+        load_spec(scenario(supports))
     assert message in str(caught.value)
 
 
@@ -182,7 +182,7 @@ def test_a_mistake_in_a_file_has_line_and_column(tmp_path: Path) -> None:
         "        - {op: add, src0: {types: [f23]}}\n  - CPU\n"
     )
     with pytest.raises(ScenarioError, match=r'npu\.yaml:6:\d+: a type cannot be "f23"; did you mean "f32"\?'):
-        load_model(file)
+        load_spec(file)
 
 
 HEAD = '"backend_name","op_name","op_params","test_mode","supported","error_message","backend_reg_name"\n'

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ggmltool.scenario import text as text_module
 from ggmltool.scenario.errors import Place, ScenarioError
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.text import inside_string, parse_document, read_document
 from tests.scenario.texts import load_text
 
@@ -55,23 +55,23 @@ def test_every_way_to_write_a_scenario_gives_the_same_model(tmp_path: Path, name
     path = tmp_path / name
     raw = text.encode()
     path.write_bytes(gzip.compress(raw, mtime=0) if name.endswith(".gz") else raw)
-    model = load_model(path)
-    assert model == load_model(VALUE)
+    model = load_spec(path)
+    assert model == load_spec(VALUE)
     assert (model.source, model.folder) == (str(path), tmp_path)
 
 
 def test_a_packed_file_is_known_by_its_content_and_may_have_parts(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_bytes(gzip.compress(YAML[:20].encode()) + gzip.compress(YAML[20:].encode()))
-    assert load_model(path) == load_model(VALUE)
+    assert load_spec(path) == load_spec(VALUE)
 
 
 @pytest.mark.parametrize("raw", [YAML.encode(), json.dumps(VALUE).encode(), gzip.compress(YAML.encode())])
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raw: bytes) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
-    model = load_model("-")
-    assert model == load_model(VALUE)
+    model = load_spec("-")
+    assert model == load_spec(VALUE)
     assert (model.source, model.folder) == ("<stdin>", tmp_path)
 
 
@@ -134,7 +134,7 @@ def test_files_that_are_no_scenario(tmp_path: Path, name: str, raw: bytes, messa
     path = tmp_path / name
     path.write_bytes(raw)
     with pytest.raises(ScenarioError) as e:
-        load_model(path)
+        load_spec(path)
     assert str(e.value) == f"{path}{'' if message.startswith(':') else ': '}{message}"
 
 
@@ -144,7 +144,7 @@ def test_text_in_any_unicode_encoding_is_read(tmp_path: Path, codec: str) -> Non
     text = "ggmltool: 1\nname: größer\ncontexts: {c: {tensors: {x: 'f32[4]'}}}\ngraphs: {g: {nodes: {y: exp(x)}}}\n"
     path = tmp_path / "g.yaml"
     path.write_bytes(text.encode(codec))
-    assert load_model(path).name == "größer"
+    assert load_spec(path).name == "größer"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_text_in_any_unicode_encoding_is_read(tmp_path: Path, codec: str) -> Non
 )  # fmt: skip
 def test_names_that_are_no_file(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
-        load_model(tmp_path / name)
+        load_spec(tmp_path / name)
 
 
 def test_a_gzip_bomb_is_stopped_early(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_gzip_bomb_is_stopped_early(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b" " * (100 << 20)))
     start = time.process_time()
     with pytest.raises(ScenarioError, match="unpacks to more than"):
-        load_model(path)
+        load_spec(path)
     assert time.process_time() - start < 5
 
 
@@ -171,7 +171,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / "large.json"
     path.write_bytes(b" " * (2 << 20))
     with pytest.raises(ScenarioError, match="more than 1 MiB"):
-        load_model(path)
+        load_spec(path)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_every_value_of_a_json_text_is_found_again(value: object, data: st.DataO
 def test_no_dict_gives_another_exception(value: dict[str, object]) -> None:
     for scenario in (value, {"ggmltool": 1, "graphs": {"g": {"nodes": value}}}, {"ggmltool": 1, "backends": [value]}):
         try:
-            load_model(scenario)
+            load_spec(scenario)
         except ScenarioError as e:
             assert e.place is None  # noqa: PT017
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from ggmltool.scenario.load import load_document
-from ggmltool.scenario.model import Model, TensorSpec
+from ggmltool.scenario.spec import ScenarioSpec, TensorSpec
 from ggmltool.scenario.text import parse_document
 
 BASE = """\
@@ -32,7 +32,7 @@ graphs:
 """
 
 
-def load_text(text: str, source: str = "t.yaml") -> Model:
+def load_text(text: str, source: str = "t.yaml") -> ScenarioSpec:
     """A model from YAML, or from JSON where `source` ends in .json."""
     return load_document(parse_document(text, source, "json" if source.endswith(".json") else "yaml", None))
 

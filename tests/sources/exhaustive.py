@@ -24,7 +24,7 @@ from ggmltool.inspect.fit_wishes import Ranges, Wishes
 from ggmltool.inspect.fitting import Fit, fit
 from ggmltool.inspect.placing import Common, devices_of
 from ggmltool.inspect.ranges import doublings
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.layers import ALL
 from ggmltool.sources.llama.measurer import Measurer
@@ -75,7 +75,7 @@ def _better(found: Fit, setting: Setting, most: int) -> Iterator[Choice]:
     """Those of one setting."""
     best, wishes = found.found.best, found.wishes
     assert best is not None
-    model = load_model(capture(Path(wishes.argument), setting.capture_options(wishes.base)).scenario)
+    model = load_spec(capture(Path(wishes.argument), setting.capture_options(wishes.base)).scenario)
     placer = Placer(model, devices_of(model, wishes.common, 0))
     space, request = wishes.space(model), Request(cached=wishes.common.n_depth)
     speed = Speed(placer, anatomies(placer, request.cached), {}, request)
@@ -128,7 +128,7 @@ def as_llama_cpp(found: Fit) -> None:
         return
     path = Path(found.wishes.argument)
     gpus = [FakeGpu(f"CUDA{i}", memory=mib << 20) for i, mib in enumerate(memory(path, len(best.gpus)))]
-    options = best.choice.options(found.wishes.space(load_model(_captured(found))).base, best.n_layer)
+    options = best.choice.options(found.wishes.space(load_spec(_captured(found))).base, best.n_layer)
     overrides = tuple((o.pattern.pattern, o.buft) for o in options.overrides)
     context = best.setting.capture_options(found.wishes.base)
     settings = Settings(options.n_gpu_layers, tensor_split=options.tensor_split, overrides=overrides)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.search.space import Setting
@@ -16,9 +16,9 @@ SETTING = Setting(512, n_ubatch=64)
 
 
 @cache
-def model(name: str) -> Model:
+def model(name: str) -> ScenarioSpec:
     """A small model's two graphs."""
-    return load_model(capture(cached(name), SETTING.capture_options(CaptureOptions())).scenario)
+    return load_spec(capture(cached(name), SETTING.capture_options(CaptureOptions())).scenario)
 
 
 def devices(*texts: str) -> list[BackendSpec]:

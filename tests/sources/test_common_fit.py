@@ -17,9 +17,9 @@ from ggmltool.inspect.chosen import choose as choose_for
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.placing import Asked, Common
 from ggmltool.scenario.backends import read_backends
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions
@@ -45,8 +45,8 @@ STATUS = ("success", "failure", "error")
 
 
 @cache
-def captured(path: Path, options: CaptureOptions) -> Model:
-    return load_model(capture(path, options).scenario)
+def captured(path: Path, options: CaptureOptions) -> ScenarioSpec:
+    return load_spec(capture(path, options).scenario)
 
 
 def choose(

@@ -8,8 +8,8 @@ import pytest
 
 import ggmltool
 from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import Step
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.spec import Step
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.errors import LlamaRefused
 from ggmltool.sources.llama.layers import PlaceOptions
@@ -146,5 +146,5 @@ def test_rows_are_split_on_no_gpu_without_a_layer() -> None:
 
 def ours_of(devices: list[str], n_gpu_layers: int) -> None:
     """Place the same model here with -sm row."""
-    model = load_model(capture(cached("llama"), PROMPT).scenario)
+    model = load_spec(capture(cached("llama"), PROMPT).scenario)
     Placer(model, read_devices(devices)).place(PlaceOptions(n_gpu_layers, "row"))

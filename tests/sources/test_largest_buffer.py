@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.measurer import Measurer
@@ -76,7 +76,7 @@ def test_blocks_of_vulkan_and_memory_that_cannot_be_pinned_are_no_limits(call: C
 @pytest.mark.parametrize("layers", [0, 3, 7])
 def test_many_placements_have_the_error_of_one(device: str, layers: int) -> None:
     options = CaptureOptions(n_ctx=8192, n_batch=512, flash_attn="off", phase="both")
-    placer = Placer(load_model(capture(cached("llama"), options).scenario), devices(device))
+    placer = Placer(load_spec(capture(cached("llama"), options).scenario), devices(device))
     place = PlaceOptions(n_gpu_layers=layers)
     alone = place_and_measure(placer, place)[1]
     among = Measurer(placer).needs(place)

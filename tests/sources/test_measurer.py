@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.measurer import Measurer
@@ -122,15 +122,15 @@ def with_one_cache(scenario: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def written(name: str) -> Model:
-    return load_model(WRITTEN[name]())
+def written(name: str) -> ScenarioSpec:
+    return load_spec(WRITTEN[name]())
 
 
 @cache
-def captured(path: Path, options: CaptureOptions) -> Model:
+def captured(path: Path, options: CaptureOptions) -> ScenarioSpec:
     from ggmltool.sources.llama.capture import capture
 
-    return load_model(capture(path, options).scenario)
+    return load_spec(capture(path, options).scenario)
 
 
 @cache
@@ -148,7 +148,7 @@ class Source(NamedTuple):
     name: str
     options: CaptureOptions | None = None
 
-    def model(self) -> Model:
+    def model(self) -> ScenarioSpec:
         return written(self.name) if self.options is None else captured(self.file(), self.options)
 
     def file(self) -> Path:
@@ -195,7 +195,7 @@ def outcome(ask: Callable[[PlaceOptions, tuple[int, ...]], Needs], options: Plac
     return Needs(**{f.name: getattr(needs, f.name) for f in fields(Needs)})
 
 
-def devices_of(model: Model) -> list[tuple[str, ...]]:
+def devices_of(model: ScenarioSpec) -> list[tuple[str, ...]]:
     """The devices that there are in the model's ggml."""
     known = profiles_of(model.release)
     return [devices for devices in DEVICES if all(d.profile in known for d in read_devices(list(devices)))]
@@ -246,7 +246,7 @@ def test_what_no_capture_has_is_measured_too() -> None:
     """An empty weight has no place in a buffer: such a model is placed as a whole each time."""
     scenario = transformer(2)
     scenario["contexts"]["weights"]["tensors"]["blk.0.none.weight"] = "f32[64, 0]"
-    placer = Placer(load_model(scenario), read_devices(["CUDA0"]))
+    placer = Placer(load_spec(scenario), read_devices(["CUDA0"]))
     for n in range(4):
         options = PlaceOptions(n)
         assert outcome(Measurer(placer).needs, options, 0) == outcome(placed_alone(placer), options, 0)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ggmltool.scenario.backends import read_backends
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.needs import measure
 from ggmltool.sources.llama.options import CaptureOptions
@@ -93,7 +93,7 @@ def options_of(settings: Settings) -> PlaceOptions:
     )
 
 
-def named(model: Model) -> dict[str, str]:
+def named(model: ScenarioSpec) -> dict[str, str]:
     """What llama.cpp calls each tensor."""
     return {t.id: t.name for t in (*model.tensors(), *model.graphs["main"].nodes)}
 
@@ -101,9 +101,9 @@ def named(model: Model) -> dict[str, str]:
 def check(path: Path, gpus: list[FakeGpu], settings: Settings) -> Placed:
     """Place the model there and here, and compare everything."""
     there = place(path, gpus, settings)
-    real = load_model(there.scenario)
+    real = load_spec(there.scenario)
     placer = Placer(
-        load_model(captured(path, settings.options)),
+        load_spec(captured(path, settings.options)),
         read_backends([{**gpu.spec(), "memory": gpu.memory} for gpu in gpus]),
     )
     placement = placer.place(options_of(settings))
@@ -173,7 +173,7 @@ def test_both_graphs_of_a_capture_are_placed_and_the_larger_decides(name: str, n
     for flash_attn in ("auto", "off"):
         options = [replace(o, flash_attn=flash_attn) for o in (PROMPT, TOKEN, replace(PROMPT, phase="both"))]
         there = [place(cached(name), ONE, Settings(n_gpu_layers, options=o)) for o in options[:2]]
-        model = load_model(captured(cached(name), options[2]))
+        model = load_spec(captured(cached(name), options[2]))
         placer = Placer(model, gpu)
         asked = PlaceOptions(n_gpu_layers, extra_bufts=False)
         fit = measure(placer.place(asked), placer.probe(asked))
@@ -195,7 +195,7 @@ def test_gemma_3_270m_is_placed_and_planned_as_llama_cpp_does(n_gpu_layers: int,
     path = gemma()
     placed = check(path, gpus, Settings(n_gpu_layers, options=PROMPT))
     output = next(line for line in placed.log if "output buffer size" in line)
-    placer = Placer(load_model(captured(path, PROMPT)), read_backends([gpu.spec() for gpu in gpus]))
+    placer = Placer(load_spec(captured(path, PROMPT)), read_backends([gpu.spec() for gpu in gpus]))
     uses = {use.buft: use for use in measure(placer.place(PlaceOptions(n_gpu_layers))).uses}
     assert f"{uses['CPU'].output / 2**20:.2f} MiB" in output
 

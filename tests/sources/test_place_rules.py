@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ggmltool.ggml.op import Op
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import BackendSpec
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.spec import BackendSpec
 from ggmltool.sources.llama import weights
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions, layer_devices, split_points
@@ -108,7 +108,7 @@ def placed(tensors: dict[str, object], nodes: dict[str, object], **more: object)
         "graphs": {"main": {"nodes": nodes}},
         **more,
     }
-    return Placer(load_model(scenario), gpus(1 << 30)).place(PlaceOptions())
+    return Placer(load_spec(scenario), gpus(1 << 30)).place(PlaceOptions())
 
 
 def test_a_model_with_more_layers_than_anybody_has_is_refused() -> None:
@@ -142,9 +142,9 @@ def test_per_layer_embeddings_are_read_as_they_are_needed(mode: Any, rows: int, 
         "graphs": {"main": {"nodes": nodes}},
     }
     options = PlaceOptions(overrides=tuple(parse_overrides("per_layer=CUDA0")), lazy_mode=mode)
-    (tensor,) = Placer(load_model(scenario), gpus(64 << 30)).place(options).tensors
+    (tensor,) = Placer(load_spec(scenario), gpus(64 << 30)).place(options).tensors
     assert tensor.buft == buft
-    (tensor,) = Placer(load_model({**scenario, "ggml": "0.20.2"}), gpus(64 << 30)).place(options).tensors
+    (tensor,) = Placer(load_spec({**scenario, "ggml": "0.20.2"}), gpus(64 << 30)).place(options).tensors
     assert tensor.buft == "CUDA0"
 
 
@@ -185,7 +185,7 @@ def test_a_tied_weight_lies_twice_where_its_layers_are_apart() -> None:
         },
         "graphs": {"main": {"nodes": nodes}},
     }
-    placer = Placer(load_model(scenario), gpus(1 << 30))
+    placer = Placer(load_spec(scenario), gpus(1 << 30))
     model = placer.place(PlaceOptions()).model
     assert {c.name: [t.id for t in c.tensors] for c in model.contexts if c.buft} == {
         "w_CPU": ["token_embd.weight"],
@@ -203,7 +203,7 @@ def test_a_view_of_what_lies_elsewhere_is_no_model_s() -> None:
     """Found by mutation: a view in the cache, of an input."""
     contexts = {"in": {"tensors": {"a": "f32[4]"}}, "kv": {"buft": "CPU", "tensors": {"c": {"view_src": "a"}}}}
     graphs = {"main": {"nodes": {"y": "sqr(c)"}}}
-    model = load_model({"ggmltool": 1, "backends": ["CPU"], "contexts": contexts, "graphs": graphs})
+    model = load_spec({"ggmltool": 1, "backends": ["CPU"], "contexts": contexts, "graphs": graphs})
     with pytest.raises(PlaceError, match="c is a view of a, which lies in another buffer"):
         Placer(model, []).place(PlaceOptions())
 
@@ -214,6 +214,6 @@ def test_assignments_to_backends_that_are_not_placed_on_are_left_out() -> None:
     contexts = {"in": {"tensors": {"x": x}}, "w": {"buft": "CPU", "usage": "weights", "tensors": {"w": x}}}
     graphs = {"main": {"nodes": {"y": "add(x, w)"}}}
     backends = [{"name": "ACC", "type": "accel"}, "CPU"]
-    model = load_model({"ggmltool": 1, "backends": backends, "contexts": contexts, "graphs": graphs})
+    model = load_spec({"ggmltool": 1, "backends": backends, "contexts": contexts, "graphs": graphs})
     placement = Placer(model, gpus(1 << 30)).place(PlaceOptions())
     assert {t.backend for t in placement.model.tensors()} == {None}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ggmltool.scenario.backends import read_backends
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.needs import place_and_measure
 from ggmltool.sources.llama.place import Placer
@@ -47,7 +47,7 @@ def test_layers_without_attention_alone_on_a_device_are_refused_as_by_llama_cpp(
         write_gguf(path, SPECIAL_MODELS["deci"]())
     gpus = [FakeGpu(f"CUDA{i}") for i in range(3)]
     settings = Settings(tensor_split=split, alloc=True, options=PROMPT)
-    placer = Placer(load_model(captured(path, PROMPT)), read_backends([gpu.spec() for gpu in gpus]))
+    placer = Placer(load_spec(captured(path, PROMPT)), read_backends([gpu.spec() for gpu in gpus]))
     _, needs = place_and_measure(placer, options_of(settings))
     assert (needs.error is not None) is refused
     if needs.error is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.scenario.model import BackendSpec
+from ggmltool.scenario.spec import BackendSpec
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.measurer import Measurer

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ggmltool.scenario.backends import read_backends
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.errors import LlamaRefused, PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions
@@ -33,7 +33,7 @@ def check(path: Path, n_gpus: int, n_gpu_layers: int, shares: tuple[float, ...])
     """Place a model there and here, and compare the splits and every buffer."""
     gpus = [FakeGpu(f"CUDA{i}") for i in range(n_gpus)]
     there = place(path, gpus, Settings(n_gpu_layers, "tensor", tensor_split=shares, alloc=True, options=PROMPT))
-    model = load_model(capture(path, PROMPT).scenario)
+    model = load_spec(capture(path, PROMPT).scenario)
     devices = read_backends([{**gpu.spec(), "memory": gpu.memory} for gpu in gpus])
     here = place_on_all(model, devices, PlaceOptions(n_gpu_layers, "tensor", tensor_split=shares), (0,))
     meta = f"Meta({','.join(gpu.name for gpu in gpus)})"
@@ -49,7 +49,7 @@ def check(path: Path, n_gpus: int, n_gpu_layers: int, shares: tuple[float, ...])
     return here
 
 
-def names_of(model: Model) -> dict[str, str]:
+def names_of(model: ScenarioSpec) -> dict[str, str]:
     return {t.id: t.name for t in (*model.tensors(), *model.graphs["main"].nodes)}
 
 
@@ -89,7 +89,7 @@ def refusal(name: str, **options: str) -> str:
 
 
 def ours(name: str, *devices: str, **options: str) -> OnAll:
-    model = load_model(capture(cached(name), replace(PROMPT, **options)).scenario)
+    model = load_spec(capture(cached(name), replace(PROMPT, **options)).scenario)
     return place_on_all(model, read_backends([{"name": d} for d in devices]), PlaceOptions(), (0,))
 
 

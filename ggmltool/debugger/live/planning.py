@@ -17,7 +17,7 @@ from ggmltool.debugger.live.stopping import words_of
 from ggmltool.inspect.attached.verified import verify
 from ggmltool.inspect.node import explain_node
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.assigned import with_assignments
@@ -68,7 +68,7 @@ class Made:
     @cached_property
     def opened(self) -> Opened:
         """The scenario to be asked."""
-        return Opened(Scenario(load_model(self.written.document)))
+        return Opened(Scenario(load_spec(self.written.document)))
 
 
 def _scenario(visit: Visit) -> Made:

@@ -12,7 +12,7 @@ from ggmltool.inspect.messages.match import find
 from ggmltool.inspect.node import changes
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.what_if import Outcome, try_changes
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.process.ending import Ended
 from ggmltool.sources.process.state import TensorState
@@ -179,7 +179,7 @@ def _planned(end: Ended) -> Planned | None:
         return None
     if "compute" in snapshot.function or snapshot.function not in end.abort.calls:
         return None
-    run = Scenario(load_model(made.document)).start()
+    run = Scenario(load_spec(made.document)).start()
     plan = run.reserve(GRAPH) if made.step == "reserve" else run.alloc(GRAPH)
     if plan.ok:
         return Planned(None, "", False)
@@ -194,7 +194,7 @@ def _changes(end: Ended, tensors: tuple[Meant, ...]) -> list[Outcome]:
     node = next((t.id for t in tensors if t.id is not None), None)
     if made is None or node is None:
         return []
-    opened = Opened(Scenario(load_model(made.document)))
+    opened = Opened(Scenario(load_spec(made.document)))
     # An assignment silences the check and leaves the cause: the backend cannot use the memory.
     tried = (change for change in changes(opened, GRAPH, node, ()) if not change.of_node)
     return try_changes(tried, GRAPH, node, lambda _: True)[:MOST_CHANGES]

@@ -11,13 +11,13 @@ from ggmltool.ggml.sched.past import past_of
 from ggmltool.inspect.attached.left import LeftField, left_fields
 from ggmltool.inspect.reasons import Reason
 from ggmltool.inspect.record import Keep, Record
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.process.past import Left
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.state import SchedulerState
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
 
 
 class Stage(StrEnum):
@@ -152,7 +152,7 @@ def verify(
 ) -> Verified:
     """Plan a program's scenario, and hold what the process decided beside it, with the state in which its call `left`
     the scheduler (None: that was not read). Raises ScenarioError."""
-    scenario = Scenario(load_model(document))
+    scenario = Scenario(load_spec(document))
     record = Record(Keep.DECISIONS)
     run = scenario.start(record.listener)
     record.attach(run.start())
@@ -187,7 +187,7 @@ def verify(
     )
 
 
-def own_orders(model: Model, graph: str, step: str, plan: Mapping[str, Any]) -> Iterator[str]:
+def own_orders(model: ScenarioSpec, graph: str, step: str, plan: Mapping[str, Any]) -> Iterator[str]:
     """A sentence, if devices have left the nodes in an order that is not the one of the devices that they are like, or
     keep other tensors: the plan has what they did."""
     if not any(b.answers is not None and b.answers.orders for b in model.backends):

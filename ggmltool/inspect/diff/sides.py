@@ -16,7 +16,7 @@ from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
 
 
 def scenario_side(opened: Opened, moment: Moment) -> Side:
@@ -50,7 +50,7 @@ def _again(opened: Opened, moment: Moment) -> str:
     return join([*words, opened.argument])
 
 
-def _held(model: Model) -> list[Held]:
+def _held(model: ScenarioSpec) -> list[Held]:
     """The tensors of the contexts that are allocated at once, without views."""
     from ggmltool.ggml.tensor import nbytes_of
 

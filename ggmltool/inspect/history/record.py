@@ -22,7 +22,7 @@ from ggmltool.inspect.history.points import START, BackendNames, Point
 from ggmltool.inspect.history.shadow import GONE, Changes
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.record_file import RecordFile, damaged, is_record, packed, unpacked
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.text import read_bytes
@@ -111,7 +111,7 @@ def open_history(path: str | Path) -> History:
 def history_of(raw: bytes, shown: str, path: Path) -> History:
     """The history in the bytes of a file. Raises ScenarioError."""
     file = unpacked(raw, shown)
-    scenario = Scenario(load_model(path))
+    scenario = Scenario(load_spec(path))
     if scenario.model.release.name != file.release:
         raise damaged(shown, ValueError(f"the scenario is of {scenario.model.ggml}, the record of {file.release}"))
     try:

@@ -16,7 +16,7 @@ from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.kept import KeptArena, KeptGraph, KeptModel
-from ggmltool.scenario.model import TensorSpec
+from ggmltool.scenario.spec import TensorSpec
 from ggmltool.sources.llama.choices import Choices
 from ggmltool.sources.llama.overrides import Override
 from ggmltool.sources.llama.parts import Parts, Role

@@ -12,7 +12,7 @@ from ggmltool.ggml.device import Device
 from ggmltool.ggml.devices.cpu_extra import REPACK
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import nbytes_of
-from ggmltool.scenario.model import BackendSpec, GraphSpec, TensorSpec
+from ggmltool.scenario.spec import BackendSpec, GraphSpec, TensorSpec
 from ggmltool.scenario.versions import lacks
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions, chosen_gpus, layer_devices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ggmltool.ggml.op import Op
-from ggmltool.scenario.model import GraphSpec
+from ggmltool.scenario.spec import GraphSpec
 from ggmltool.sources.llama.parts import Parts
 from ggmltool.sources.llama.weights import layer_of_cache, layer_of_node
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ggmltool.scenario.model import BackendSpec
+from ggmltool.scenario.spec import BackendSpec
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.overrides import Override
 

@@ -16,8 +16,8 @@ from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_PARAM, nbytes_of
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX
 from ggmltool.scenario.kept import KeptModel, Variant, bind
-from ggmltool.scenario.model import ContextSpec, SchedulerSpec, TensorSpec
 from ggmltool.scenario.run import collector_paused
+from ggmltool.scenario.spec import ContextSpec, SchedulerSpec, TensorSpec
 from ggmltool.sources.llama.bundles import Bundle, Group, Groups, Overridden, Setup
 from ggmltool.sources.llama.choices import Choices
 from ggmltool.sources.llama.duplicates import Duplicates

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import pad
-from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.scenario.versions import lacks
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import PlaceOptions
@@ -59,7 +59,9 @@ def meta_device(gpus: Sequence[BackendSpec]) -> BackendSpec:
     )
 
 
-def place_on_all(model: Model, devices: Sequence[BackendSpec], options: PlaceOptions, margins: Sequence[int]) -> OnAll:
+def place_on_all(
+    model: ScenarioSpec, devices: Sequence[BackendSpec], options: PlaceOptions, margins: Sequence[int]
+) -> OnAll:
     """Place a captured model with -sm tensor, and reserve its graphs. Raises LlamaRefused and PlaceError."""
     if lacks(model.release, SINCE):
         raise PlaceError(f"-sm tensor follows the llama.cpp of {SINCE}; the graph is of an earlier one")

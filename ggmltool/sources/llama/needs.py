@@ -11,9 +11,9 @@ from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.model import BackendSpec, Model
 from ggmltool.scenario.reserving_run import ReservingRun
 from ggmltool.scenario.run import Run
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.sources.llama.heads import attention_layers
 from ggmltool.sources.llama.layers import LayerDevices, PlaceOptions
 from ggmltool.sources.llama.place import Placement, Placer, Probe
@@ -361,7 +361,7 @@ def _compute_buffers(reserved: Mapping[str, Reserved], uses: Mapping[str, Buffer
     return decided
 
 
-def output_bytes(model: Model) -> int | None:
+def output_bytes(model: ScenarioSpec) -> int | None:
     """llama_context's buffer of outputs: at first for the logits of a token of each sequence. None: there is none."""
     n_seq_max = model.meta.get("n_seq_max")
     if not isinstance(n_seq_max, int):
@@ -370,7 +370,7 @@ def output_bytes(model: Model) -> int | None:
     return max((n_seq_max * n.ne[0] * _F32 for n in results if n is not None), default=0)
 
 
-def warnings_of(model: Model) -> tuple[str, ...]:
+def warnings_of(model: ScenarioSpec) -> tuple[str, ...]:
     """What is known to come out differently in llama.cpp, wherever the model is placed."""
     if model.meta.get("phase") != "token":
         return ()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ggmltool.ggml.op import IS_VIEW_OP, Op
-from ggmltool.scenario.model import ContextSpec, GraphSpec, Model, TensorSpec
+from ggmltool.scenario.spec import ContextSpec, GraphSpec, ScenarioSpec, TensorSpec
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.leaf_order import LeafOrder
 from ggmltool.sources.llama.weight_support import Hparams
@@ -54,7 +54,7 @@ class Parts:
     beyond all measure.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ScenarioSpec) -> None:
         model = replace(model, contexts=[_unassigned(c) for c in model.contexts])
         self.meta = model.meta
         self.architecture = str(model.meta.get("architecture", ""))
@@ -82,7 +82,7 @@ class Parts:
         self._of_layers: dict[str, list[tuple[TensorSpec, str, int]]] = {}
         self._n_tokens: dict[str, int] = {}
 
-    def _in_order(self, model: Model, alias: dict[str, str]) -> list[TensorSpec]:
+    def _in_order(self, model: ScenarioSpec, alias: dict[str, str]) -> list[TensorSpec]:
         contexts = [c for c in model.contexts if c.usage == "weights" and c.buft is not None]
         weights = [t for c in contexts for t in c.tensors if t.id not in alias]
         if len(contexts) > 1:
@@ -234,7 +234,7 @@ def _of_layers(graph: GraphSpec) -> Iterator[tuple[TensorSpec, str, int]]:
             yield node, base, int(number)
 
 
-def n_layer(model: Model) -> int:
+def n_layer(model: ScenarioSpec) -> int:
     """The layers of a captured model: as the capture says, else by the names of its weights."""
     told = model.meta.get("n_layer", 0)
     weights = (t for c in model.contexts if c.usage == "weights" and c.buft is not None for t in c.tensors)
@@ -253,13 +253,13 @@ def _numbers(node: TensorSpec, src: list[TensorSpec | None]) -> dict[str, int]:
     return {}
 
 
-def _nodes_per_weight(model: Model, n_weights: int) -> int:
+def _nodes_per_weight(model: ScenarioSpec, n_weights: int) -> int:
     """Nodes that the scheduler's size grants each weight; 0 if it has another reason."""
     size = model.scheduler.graph_size
     return next((n for n in _NODES_PER_WEIGHT if size == max(_LEAST_NODES, n * n_weights)), 0)
 
 
-def _aliases(model: Model) -> dict[str, str]:
+def _aliases(model: ScenarioSpec) -> dict[str, str]:
     """For weights that an earlier placement duplicated: the id of the first with the same name."""
     first: dict[str, str] = {}
     alias: dict[str, str] = {}

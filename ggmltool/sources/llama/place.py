@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ggmltool.ggml.tensor import nbytes_of
-from ggmltool.scenario.model import ContextSpec, GraphSpec, Model, SchedulerSpec, TensorSpec, Usage
+from ggmltool.scenario.spec import ContextSpec, GraphSpec, ScenarioSpec, SchedulerSpec, TensorSpec, Usage
 from ggmltool.sources.llama.choices import SMALL_BATCH, Choices
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.layers import LayerDevices, PlaceOptions
@@ -38,7 +38,7 @@ class Placement:
     copies ("": there are), and the buffer type of the context's outputs.
     """
 
-    model: Model
+    model: ScenarioSpec
     layers: LayerDevices
     tensors: tuple[TensorPlace, ...]
     pipeline: str

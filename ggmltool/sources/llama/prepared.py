@@ -15,7 +15,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.model import BackendSpec, GraphSpec, Model, TensorSpec
+from ggmltool.scenario.spec import BackendSpec, GraphSpec, ScenarioSpec, TensorSpec
 from ggmltool.sources.llama.overrides import Override, overridden
 from ggmltool.sources.llama.parts import Parts
 from ggmltool.sources.llama.weight_support import Hparams, weight_buft_supported
@@ -31,7 +31,7 @@ class Prepared:
     llama.cpp has the CPU alone. Raises PlaceError for a model without a graph.
     """
 
-    def __init__(self, model: Model, devices: Sequence[BackendSpec]) -> None:
+    def __init__(self, model: ScenarioSpec, devices: Sequence[BackendSpec]) -> None:
         self.parts = Parts(model)
         self.profiles = profiles_of(model.release)
         self.gpus = [d for d in devices if self._type(d) in ("gpu", "igpu")]
@@ -96,7 +96,7 @@ def _lone_tensor(node: TensorSpec, nodes: Mapping[str, TensorSpec]) -> Tensor:
     return t
 
 
-def of_these(model: Model, backends: Sequence[BackendSpec]) -> list[BackendSpec]:
+def of_these(model: ScenarioSpec, backends: Sequence[BackendSpec]) -> list[BackendSpec]:
     """These backends of a model, which, where they were asked in a process, have said nothing of the buffer types of
     others."""
     if all(b.answers is None and b.supports_bufts is None for b in backends):

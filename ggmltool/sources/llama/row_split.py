@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ggmltool.scenario.model import BackendSpec
+from ggmltool.scenario.spec import BackendSpec
 from ggmltool.sources.llama.errors import LlamaRefused
 
 SPLIT_BUFFER = "SYCL_Split"

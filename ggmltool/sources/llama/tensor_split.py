@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import lcm
 from typing import Literal, NamedTuple
 
-from ggmltool.scenario.model import TensorSpec
+from ggmltool.scenario.spec import TensorSpec
 from ggmltool.sources.llama.errors import LlamaRefused, PlaceError
 from ggmltool.sources.llama.heads import Heads, heads_of
 from ggmltool.sources.llama.layers import f32

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.process.names import listed
 from ggmltool.sources.process.written import GRAPH, Written
@@ -39,7 +39,7 @@ def with_assignments(written: Written, decided: Mapping[str, Any]) -> Written:
 
 def _elsewhere(document: dict[str, Any], decided: Mapping[str, Any]) -> dict[str, str]:
     """The tensors that a plan has on another backend than was decided: nodes in their order, then leafs."""
-    plan = Scenario(load_model(document)).plan(GRAPH, "alloc").as_dict()
+    plan = Scenario(load_spec(document)).plan(GRAPH, "alloc").as_dict()
     if not plan["ok"]:
         return {}
     out: dict[str, str] = {}

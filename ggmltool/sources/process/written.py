@@ -11,10 +11,10 @@ from typing import Any
 from ggmltool.ggml.devices.recorded import Recorded
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.version import SCHED_MAX_COPIES
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import FORMAT
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.past import dump_past
 from ggmltool.scenario.recorded import dump_answers
+from ggmltool.scenario.spec import FORMAT
 from ggmltool.sources.llama.text import scenario_text
 from ggmltool.sources.process.alone import lacks_cpu
 from ggmltool.sources.process.answered import Asked, recorded
@@ -93,7 +93,7 @@ def scenario_file(document: dict[str, Any], folder: Path | None = None) -> bytes
     """The text of a scenario that was loaded from it, with the files that it names in a folder. Raises AttachError."""
     data = scenario_text(document).encode()
     try:
-        load_model(Path("scenario.json"), folder, BytesIO(data))
+        load_spec(Path("scenario.json"), folder, BytesIO(data))
     except Error as error:
         raise AttachError(
             f"not written: the scenario of this graph cannot be loaded ({error}). This is a defect of ggmltool's: "

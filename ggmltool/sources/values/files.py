@@ -15,7 +15,7 @@ from ggmltool.ggml.tensor import Dims
 from ggmltool.scenario.data_files import check_npy_file, read_npy
 from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.gguf_file import check_gguf_file, gguf_tensors
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.values.names import matched, tensors_by_name
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class TensorFiles:
     unknown: list[str]
 
 
-def read_values(path: Path, model: Model, graph: str) -> TensorFiles:
+def read_values(path: Path, model: ScenarioSpec, graph: str) -> TensorFiles:
     """The values of a graph's tensors in a folder of npy files or in a GGUF file; shapes are checked, nothing is read.
 
     Raises ScenarioError for what is neither, has no tensor of the graph, or one of another shape.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ggmltool.ggml.tensor import Dims, Tensor, cut_name, op_desc
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.model import Model
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.values.eval_log import EvalLog
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class LogNodes:
     unknown: list[str]
 
 
-def log_nodes(log: EvalLog, model: Model, graph: str, source: str) -> LogNodes:
+def log_nodes(log: EvalLog, model: ScenarioSpec, graph: str, source: str) -> LogNodes:
     """Match a log's nodes with a graph's by name, op and extents; those that are alike in all of it by their order.
 
     Of a program that computed the graph several times, the first time counts. Raises ScenarioError if none is in the

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ggmltool.scenario.model import Model, TensorSpec
+from ggmltool.scenario.spec import ScenarioSpec, TensorSpec
 
 
-def tensors_by_name(model: Model, graph: str) -> dict[str, TensorSpec]:
+def tensors_by_name(model: ScenarioSpec, graph: str) -> dict[str, TensorSpec]:
     """The tensors of the contexts and the nodes of a graph by every name that they go by.
 
     Several nodes may have one name in ggml: the first of them is `name`, the others are `name~2`, `name~3` …, as

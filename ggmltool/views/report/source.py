@@ -11,7 +11,7 @@ from ggmltool.scenario.dump import dump
 from ggmltool.views.report.document import SourceRow
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.model import Model
+    from ggmltool.scenario.spec import ScenarioSpec
 
 SHOWN = 40_000
 """Characters of a scenario that a page shows."""
@@ -19,7 +19,7 @@ CARRIED = 400_000
 """Characters of the compressed scenario that a page carries."""
 
 
-def source_row(model: Model) -> SourceRow:
+def source_row(model: ScenarioSpec) -> SourceRow:
     """The scenario in its long form as JSON, a line for each tensor and node."""
     text = scenario_text(model)
     shown = text if len(text) <= SHOWN else text[: text.rindex("\n", 0, SHOWN) + 1]
@@ -27,7 +27,7 @@ def source_row(model: Model) -> SourceRow:
     return SourceRow(shown, len(text), "scenario.json.gz", packed if len(packed) <= CARRIED else "")
 
 
-def scenario_text(model: Model) -> str:
+def scenario_text(model: ScenarioSpec) -> str:
     """The scenario in its long form, everything explicit."""
     lines: list[str] = []
     _write(dump(model), 0, "", lines)

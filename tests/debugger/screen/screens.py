@@ -23,7 +23,7 @@ from ggmltool.debugger.session import Session
 from ggmltool.debugger.terminal import Terminal
 from ggmltool.inspect.history.history import History, record_history
 from ggmltool.inspect.opened import Opened
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.samples import scenario_path
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.views.table import Style
@@ -39,7 +39,7 @@ _PLAIN = str.maketrans("\xa0▁▂▃▄▅▆▇", " " * 8)
 @cache
 def history_of(name: str, compute: bool = False) -> tuple[Opened, History]:
     """A scenario by its name or path, and its history."""
-    scenario = Scenario(load_model(scenario_path(name)))
+    scenario = Scenario(load_spec(scenario_path(name)))
     return Opened(scenario, name), record_history(scenario, compute)
 
 

@@ -17,15 +17,15 @@ from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.model import Model, Step
 from ggmltool.scenario.reserving_run import ReservingRun
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario
 
 PLANS = ("reserve", "alloc")
 
 
-def steps_of(model: Model) -> list[Step]:
+def steps_of(model: ScenarioSpec) -> list[Step]:
     """Steps that make several plans: every graph in turn, some again."""
     graphs = list(model.graphs)
     out = [s for s in model.steps if s.kind in (*PLANS, "reset")]
@@ -49,7 +49,7 @@ def differences(seeds: Sequence[int], release: str) -> Iterator[tuple[int, str]]
                 yield seed, f"step {k}: {keys}"
 
 
-def cuts(model: Model) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
+def cuts(model: ScenarioSpec) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
     """Of each step that plans, after one that did: its plan in the run, and that of the step alone after its past."""
     run = cast("ReservingRun", Scenario(model).start())
     for k, step in enumerate(model.steps):

@@ -12,7 +12,7 @@ from ggmltool.inspect.diff.plans import plan_diff
 from ggmltool.inspect.diff.sides import scenario_side
 from ggmltool.inspect.diff.switches import SWITCHES, turned_plans
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.samples import samples_folder
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.views.diff.rules import rules_of
@@ -21,7 +21,7 @@ MARCH = RELEASES["2025-03"]
 
 
 def opened(source: Any, ggml: str) -> Opened:
-    return Opened(Scenario(load_model(source, ggml=ggml)), "it.yaml")
+    return Opened(Scenario(load_spec(source, ggml=ggml)), "it.yaml")
 
 
 def named(source: Any, moment: Moment, older: str = "2025-03") -> list[tuple[str | None, list[str]]]:

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings, strategies
 
-from ggmltool.scenario.load import load_model
+from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.process.asking import ask
 from ggmltool.sources.process.errors import AttachError
@@ -44,7 +44,7 @@ def test_names_do_not_collide(names: strategies.DataObject, swap: bool) -> None:
     snapshot = called(names, swap)
     made = written(snapshot, program()[1])
     scenario_file(made.document)
-    plan = Scenario(load_model(made.document)).plan(GRAPH, made.step)
+    plan = Scenario(load_spec(made.document)).plan(GRAPH, made.step)
     assert [name for name, _ in plan.backends[: len(snapshot.backends)]] == list(made.names.backends)
     assert [buft for _, buft in plan.backends[: len(snapshot.backends)]] == [
         made.names.bufts[buft] for buft in snapshot.sched.bufts

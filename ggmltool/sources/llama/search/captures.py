@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ggmltool.scenario.load import load_model
-from ggmltool.scenario.model import BackendSpec, Model
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.sources.llama.capture import capture_many
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.place import Placer
 from ggmltool.sources.llama.search.space import Setting
 
-Devices = Callable[[Model], Sequence[BackendSpec]]
+Devices = Callable[[ScenarioSpec], Sequence[BackendSpec]]
 """The devices to place a captured model on."""
 
 
@@ -44,14 +44,14 @@ class ModelFile:
             if isinstance(captured, CaptureError):
                 yield captured
             else:
-                model = load_model(captured.scenario)
+                model = load_spec(captured.scenario)
                 yield Placer(model, self.devices(model))
 
 
 class OneModel:
     """A model that was captured before, which has one setting."""
 
-    def __init__(self, model: Model, devices: Devices) -> None:
+    def __init__(self, model: ScenarioSpec, devices: Devices) -> None:
         self.placer = Placer(model, devices(model))
 
     def placers(self, settings: Sequence[Setting]) -> Iterator[Placer | CaptureError]:

@@ -187,7 +187,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Model:
+class ScenarioSpec:
     """The whole scenario.
 
     `meta` are facts about where it comes from, `folder` is where its files (npy, gguf) lie, `source` what messages
