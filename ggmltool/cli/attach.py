@@ -21,10 +21,10 @@ from ggmltool.cli.options import format_option, output_to
 from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
-    from ggmltool.sources.process.ending import Ended
-    from ggmltool.sources.process.session import Session
-    from ggmltool.sources.process.stops import At, Called
-    from ggmltool.sources.process.visited import Visited
+    from ggmltool.attach.ending import Ended
+    from ggmltool.attach.session import Session
+    from ggmltool.attach.stops import At, Called
+    from ggmltool.attach.visited import Visited
 
 _DIGITS = 10
 """More of them no process has in its number."""
@@ -153,9 +153,9 @@ def attach(
         return _for_gdb()
     asked = _Asked(at, graph, count, timeout, until_abort, verify, views, redact, format == "json", output)
     asked.check(values)
-    from ggmltool.sources.process.errors import AttachError
-    from ggmltool.sources.process.link import LinkError
-    from ggmltool.sources.process.session import Session
+    from ggmltool.attach.errors import AttachError
+    from ggmltool.attach.link import LinkError
+    from ggmltool.attach.session import Session
 
     try:
         if core is not None:
@@ -217,8 +217,8 @@ def _tell_core(session: Session, asked: _Asked) -> int:
 
 def _look(session: Session, asked: _Asked) -> int:
     """Look at the calls that were asked for, say what was seen of each at once, and let the program go on."""
-    from ggmltool.sources.process.ending import ended
-    from ggmltool.sources.process.errors import AttachError, Dies
+    from ggmltool.attach.ending import ended
+    from ggmltool.attach.errors import AttachError, Dies
 
     telling = Telling(
         session, asked.views, asked.output, json=asked.json, verify=asked.verify, redact=asked.redact,
@@ -250,7 +250,7 @@ def _look(session: Session, asked: _Asked) -> int:
 
 def _visit(session: Session, asked: _Asked, telling: Telling) -> None:
     """Look at each of the calls, with the devices' answers unless only views of it are wanted."""
-    from ggmltool.sources.process.visited import glance
+    from ggmltool.attach.visited import glance
 
     when = asked.views.when
     for called in _calls(session, asked):
@@ -262,7 +262,7 @@ def _visit(session: Session, asked: _Asked, telling: Telling) -> None:
 
 
 def _for_gdb() -> int:
-    from ggmltool.sources.process.sourced import gdb_file
+    from ggmltool.attach.sourced import gdb_file
 
     Output().write(f"source {gdb_file()}\n")
     return FINE
@@ -271,8 +271,8 @@ def _for_gdb() -> int:
 def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_program: str | None) -> Session:
     """The program of the command line: a process if a number is all that is named. Raises AttachError, CliError."""
     # What takes long to import is there before the program stands still.
-    from ggmltool.sources.process import stops, visited  # noqa: F401
-    from ggmltool.sources.process.session import Remote, Session
+    from ggmltool.attach import stops, visited  # noqa: F401
+    from ggmltool.attach.session import Remote, Session
 
     if remote is not None:
         return Session.remote(Remote(remote, words[0] if words else None, sysroot), gdb_program)
@@ -284,7 +284,7 @@ def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_p
 
 def _calls(session: Session, asked: _Asked) -> Iterator[Called]:
     """The calls that were asked for. Raises AttachError if they do not come."""
-    from ggmltool.sources.process.stops import calls
+    from ggmltool.attach.stops import calls
 
     if (session.kind == "pid" and session.instance) or (session.kind == "remote" and session.instances):
         note(f"{session.name}: waiting for its next graph (Ctrl-C lets it go)")
@@ -297,8 +297,8 @@ def _calls(session: Session, asked: _Asked) -> Iterator[Called]:
 
 def _visited(session: Session) -> Visited:
     """What a call makes of its graph; questions without an answer are counted aloud."""
+    from ggmltool.attach.visited import visit
     from ggmltool.inspect.words import count
-    from ggmltool.sources.process.visited import visit
 
     visited = visit(session)
     left_out = visited.answers.left_out

@@ -13,12 +13,12 @@ from ggmltool.cli.attached import save, verified
 from ggmltool.cli.output import Output
 
 if TYPE_CHECKING:
+    from ggmltool.attach.session import Session
+    from ggmltool.attach.state import Snapshot
+    from ggmltool.attach.stops import Called
+    from ggmltool.attach.visited import Visited
     from ggmltool.cli.attaching_views import ViewsAsked
     from ggmltool.inspect.attached.verified import Verified
-    from ggmltool.sources.process.session import Session
-    from ggmltool.sources.process.state import Snapshot
-    from ggmltool.sources.process.stops import Called
-    from ggmltool.sources.process.visited import Visited
     from ggmltool.views.attach.documents import AttachedCall
 
 

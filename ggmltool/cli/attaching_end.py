@@ -11,16 +11,16 @@ from ggmltool.cli.errors import FINE, GGML_FAILED
 from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
+    from ggmltool.attach.ending import Ended
+    from ggmltool.attach.session import Session
     from ggmltool.inspect.attached.verified import Verified
-    from ggmltool.sources.process.ending import Ended
-    from ggmltool.sources.process.session import Session
 
 
 def until_end(session: Session, timeout: float | None) -> NoReturn:
     """Let the program run until it ends, and remember the scheduler that it called last. Raises Dies, and AttachError
     where it ends otherwise."""
-    from ggmltool.sources.process.ending import CALLS
-    from ggmltool.sources.process.errors import AttachError, Dies
+    from ggmltool.attach.ending import CALLS
+    from ggmltool.attach.errors import AttachError, Dies
 
     while True:
         try:
@@ -37,8 +37,8 @@ def until_end(session: Session, timeout: float | None) -> NoReturn:
 
 def ended_of_core(session: Session) -> Ended:
     """How the program of a core dump ended. Raises AttachError, with what is the matter with the dump."""
-    from ggmltool.sources.process.ending import ended
-    from ggmltool.sources.process.errors import AttachError
+    from ggmltool.attach.ending import ended
+    from ggmltool.attach.errors import AttachError
 
     try:
         return ended(session)
@@ -75,8 +75,8 @@ def tell_end(session: Session, end: Ended, output: Output, redact: bool, json: b
 
 def _verified(end: Ended) -> Verified | None:
     """What its scheduler had decided beside our plan of the same scenario, of a graph that was allocated."""
+    from ggmltool.attach.written import GRAPH
     from ggmltool.inspect.attached.verified import verify
-    from ggmltool.sources.process.written import GRAPH
 
     made = end.written
     if made is None or end.decided is None:

@@ -23,12 +23,12 @@ from ggmltool.views.text import count, shortened, size
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ggmltool.attach.session import Session
+    from ggmltool.attach.stops import At
+    from ggmltool.attach.values import Captured
+    from ggmltool.attach.written import Written
     from ggmltool.inspect.compared import ComparedGraph
     from ggmltool.inspect.eval_callback import WatchedNode
-    from ggmltool.sources.process.session import Session
-    from ggmltool.sources.process.stops import At
-    from ggmltool.sources.process.values import Captured
-    from ggmltool.sources.process.written import Written
     from ggmltool.sources.values.store import ValueStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -258,8 +258,8 @@ def read_values(session: Session, asked: ValuesAsked, title: str, written: Writt
 
     Raises AttachError, CliError.
     """
+    from ggmltool.attach.values import Capture, Wish
     from ggmltool.scenario.errors import Mistake
-    from ggmltool.sources.process.values import Capture, Wish
     from ggmltool.sources.values.store import ValueStore
 
     (graph,) = written.document["graphs"]
@@ -284,12 +284,12 @@ def values_of(
 
     Raises AttachError, CliError.
     """
-    from ggmltool.sources.process.asking import ask
-    from ggmltool.sources.process.ending import Ended, ended
-    from ggmltool.sources.process.errors import Dies
-    from ggmltool.sources.process.reading import read_snapshot
-    from ggmltool.sources.process.stops import calls
-    from ggmltool.sources.process.written import written
+    from ggmltool.attach.asking import ask
+    from ggmltool.attach.ending import Ended, ended
+    from ggmltool.attach.errors import Dies
+    from ggmltool.attach.reading import read_snapshot
+    from ggmltool.attach.stops import calls
+    from ggmltool.attach.written import written
 
     last: Ended | None = None
     values: ReadValues | None = None
@@ -353,7 +353,7 @@ def pair(path: Path) -> tuple[Path, Path]:
 
 
 def _packed(path: Path, document: dict[str, Any]) -> bytes:
-    from ggmltool.sources.process.written import scenario_file
+    from ggmltool.attach.written import scenario_file
 
     data = scenario_file(document, path.parent)
     return gzip.compress(data, mtime=0) if path.suffix == ".gz" else data

@@ -12,9 +12,9 @@ from ggmltool.cli.errors import CliError
 from ggmltool.cli.output import Output
 
 if TYPE_CHECKING:
-    from ggmltool.sources.process.ending import Ended
-    from ggmltool.sources.process.session import Session
-    from ggmltool.sources.process.state import Snapshot
+    from ggmltool.attach.ending import Ended
+    from ggmltool.attach.session import Session
+    from ggmltool.attach.state import Snapshot
     from ggmltool.views.attach.shown import Wanted
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,8 +12,8 @@ def serve() -> None:
     requests = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     answers = sys.stdin.buffer
+    from ggmltool.attach.link import LinkLost
     from ggmltool.debugger.live.verbs import Clerk
-    from ggmltool.sources.process.link import LinkLost
 
     clerk = Clerk(requests, answers)
     try:

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+from ggmltool.attach.state import TensorState
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAGS
-from ggmltool.sources.process.state import TensorState
 
 _OPS = {op.name: op for op in Op}
 _FUNCTIONS: dict[str, tuple[Op, int]] = {

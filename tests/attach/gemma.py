@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
+from ggmltool.attach.ending import ended as core_ended
+from ggmltool.attach.session import AttachError, Session
+from ggmltool.attach.stops import ALLOC, COMPUTE, At, calls
+from ggmltool.attach.visited import visit
+from ggmltool.attach.written import GRAPH
 from ggmltool.inspect.attached.verified import Verified, verify
-from ggmltool.sources.process.ending import ended as core_ended
-from ggmltool.sources.process.session import AttachError, Session
-from ggmltool.sources.process.stops import ALLOC, COMPUTE, At, calls
-from ggmltool.sources.process.visited import visit
-from ggmltool.sources.process.written import GRAPH
 from tests.attach.programs import core_by_gdb, decoding, ended, environment, output_of, started
 from tests.sources.gguf_file import write_gguf
 from tests.sources.real_models import REAL_MODELS

@@ -18,16 +18,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ggmltool.attach import program
+from ggmltool.attach.decided import decided
+from ggmltool.attach.ending import ended
+from ggmltool.attach.past import left_by
+from ggmltool.attach.reading import read_snapshot
+from ggmltool.attach.session import Session
+from ggmltool.attach.stops import ALLOC, RESERVE
+from ggmltool.attach.visited import visit
+from ggmltool.attach.written import GRAPH
 from ggmltool.inspect.attached.verified import verify
-from ggmltool.sources.process import program
-from ggmltool.sources.process.decided import decided
-from ggmltool.sources.process.ending import ended
-from ggmltool.sources.process.past import left_by
-from ggmltool.sources.process.reading import read_snapshot
-from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.stops import ALLOC, RESERVE
-from ggmltool.sources.process.visited import visit
-from ggmltool.sources.process.written import GRAPH
 from tests.attach.randomly import Compared, Ran, Stopped, launched
 
 BESIDE = " in a core, beside the plan of the living program"

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.sources.process.errors import AttachError
-from ggmltool.sources.process.session import Session
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.session import Session
 from tests.attach.programs import environment
 
 FUNCTIONS = ("ggml_backend_sched_alloc_graph", "ggml_backend_sched_graph_compute_async")

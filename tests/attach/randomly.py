@@ -31,15 +31,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ggmltool
+from ggmltool.attach import alone, stops
+from ggmltool.attach.session import AttachError, Session
+from ggmltool.attach.stops import caller_of, in_scheduler
+from ggmltool.attach.visited import Visited, visit
+from ggmltool.attach.written import GRAPH
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.attached.verified import Verified, verify
 from ggmltool.oracle import run_many
 from ggmltool.sources.llama.behavior import behavior_of
-from ggmltool.sources.process import alone, stops
-from ggmltool.sources.process.session import AttachError, Session
-from ggmltool.sources.process.stops import caller_of, in_scheduler
-from ggmltool.sources.process.visited import Visited, visit
-from ggmltool.sources.process.written import GRAPH
 from tests.attach.on_library import library, random_scenario, read_seeds
 from tests.attach.programs import ROOT
 from tests.conformance.releases import JUDGED

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ggmltool.attach.ending import Ended, ended
+from ggmltool.attach.errors import Dies
+from ggmltool.attach.session import Session
+from ggmltool.attach.written import GRAPH
 from ggmltool.inspect.attached.abort import AbortFacts, explain_end
 from ggmltool.inspect.attached.verified import verify
-from ggmltool.sources.process.ending import Ended, ended
-from ggmltool.sources.process.errors import Dies
-from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.written import GRAPH
 from ggmltool.views.attach.abort import abort_view
 from ggmltool.views.table import Style
 from tests.attach.programs import core_by_gdb, core_of, environment, output_of

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from ggmltool.attach.asking import ask
+from ggmltool.attach.decided import decided
+from ggmltool.attach.reading import read_snapshot
+from ggmltool.attach.session import Session
+from ggmltool.attach.state import Answers, Snapshot
+from ggmltool.attach.stops import calls
+from ggmltool.attach.visited import visit
+from ggmltool.attach.written import GRAPH, written
 from ggmltool.inspect.attached.verified import Verified, verify
-from ggmltool.sources.process.asking import ask
-from ggmltool.sources.process.decided import decided
-from ggmltool.sources.process.reading import read_snapshot
-from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.state import Answers, Snapshot
-from ggmltool.sources.process.stops import calls
-from ggmltool.sources.process.visited import visit
-from ggmltool.sources.process.written import GRAPH, written
 from tests.attach.programs import (
     core_by_gdb,
     decoding,

@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 import ggmltool
+from ggmltool.attach.session import Session
+from ggmltool.attach.stops import calls
+from ggmltool.attach.visited import visit
+from ggmltool.attach.written import GRAPH
 from ggmltool.inspect.attached.verified import verify
-from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.stops import calls
-from ggmltool.sources.process.visited import visit
-from ggmltool.sources.process.written import GRAPH
 from tests.attach.in_gdb import session as in_gdb
 from tests.attach.programs import environment, serving
 from tests.needs import made, needs_gdb, real_vulkan

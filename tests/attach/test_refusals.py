@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.sources.process.reading import read_snapshot
-from ggmltool.sources.process.session import AttachError, Session
+from ggmltool.attach.reading import read_snapshot
+from ggmltool.attach.session import AttachError, Session
 from tests.attach.programs import ROOT, environment, scratch, started
 from tests.needs import compiled, needs_gcc, needs_gdb
 

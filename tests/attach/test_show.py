@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 import ggmltool
-from ggmltool.sources.process.session import Session
+from ggmltool.attach.session import Session
 from ggmltool.views.documents import kinds, schema_of
 from tests.attach.in_gdb import steady
 from tests.attach.programs import core_by_gdb, environment, output_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.sources.process.stops import Called
+from ggmltool.attach.stops import Called
 from ggmltool.views.attach.documents import AttachedCall
 from ggmltool.views.attach.summary import call_view
 from ggmltool.views.table import Style

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ggmltool.attach.eval_callback import EvalCallback
+from ggmltool.attach.reading import Reader, read_snapshot
+from ggmltool.attach.session import Session
+from ggmltool.attach.written import written
 from ggmltool.cli.attaching_values import ReadValues, ValuesAsked, read_values
 from ggmltool.cli.errors import CliError
-from ggmltool.sources.process.eval_callback import EvalCallback
-from ggmltool.sources.process.reading import Reader, read_snapshot
-from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.written import written
 from tests import needs
 from tests.attach.programs import decoding, environment, output_of
 from tests.cli.conftest import Call

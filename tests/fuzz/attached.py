@@ -15,12 +15,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from ggmltool.attach.reading import read_snapshot
+from ggmltool.attach.redacted import redacted
+from ggmltool.attach.state import Answers, Snapshot
+from ggmltool.attach.written import written
 from ggmltool.scenario.past import PAST_KEYS
 from ggmltool.scenario.recorded import WORDS
-from ggmltool.sources.process.reading import read_snapshot
-from ggmltool.sources.process.redacted import redacted
-from ggmltool.sources.process.state import Answers, Snapshot
-from ggmltool.sources.process.written import written
 from tests.fuzz import junk, scenarios
 from tests.sources.process.recorded import FOLDER, recorded
 

@@ -8,20 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.found import Found, find, is_graph, is_scheduler
+from ggmltool.attach.link import Link, LinkError
+from ggmltool.attach.reading import Reader, read_snapshot
+from ggmltool.attach.seeking import graph_of
+from ggmltool.attach.session import Session
+from ggmltool.attach.state import Snapshot
+from ggmltool.attach.stopped import structs_of
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.debugger.live.memory import LiveMemory
 from ggmltool.debugger.live.scope import LiveScope
 from ggmltool.inspect.attached.seen import Seen
 from ggmltool.layouts.layout import Layout
-from ggmltool.sources.process.errors import AttachError
-from ggmltool.sources.process.found import Found, find, is_graph, is_scheduler
-from ggmltool.sources.process.link import Link, LinkError
-from ggmltool.sources.process.reading import Reader, read_snapshot
-from ggmltool.sources.process.seeking import graph_of
-from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.state import Snapshot
-from ggmltool.sources.process.stopped import structs_of
 
 _UNLIMITED = 10_000
 _NOT_RUN = "the program is not being run"

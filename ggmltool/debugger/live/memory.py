@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ggmltool.attach import memory
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.link import Link, LinkError, LinkLost, NoBytes
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.layouts.errors import NoMemoryError
-from ggmltool.sources.process import memory
-from ggmltool.sources.process.errors import AttachError
-from ggmltool.sources.process.link import Link, LinkError, LinkLost, NoBytes
 
 
 class LiveMemory(Memory):

@@ -10,6 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ggmltool.attach.asking import ask
+from ggmltool.attach.assigned import with_assignments
+from ggmltool.attach.decided import decided
+from ggmltool.attach.reading import read_snapshot
+from ggmltool.attach.redacted import redacted
+from ggmltool.attach.state import Function, Snapshot
+from ggmltool.attach.written import GRAPH, Written, scenario_file, written
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.live.desk import Asked, Visit
 from ggmltool.debugger.live.looking import style_of, tensor_at
@@ -19,13 +26,6 @@ from ggmltool.inspect.node import explain_node
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.sources.process.asking import ask
-from ggmltool.sources.process.assigned import with_assignments
-from ggmltool.sources.process.decided import decided
-from ggmltool.sources.process.reading import read_snapshot
-from ggmltool.sources.process.redacted import redacted
-from ggmltool.sources.process.state import Function, Snapshot
-from ggmltool.sources.process.written import GRAPH, Written, scenario_file, written
 from ggmltool.views.attach.live import title_of
 from ggmltool.views.attach.verified import verified_view
 from ggmltool.views.explain.node import explain_node_view

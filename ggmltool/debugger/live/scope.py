@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ggmltool.attach.link import Call, Link, LinkError, LinkLost
 from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.access import dereferenced, field_of
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
@@ -28,7 +29,6 @@ from ggmltool.layouts.types import (
     Void,
     bare,
 )  # fmt: skip
-from ggmltool.sources.process.link import Call, Link, LinkError, LinkLost
 
 if TYPE_CHECKING:
     from ggmltool.debugger.live.memory import LiveMemory

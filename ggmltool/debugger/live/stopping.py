@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.getters import DeadLink
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import evaluate
 from ggmltool.debugger.live.desk import Asked, Visit
 from ggmltool.layouts.layout import layout
 from ggmltool.scenario.errors import nearest
-from ggmltool.sources.process.errors import AttachError
-from ggmltool.sources.process.getters import DeadLink
 from ggmltool.views.text import printable
 
 WATCHED = (

@@ -7,12 +7,12 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
+from ggmltool.attach.link import LinkError, LinkLost
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.live import asking, looking, stopping
 from ggmltool.debugger.live.desk import Asked, Desk, Visit
 from ggmltool.ggml.errors import Error
 from ggmltool.layouts.errors import ExpressionError
-from ggmltool.sources.process.link import LinkError, LinkLost
 from ggmltool.views.attach import live
 from ggmltool.views.text import harmless
 

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ggmltool.attach.ending import Ended
+from ggmltool.attach.state import TensorState
+from ggmltool.attach.suspects import Suspect
+from ggmltool.attach.written import GRAPH
 from ggmltool.inspect.messages.explain import Explained, explained
 from ggmltool.inspect.messages.match import find
 from ggmltool.inspect.node import changes
@@ -14,10 +18,6 @@ from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.what_if import Outcome, try_changes
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.sources.process.ending import Ended
-from ggmltool.sources.process.state import TensorState
-from ggmltool.sources.process.suspects import Suspect
-from ggmltool.sources.process.written import GRAPH
 
 MOST_CHANGES = 5
 

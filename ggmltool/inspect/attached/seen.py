@@ -6,10 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.printable import printable
-from ggmltool.ggml.tensor import FLAG_OUTPUT, nbytes_of
-from ggmltool.sources.process.state import (
+from ggmltool.attach.state import (
     BufferState,
     ChunkState,
     HashNodeState,
@@ -18,6 +15,9 @@ from ggmltool.sources.process.state import (
     TensorAllocState,
     TensorState,
 )
+from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.printable import printable
+from ggmltool.ggml.tensor import FLAG_OUTPUT, nbytes_of
 
 
 class SeenSplit(NamedTuple):

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Hashable
 from typing import Any
 
+from ggmltool.attach.state import TensorState
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import FLAG_COMPUTE
 from ggmltool.oracle.structs import Tensor
@@ -21,7 +22,6 @@ from ggmltool.sources.llama.graph import GraphWriter
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.session import Session
 from ggmltool.sources.llama.structs import OBJECT_TYPE_GRAPH, Batch, Object
-from ggmltool.sources.process.state import TensorState
 
 _LOAD_MODE_MMAP = 1
 _USAGE_COMPUTE = 2

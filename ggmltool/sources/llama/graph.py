@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from ggmltool.attach.state import TensorState
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.oracle.structs import CGraph
@@ -14,7 +15,6 @@ from ggmltool.sources.graph_writer import GraphWriter as AnyGraphWriter
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.lib import Lib
 from ggmltool.sources.llama.structs import OBJECT_TYPE_TENSOR, Object
-from ggmltool.sources.process.state import TensorState
 
 _USAGE_WEIGHTS = 1
 _SUB_OPS = {"UNARY": "ggml_unary_op_name", "GLU": "ggml_glu_op_name"}

@@ -8,9 +8,9 @@ from ggmltool.inspect.attached.seen import Seen, usage_of
 from ggmltool.views.document import ReleaseDocument, Row
 
 if TYPE_CHECKING:
-    from ggmltool.sources.process.session import Session
-    from ggmltool.sources.process.state import BackendState, ChunkState, Snapshot, SplitState
-    from ggmltool.sources.process.stops import Called
+    from ggmltool.attach.session import Session
+    from ggmltool.attach.state import BackendState, ChunkState, Snapshot, SplitState
+    from ggmltool.attach.stops import Called
 
 
 class Process(Row):

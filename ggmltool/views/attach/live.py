@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ggmltool.attach.state import TensorAllocState
 from ggmltool.inspect.attached.seen import (
     Seen,
     SeenAssigned,
@@ -13,7 +14,6 @@ from ggmltool.inspect.attached.seen import (
     SeenSlot,
     SeenSplit,
 )
-from ggmltool.sources.process.state import TensorAllocState
 from ggmltool.views.palette import colors
 from ggmltool.views.table import Cell, Column, Head, Style, Table, heading, render_lines, render_table
 from ggmltool.views.text import count, shortened, size, wrapped

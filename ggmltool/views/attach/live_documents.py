@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from msgspec import UNSET, UnsetType
 
+from ggmltool.attach.state import TensorAllocState
 from ggmltool.inspect.attached.seen import Seen, SeenPlace
-from ggmltool.sources.process.state import TensorAllocState
 from ggmltool.views.attach.documents import Process
 from ggmltool.views.attach.tensor import set_words
 from ggmltool.views.document import ReleaseDocument, Row
 from ggmltool.views.memory.tensor import flag_names
 
 if TYPE_CHECKING:
-    from ggmltool.sources.process.session import Session
+    from ggmltool.attach.session import Session
 
 
 class LiveInput(Row):

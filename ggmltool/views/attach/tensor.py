@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
+from ggmltool.attach.state import TensorState
 from ggmltool.inspect.attached.seen import Seen, SeenOwner, usage_of
-from ggmltool.sources.process.state import TensorState
 from ggmltool.views.attach.live import state_of, title_of
 from ggmltool.views.memory.tensor import flag_names, signed
 from ggmltool.views.table import Column, Style, Table, heading, render_lines

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import ggmltool
+from ggmltool.attach.past import Left
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.ggml.vbuffer import INVALID
 from ggmltool.inspect.attached.verified import Likely, Stage, verify
-from ggmltool.sources.process.past import Left
 from ggmltool.views.attach.verified import AttachVerifyDocument, verified_view
 from ggmltool.views.table import Style
 

@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from ggmltool.sources.process.corefile import build_id
-from ggmltool.sources.process.instance import names_ggml
-from ggmltool.sources.process.loaded import Code, Files, _symbols
+from ggmltool.attach.corefile import build_id
+from ggmltool.attach.instance import names_ggml
+from ggmltool.attach.loaded import Code, Files, _symbols
 from tests import needs
 
 MEMORY = 1 << 30

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from ggmltool.attach.link import Call, LinkError
+from ggmltool.attach.memory import PAGE, Memory
+from ggmltool.attach.reading import read_snapshot
+from ggmltool.attach.session import Session
+from ggmltool.attach.state import Snapshot
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.layouts.layout import MAX_NAME, exports_of, layout_names
-from ggmltool.sources.process.link import Call, LinkError
-from ggmltool.sources.process.memory import PAGE, Memory
-from ggmltool.sources.process.reading import read_snapshot
-from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.state import Snapshot
 
 FOLDER = Path(__file__).parent / "memory"
 PROPS = 128

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ggmltool.sources.process.getters import Getters
+from ggmltool.attach.getters import Getters
 
 COMPILED = json.loads(gzip.decompress((Path(__file__).parent / "arm64" / "functions.json.gz").read_bytes()))
 NE, NB, TEXT, OTHER, SMALL = 0x100000, 0x100020, 0x100040, 0x100048, 0x100050

@@ -10,13 +10,13 @@ from typing import Literal
 import pytest
 
 import ggmltool
+from ggmltool.attach.answered import Asked, recorded
+from ggmltool.attach.asking import ask
+from ggmltool.attach.reading import read_snapshot
+from ggmltool.attach.session import Session
+from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.ggml.devices.recorded import RECORDED, Heard, Recorded, RecordedDevice
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.sources.process.answered import Asked, recorded
-from ggmltool.sources.process.asking import ask
-from ggmltool.sources.process.reading import read_snapshot
-from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.state import Answers, Snapshot
 from tests import needs
 
 pytestmark = needs.program("gdb", "gdb")

@@ -6,9 +6,9 @@ import json
 import struct
 from dataclasses import replace
 
+from ggmltool.attach.debug_info import corrected
 from ggmltool.layouts.layout import layout
 from ggmltool.layouts.types import Struct
-from ggmltool.sources.process.debug_info import corrected
 from tests.sources.process.recorded import RecordedSession, recorded
 
 ELSEWHERE = 0x7E00_0000_0000

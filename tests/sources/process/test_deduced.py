@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from ggmltool.attach.answered import Asked
+from ggmltool.attach.assigned import with_assignments
+from ggmltool.attach.decided import decided
+from ggmltool.attach.deduced import with_answers, with_devices
+from ggmltool.attach.state import Answers, Snapshot
+from ggmltool.attach.written import GRAPH, written
 from ggmltool.inspect.attached.verified import verify
-from ggmltool.sources.process.answered import Asked
-from ggmltool.sources.process.assigned import with_assignments
-from ggmltool.sources.process.decided import decided
-from ggmltool.sources.process.deduced import with_answers, with_devices
-from ggmltool.sources.process.state import Answers, Snapshot
-from ggmltool.sources.process.written import GRAPH, written
 from tests.sources.process.recorded import recorded
 
 NOTHING = Answers({}, {}, {}, {}, 0)

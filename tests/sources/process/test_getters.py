@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ggmltool.sources.process.getters import Getters
-from ggmltool.sources.process.link import Call, Link
-from ggmltool.sources.process.memory import c_string
-from ggmltool.sources.process.session import Session
+from ggmltool.attach.getters import Getters
+from ggmltool.attach.link import Call, Link
+from ggmltool.attach.memory import c_string
+from ggmltool.attach.session import Session
 from tests.needs import compiled, needs_gcc, needs_gdb
 
 CODE = 0x1000

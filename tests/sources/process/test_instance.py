@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from ggmltool.attach.elf import opened
+from ggmltool.attach.instance import HEART, STOPS, SYMBOLS, Instance, instances_of
+from ggmltool.attach.link import Link, NoBytes
 from ggmltool.ggml.releases.table import NEWEST
-from ggmltool.sources.process.elf import opened
-from ggmltool.sources.process.instance import HEART, STOPS, SYMBOLS, Instance, instances_of
-from ggmltool.sources.process.link import Link, NoBytes
 from tests.needs import needs_gcc
 
 FILE = "/srv/program"

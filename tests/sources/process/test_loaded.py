@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ggmltool.sources.process.elf import opened
-from ggmltool.sources.process.instance import HEART, SYMBOLS, names_ggml
-from ggmltool.sources.process.loaded import Files, code_of
-from ggmltool.sources.process.session import Session
+from ggmltool.attach.elf import opened
+from ggmltool.attach.instance import HEART, SYMBOLS, names_ggml
+from ggmltool.attach.loaded import Files, code_of
+from ggmltool.attach.session import Session
 from tests import needs
 from tests.sources.process.damaged_elf import damaged, look, many_tables
 

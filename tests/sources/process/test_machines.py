@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.sources.process import machines
-from ggmltool.sources.process.errors import AttachError
-from ggmltool.sources.process.link import Link, LinkError
-from ggmltool.sources.process.machines import gdb_for, lacks, machine_of, not_ours
-from ggmltool.sources.process.remote import Remote
-from ggmltool.sources.process.session import Session
+from ggmltool.attach import machines
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.link import Link, LinkError
+from ggmltool.attach.machines import gdb_for, lacks, machine_of, not_ours
+from ggmltool.attach.remote import Remote
+from ggmltool.attach.session import Session
 from tests import needs
 
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from ggmltool.attach.instance import max_name_of
+from ggmltool.attach.link import Link, LinkError, NoBytes
 from ggmltool.layouts.layout import MAX_NAME, layout, layout_names
-from ggmltool.sources.process.instance import max_name_of
-from ggmltool.sources.process.link import Link, LinkError, NoBytes
 
 AT = 0x1000
 OVERHEAD: Mapping[str, int] = {"ggml_tensor_overhead": AT}

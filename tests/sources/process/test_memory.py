@@ -9,13 +9,13 @@ from collections.abc import Iterable
 
 import pytest
 
+from ggmltool.attach import limits
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.fields import NotAsLaidOut
+from ggmltool.attach.memory import PAGE
+from ggmltool.attach.reading import Reader
+from ggmltool.attach.state import Snapshot
 from ggmltool.layouts.layout import layout
-from ggmltool.sources.process import limits
-from ggmltool.sources.process.errors import AttachError
-from ggmltool.sources.process.fields import NotAsLaidOut
-from ggmltool.sources.process.memory import PAGE
-from ggmltool.sources.process.reading import Reader
-from ggmltool.sources.process.state import Snapshot
 from tests.sources.process.recorded import RecordedLink, RecordedSession, recorded
 
 RELEASES = ("0.20.2", "0.26")

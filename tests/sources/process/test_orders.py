@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ggmltool.attach.orders import given_order, orders_of
+from ggmltool.attach.state import Snapshot, TensorState
+from ggmltool.attach.written import written
 from ggmltool.ggml.devices.recorded import Order
-from ggmltool.sources.process.orders import given_order, orders_of
-from ggmltool.sources.process.state import Snapshot, TensorState
-from ggmltool.sources.process.written import written
 from tests.sources.process.recorded import recorded
 from tests.sources.process.test_deduced import NOTHING
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ggmltool.sources.process.reading import read_snapshot
-from ggmltool.sources.process.session import AttachError, Session
-from ggmltool.sources.process.state import Snapshot, TensorState
+from ggmltool.attach.reading import read_snapshot
+from ggmltool.attach.session import AttachError, Session
+from ggmltool.attach.state import Snapshot, TensorState
 from tests import needs
 
 pytestmark = needs.program("gdb", "gdb")

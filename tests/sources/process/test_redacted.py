@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import ggmltool
+from ggmltool.attach.redacted import Redaction, redacted
 from ggmltool.scenario.dump import dump
-from ggmltool.sources.process.redacted import Redaction, redacted
 
 NAMES = ("blk.17.secret_q.weight", "token_embd_mine", "Kcur-17 (view)", "größe~4", "l_out-17", "private inputs")
 DOCUMENT: dict[str, Any] = {

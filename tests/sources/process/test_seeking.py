@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.sources.process.aborted import read_death
-from ggmltool.sources.process.corefile import read_core
-from ggmltool.sources.process.reading import Reader, read_snapshot
-from ggmltool.sources.process.seeking import graph_of, schedulers_dumped, schedulers_held
-from ggmltool.sources.process.session import Session
-from ggmltool.sources.process.state import Snapshot
+from ggmltool.attach.aborted import read_death
+from ggmltool.attach.corefile import read_core
+from ggmltool.attach.reading import Reader, read_snapshot
+from ggmltool.attach.seeking import graph_of, schedulers_dumped, schedulers_held
+from ggmltool.attach.session import Session
+from ggmltool.attach.state import Snapshot
 from tests.attach.programs import core_by_gdb, core_of
 from tests.needs import compiled, needs_gcc, needs_gdb
 

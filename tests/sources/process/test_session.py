@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.sources.process.program import Gdb
-from ggmltool.sources.process.session import AttachError, Session
+from ggmltool.attach.program import Gdb
+from ggmltool.attach.session import AttachError, Session
 from tests import needs
 
 pytestmark = needs.program("gdb", "gdb")
@@ -67,7 +67,7 @@ def test_an_interrupt_before_a_launched_program_has_started_ends_gdb_and_it(
         admitted.extend([pid, gdb.pid])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ggmltool.sources.process.session._admit", admit)
+    monkeypatch.setattr("ggmltool.attach.session._admit", admit)
     with pytest.raises(KeyboardInterrupt):
         Session.launch(["echo", "it runs"])
     assert len(admitted) == 2

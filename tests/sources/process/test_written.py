@@ -8,12 +8,12 @@ from functools import cache
 import pytest
 from hypothesis import given, settings, strategies
 
+from ggmltool.attach.asking import ask
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.state import Answers, Snapshot
+from ggmltool.attach.written import GRAPH, scenario_file, written
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.sources.process.asking import ask
-from ggmltool.sources.process.errors import AttachError
-from ggmltool.sources.process.state import Answers, Snapshot
-from ggmltool.sources.process.written import GRAPH, scenario_file, written
 from tests.sources.process.recorded import recorded
 
 NAMES = strategies.sampled_from(["CPU", "CPU~1", "BLAS", "Vulkan0", "Vulkan_Host", "CUDA0", "memory", "inputs", ""])

@@ -1,0 +1,83 @@
+"""Graphs and hash sets in a program's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from ggmltool.attach import limits
+from ggmltool.attach.fields import NotAsLaidOut, Record
+from ggmltool.attach.memory import Memory
+from ggmltool.attach.state import NO_SLOTS, GraphState, HashSetState
+from ggmltool.ggml.version import hash_size
+from ggmltool.layouts.layout import Layout
+
+_GRAPH = ("size", "n_nodes", "n_leafs", "nodes", "leafs", "use_counts|", "visited_hash_set")
+_NOTHING: Mapping[int, int] = MappingProxyType({})
+
+
+class Graphs:
+    """Reads them; two graphs that share a hash set, as a graph and its views do, share what is read of it."""
+
+    def __init__(self, memory: Memory, layout: Layout) -> None:
+        self.memory = memory
+        self.record = Record(layout, "ggml_cgraph", _GRAPH)
+        self.hashes = Record(layout, "ggml_hash_set", ("size", "used", "keys"))
+        self._sets: dict[tuple[int, int, int], HashSetState] = {}
+        self._counts: dict[tuple[int, int], Mapping[int, int]] = {}
+
+    def graph(self, address: int, what: str = "the graph") -> GraphState:
+        """A ggml_cgraph. Raises NoBytes, NotAsLaidOut."""
+        data = self.memory.read(address, self.record.size)
+        size, n_nodes, n_leafs, nodes, leafs, use_counts, hashes = self.record.unpack(data)
+        # A view of a graph has no size of its own.
+        most = size or limits.NODES
+        for n, of in ((n_nodes, "nodes"), (n_leafs, "leafs")):
+            if not 0 <= n <= min(most, limits.NODES):
+                raise NotAsLaidOut(f"{what} at {address:#x} has {n} {of}, and place for {size}")
+        if size:
+            self.memory.prefetch([(nodes, 8 * n_nodes), (leafs, 8 * n_leafs)])
+        hash_set = self.hash_set(data, hashes, f"the hash set of {what}")
+        return GraphState(
+            address,
+            size,
+            self.memory.numbers(nodes, "Q", n_nodes),
+            self.memory.numbers(leafs, "Q", n_leafs),
+            self._use_counts(use_counts, hash_set),
+            hash_set,
+        )
+
+    def hash_set(self, data: bytes, at: int, what: str) -> HashSetState:
+        """The hash set that lies in these bytes. Raises NoBytes, NotAsLaidOut."""
+        size, used, keys = key = tuple(self.hashes.unpack(data, at))
+        if not size or not keys:
+            return NO_SLOTS
+        found = self._sets.get(key)
+        if found is None:
+            if size > limits.SLOTS or hash_size(size) != size:
+                raise NotAsLaidOut(f"{what} has {size} slots, and that is none of ggml's sizes")
+            words = (size + 31) // 32
+            self.memory.prefetch([(used, 4 * words)])
+            slots = [slot for slot in _bits(self.memory.read(used, 4 * words)) if slot < size]
+            held = self.memory.cells(keys, "Q", slots)
+            found = HashSetState(size, {slot: key for slot, (key,) in zip(slots, held, strict=True)})
+            self._sets[key] = found
+        return found
+
+    def _use_counts(self, address: int, hash_set: HashSetState) -> Mapping[int, int]:
+        if not address or not hash_set.keys:
+            return _NOTHING
+        key = address, id(hash_set)
+        if key not in self._counts:
+            counts = self.memory.numbers(address, "i", hash_set.size)
+            self._counts[key] = {tensor: counts[slot] for slot, tensor in hash_set.keys.items()}
+        return self._counts[key]
+
+
+def _bits(data: bytes) -> Iterator[int]:
+    """The places of the bits that are set."""
+    for i, byte in enumerate(data):
+        while byte:
+            low = byte & -byte
+            yield 8 * i + low.bit_length() - 1
+            byte ^= low

@@ -1,0 +1,125 @@
+"""What a program's scheduler did before: the state that a plan of its next graph starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ggmltool.attach.state import GallocState, SchedState, Snapshot, TensorAllocState
+from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
+from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
+from ggmltool.layouts.layout import layout
+from ggmltool.layouts.types import Pointer, bare
+from ggmltool.scenario.past import MOST_SLOTS
+
+
+def past_of(snapshot: Snapshot, backends: Sequence[str], ids: Mapping[int, str]) -> Past:
+    """The past of a snapshot's scheduler, over backends of these names. `ids` are those of the graph's tensors by
+    address.
+
+    At a compute of a graph that is allocated, it is the state from which the same call would come to the same again.
+    """
+    sched, computes = snapshot.sched, bool(snapshot.function and "compute" in snapshot.function)
+    galloc = sched.galloc
+    again = computes and sched.is_alloc
+    n = sched.n_copies
+    return Past(
+        tuple(backends),
+        is_reset=sched.is_reset or computes,
+        is_alloc=sched.is_alloc and not computes,
+        cur_copy=sched.cur_copy % n,
+        next_copy=(sched.cur_copy if again else sched.next_copy) % n,
+        node_ids=sched.node_backend_ids,
+        leaf_ids=sched.leaf_backend_ids,
+        prev_node_ids=sched.prev_node_backend_ids,
+        prev_leaf_ids=sched.prev_leaf_backend_ids,
+        nodes=tuple((_place(dst), tuple(map(_place, _sources(src)))) for dst, src in galloc.nodes),
+        leafs=tuple(map(_place, galloc.leafs)),
+        planners=tuple(
+            tuple(PastChunk(c.max_size, tuple((b.offset, b.size) for b in c.free)) for c in chunks)
+            for chunks in galloc.chunks
+        ),
+        buffers=_buffers(snapshot, galloc),
+        hash_size=galloc.hash_set.size,
+        own_size=sched.graph.size,
+        copies=() if sched.is_reset or computes else tuple(_copies(snapshot, ids)),
+    )
+
+
+class Left(NamedTuple):
+    """The state in which a call has left a scheduler, without copies, and without `own_size` (0) where that ggml has
+    another rule for it than the release that it is planned as. `keys` are the tensors in its hash set, None
+    where there may be those of calls before."""
+
+    past: Past
+    keys: int | None
+
+
+def left_by(before: Snapshot, after: Snapshot, backends: Sequence[str]) -> Left:
+    """What a call has left, of the snapshots around it. A compute of a graph that is allocated allocates nothing: its
+    plan allocates the same graph again, whose backends are then those before, too."""
+    past = past_of(replace(after, function=None), backends, {})
+    if counts_inputs(after.structs) != counts_inputs(after.release):
+        past = replace(past, own_size=0)
+    if before is after:
+        return Left(replace(past, prev_node_ids=past.node_ids, prev_leaf_ids=past.leaf_ids), None)
+    alone = not before.sched.hash_set.keys and not after.sched.is_reset
+    return Left(past, len(after.sched.hash_set.keys) if alone else None)
+
+
+def counts_inputs(structs: str) -> bool:
+    """Whether a ggml makes its own graph as large as its splits' inputs need, and not as if each split had the most."""
+    member = (layout(structs).struct("ggml_backend_sched_split").members or {})["inputs"]
+    return isinstance(bare(member.type), Pointer)
+
+
+def _copies(snapshot: Snapshot, ids: Mapping[int, str]) -> Iterator[PastCopy]:
+    """The copies of tensors of the graph that the scheduler has from a graph before."""
+    sched, tensors = snapshot.sched, snapshot.tensors
+    made = [copy for of, copies in sched.copies.items() for copy in copies.values() if copy != of]
+    first, step = min(made, default=0), snapshot.overhead
+    chunks = {buffer: i for buffers in sched.galloc.buffers for i, buffer in enumerate(buffers)}
+    for of, copies in sched.copies.items():
+        if of not in ids:
+            continue
+        by_backend: dict[int, list[tuple[int, tuple[int, int] | None] | None]] = {}
+        for (b, _), copy in sorted(copies.items()):
+            place = None
+            t, buffer = tensors.get(copy), None
+            if t is not None:
+                buffer = snapshot.buffers.get(t.buffer)
+            if t is not None and buffer is not None and buffer.base is not None and t.buffer in chunks:
+                place = chunks[t.buffer], t.data - buffer.base
+            slot, rest = divmod(copy - first, step)
+            known = None if copy == of or rest or not 0 <= slot < MOST_SLOTS else (slot, place)
+            by_backend.setdefault(b, []).append(known)
+        for b, slots in by_backend.items():
+            yield PastCopy(ids[of], b, tuple(slots))
+
+
+def is_new(sched: SchedState) -> bool:
+    """Whether a scheduler has planned nothing yet."""
+    return not (sched.galloc.nodes or sched.galloc.leafs or sched.node_backend_ids or sched.splits)
+
+
+def _buffers(snapshot: Snapshot, galloc: GallocState) -> tuple[tuple[int, ...] | None, ...]:
+    buffers = snapshot.buffers
+    out: list[tuple[int, ...] | None] = []
+    for made in galloc.buffers:
+        sizes = tuple(buffers[b].size for b in made if b in buffers)
+        out.append(sizes or None)
+    return tuple(out)
+
+
+def _sources(places: Sequence[TensorAllocState]) -> Sequence[TensorAllocState]:
+    n = len(places)
+    while n and places[n - 1].buffer_id < 0:
+        n -= 1
+    return places[:n]
+
+
+def _place(place: TensorAllocState) -> TensorAlloc:
+    if place.buffer_id < 0:
+        return INVALID
+    return TensorAlloc(place.buffer_id, place.chunk, place.offset, place.size_max)

@@ -1,0 +1,129 @@
+"""Tensors in a program's memory: those that are asked for, and all that they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ggmltool.attach import limits
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.fields import NotAsLaidOut, Record
+from ggmltool.attach.link import NoBytes
+from ggmltool.attach.memory import Memory
+from ggmltool.attach.state import TensorState
+from ggmltool.layouts.layout import Layout
+
+_FIELDS = (
+    "type", "buffer", "ne", "nb", "op", "op_params", "flags|", "src", "view_src", "view_offs", "data", "name",
+)  # fmt: skip
+_OBJECT = ("offs", "size", "next", "type")
+_NE = 1 << 48
+
+
+class Tensors:
+    """The tensors read so far, by address. Those that `must` be there raise; others are left out."""
+
+    def __init__(self, memory: Memory, layout: Layout) -> None:
+        self.memory = memory
+        self.record = Record(layout, "ggml_tensor", _FIELDS)
+        self.object = Record(layout, "ggml_object", _OBJECT)
+        self.is_tensor = layout.enums["ggml_object_type"].members["GGML_OBJECT_TYPE_TENSOR"]
+        self.read: dict[int, TensorState] = {}
+        self.left_out = 0
+
+    def tensor(self, address: int) -> TensorState:
+        """The tensor at an address. Raises NoBytes, NotAsLaidOut."""
+        found = self.read.get(address)
+        return self._one(address) if found is None else found
+
+    def take(self, addresses: Iterable[int], must: bool) -> None:
+        """Read these tensors, and all their sources."""
+        wanted = [a for a in dict.fromkeys(addresses) if a and a not in self.read]
+        for _ in range(limits.DEPTH):
+            if not wanted:
+                return
+            found = self._some(wanted, must)
+            sources = dict.fromkeys(s for t in found for s in (*t.src, t.view_src) if s)
+            wanted = [s for s in sources if s not in self.read]
+        if must:
+            raise AttachError(f"tensors have sources that are more than {limits.DEPTH} deep; the graph is damaged")
+        self.left_out += len(wanted)
+
+    def _some(self, addresses: Sequence[int], must: bool) -> list[TensorState]:
+        size = self.record.size
+        if len(self.read) + len(addresses) > limits.TENSORS:
+            raise AttachError(f"there are more than {limits.TENSORS} tensors; the graph is damaged")
+        self.memory.prefetch([(address, size) for address in addresses])
+        out = []
+        for address in addresses:
+            try:
+                tensor = self._one(address)
+            except (NoBytes, NotAsLaidOut):
+                if must:
+                    raise
+                self.left_out += 1
+                continue
+            self.read[address] = tensor
+            out.append(tensor)
+        return out
+
+    def _one(self, address: int) -> TensorState:
+        f = self.record.unpack(self.memory.read(address, self.record.size))
+        f[11] = f[11].split(b"\0", 1)[0]
+        f[7] = tuple(f[7])
+        tensor = TensorState(address, *f)
+        wrong = _wrong(tensor)
+        if wrong:
+            raise NotAsLaidOut(f"what lies at {address:#x} is no tensor: {wrong}")
+        return tensor
+
+    def arenas(self, addresses: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """The contexts that these tensors lie in, each with its tensors in the order in which they were made."""
+        size = self.object.size
+        self.memory.prefetch([(address - size, size) for address in addresses])
+        seen: set[int] = set()
+        arenas = []
+        left = limits.OBJECTS
+        for address in addresses:
+            if address in seen:
+                continue
+            found = self._arena(address, left)
+            if address in found:
+                left -= len(found)
+                seen.update(found)
+                arenas.append(tuple(found))
+        return tuple(arenas)
+
+    def _arena(self, tensor: int, most: int) -> list[int]:
+        """The tensors of the context that a tensor lies in, by its objects; [] if it lies in none."""
+        try:
+            return self._objects(tensor, most)
+        except NoBytes:
+            return []
+
+    def _objects(self, tensor: int, most: int) -> list[int]:
+        size, memory = self.object.size, self.memory
+        offs, _, _, type = self.object.unpack(memory.read(tensor - size, size))
+        at = start = tensor - offs
+        out = []
+        while at and most:
+            most -= 1
+            offs, _, next, type = self.object.unpack(memory.read(at, size))
+            if start + offs != at + size:
+                return []
+            if type == self.is_tensor:
+                out.append(at + size)
+            if next and next <= at:
+                return []
+            at = next
+        return out
+
+
+def _wrong(t: TensorState) -> str:
+    """What cannot be in a tensor, "" if nothing is."""
+    if not 0 <= t.type < limits.TYPES:
+        return f"its type is {t.type}"
+    if not 0 <= t.op < limits.TYPES:
+        return f"its op is {t.op}"
+    if min(*t.ne, *t.nb) < 0 or max(*t.ne, *t.nb) >= _NE:
+        return f"its shape is {list(t.ne)}, its strides are {list(t.nb)}"
+    return ""
