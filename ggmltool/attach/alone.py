@@ -27,7 +27,7 @@ from ggmltool.attach.state import (
     SplitState,
 )
 from ggmltool.attach.stopped import Stopped
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 RESERVE: tuple[Function, ...] = ("ggml_gallocr_reserve", "ggml_gallocr_reserve_n")
 ALLOC: tuple[Function, ...] = ("ggml_gallocr_alloc_graph",)

@@ -15,8 +15,8 @@ from ggmltool.attach.properties import Questions, device_type
 from ggmltool.attach.room import mapped, unmapped
 from ggmltool.attach.state import BackendState, BufferState, BuftState, DeviceState, SchedState, Snapshot
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.layouts.layout import Layout
-from ggmltool.layouts.types import Pointer, Struct, bare
+from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import Pointer, Struct, bare
 
 _PROPS = {
     "memory_free": "memory_free",

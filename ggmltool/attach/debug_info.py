@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ggmltool.attach.link import LinkError
-from ggmltool.layouts.layout import MAX_NAME, Layout, fresh
-from ggmltool.layouts.types import Struct
+from ggmltool.structs.layout import MAX_NAME, Layout, fresh
+from ggmltool.structs.types import Struct
 
 _SCHEDULER = "ggml_backend_sched"
 """The struct that only debug information of ggml's own files knows."""

@@ -14,7 +14,7 @@ from ggmltool.attach.errors import AttachError, Dies
 from ggmltool.attach.fields import Record
 from ggmltool.attach.link import Call, LinkError, Stop
 from ggmltool.attach.session import Session
-from ggmltool.layouts.layout import layout
+from ggmltool.structs.layout import layout
 
 _ALL_BITS = (1 << 64) - 1
 _BYTE = 0xFF

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Any
 
 from ggmltool.attach.errors import AttachError
-from ggmltool.layouts.layout import Layout
-from ggmltool.layouts.types import Array, CType, Enum, Int, Member, Pointer, Struct, bare, size_of
+from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import Array, CType, Enum, Int, Member, Pointer, Struct, bare, size_of
 
 _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
 

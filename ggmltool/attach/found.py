@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ggmltool.attach.link import Link
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 _MOST_FRAMES = 40
 _MOST_STACK = 1 << 18

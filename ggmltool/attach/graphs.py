@@ -10,7 +10,7 @@ from ggmltool.attach.fields import NotAsLaidOut, Record
 from ggmltool.attach.memory import Memory
 from ggmltool.attach.state import NO_SLOTS, GraphState, HashSetState
 from ggmltool.ggml.version import hash_size
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 _GRAPH = ("size", "n_nodes", "n_leafs", "nodes", "leafs", "use_counts|", "visited_hash_set")
 _NOTHING: Mapping[int, int] = MappingProxyType({})

@@ -17,9 +17,9 @@ from ggmltool.attach.memory import c_string
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import NEWEST, RELEASES
-from ggmltool.layouts.layout import MAX_NAME, layout, layouts_of
 from ggmltool.sources.llama.behavior import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
+from ggmltool.structs.layout import MAX_NAME, layout, layouts_of
 
 SYMBOLS = "ggml_|gguf_"
 """What the names of ggml's functions and data begin with."""

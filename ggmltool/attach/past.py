@@ -9,9 +9,9 @@ from typing import NamedTuple
 from ggmltool.attach.state import GallocState, SchedState, Snapshot, TensorAllocState
 from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
 from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
-from ggmltool.layouts.layout import layout
-from ggmltool.layouts.types import Pointer, bare
 from ggmltool.scenario.past import MOST_SLOTS
+from ggmltool.structs.layout import layout
+from ggmltool.structs.types import Pointer, bare
 
 
 def past_of(snapshot: Snapshot, backends: Sequence[str], ids: Mapping[int, str]) -> Past:

@@ -14,7 +14,7 @@ from ggmltool.attach.link import Call, Late, LinkError
 from ggmltool.attach.mappings import Mappings
 from ggmltool.attach.memory import Reads, c_strings
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 
 class Calls(Reads, Protocol):

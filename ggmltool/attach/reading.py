@@ -20,8 +20,8 @@ from ggmltool.attach.schedulers import Schedulers
 from ggmltool.attach.state import Function, GraphState, SchedState, Snapshot, TensorState
 from ggmltool.attach.stopped import Stopped, layouts_for, remember
 from ggmltool.attach.tensors import Tensors
-from ggmltool.layouts.layout import Layout, says_structs
-from ggmltool.layouts.types import Array, CType, Int, Pointer, Struct, bare, size_of
+from ggmltool.structs.layout import Layout, says_structs
+from ggmltool.structs.types import Array, CType, Int, Pointer, Struct, bare, size_of
 
 
 class Reader:

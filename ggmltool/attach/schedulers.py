@@ -25,8 +25,8 @@ from ggmltool.attach.state import (
 from ggmltool.ggml.releases.release import KEYS, LEAFS, NODES, USE_COUNTS, USED
 from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.ggml.version import SCHED_MAX_COPIES, hash_size
-from ggmltool.layouts.layout import Layout
-from ggmltool.layouts.types import Array, bare
+from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import Array, bare
 
 _MAX_INPUTS = (30, 10)
 """GGML_SCHED_MAX_SPLIT_INPUTS, of today and before."""

@@ -10,7 +10,7 @@ from ggmltool.attach.debug_info import corrected
 from ggmltool.attach.instance import HEART
 from ggmltool.attach.properties import Calls
 from ggmltool.ggml.releases.release import Release
-from ggmltool.layouts.layout import Layout, layout, layouts_of, newest_first, says_structs
+from ggmltool.structs.layout import Layout, layout, layouts_of, newest_first, says_structs
 
 
 class Ggml(Protocol):

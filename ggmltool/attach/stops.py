@@ -12,7 +12,7 @@ from ggmltool.attach.errors import AttachError, Dies
 from ggmltool.attach.instance import Instance
 from ggmltool.attach.session import Session
 from ggmltool.attach.state import Function
-from ggmltool.layouts.layout import layout
+from ggmltool.structs.layout import layout
 
 At = Literal["reserve", "alloc", "compute", "any"]
 

@@ -12,7 +12,7 @@ from ggmltool.attach.link import Call, NoBytes
 from ggmltool.attach.memory import c_string
 from ggmltool.attach.room import NoRoom, mapped, unmapped
 from ggmltool.attach.session import Session
-from ggmltool.layouts.layout import layout
+from ggmltool.structs.layout import layout
 
 PIECE = 16 << 20
 """Bytes that are read at once, at most: what the program's own memory takes for reading back."""

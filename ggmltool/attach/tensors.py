@@ -10,7 +10,7 @@ from ggmltool.attach.fields import NotAsLaidOut, Record
 from ggmltool.attach.link import NoBytes
 from ggmltool.attach.memory import Memory
 from ggmltool.attach.state import TensorState
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 _FIELDS = (
     "type", "buffer", "ne", "nb", "op", "op_params", "flags|", "src", "view_src", "view_offs", "data", "name",

@@ -11,7 +11,7 @@ from ggmltool.debugger.command import Command, Repeat, Topic
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import ExpressionError
 from ggmltool.debugger.session import Display
-from ggmltool.layouts.layout import layout_names
+from ggmltool.structs.layout import layout_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

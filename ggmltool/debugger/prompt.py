@@ -16,7 +16,7 @@ from ggmltool.debugger.table import COMMANDS, parsed, repeated
 from ggmltool.debugger.terminal import Quit, Terminal, line_editing, remember
 from ggmltool.debugger.walk import WalkError
 from ggmltool.inspect.opened import Opened
-from ggmltool.layouts.errors import ExpressionError
+from ggmltool.structs.errors import ExpressionError
 
 PROMPT = "(ggml) "
 _DEEPEST = 16

@@ -27,7 +27,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.history.cells import Key
 from ggmltool.inspect.history.history import History
-from ggmltool.layouts.layout import layout
+from ggmltool.structs.layout import layout
 
 _PLAIN = re.compile(r"(sched|galloc)->(\w+)")
 """A field that is a cell of its own."""

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from ggmltool.debugger.expressions.ptype import written_out
-from ggmltool.layouts.layout import layout
-from ggmltool.layouts.types import Typedef, type_name
+from ggmltool.structs.layout import layout
+from ggmltool.structs.types import Typedef, type_name
 from tests.attach.programs import NoProgram, scratch
 
 _HEAD = "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n"

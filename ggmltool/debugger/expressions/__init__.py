@@ -15,8 +15,8 @@ from ggmltool.debugger.expressions.ptype import type_text
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.syntax import Node
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.layout import Layout
 
 __all__ = [
     "CValue", "Examined", "ExpressionError", "Scope", "complete", "evaluate", "examine", "truth", "type_text",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.values import CValue, is_whole, pointed
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.types import LONG, Array, Function, Pointer, Struct, Void, bare, size_of
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.types import LONG, Array, Function, Pointer, Struct, Void, bare, size_of
 
 
 def field_of(value: CValue, name: str) -> CValue:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 
 from ggmltool.debugger.expressions.values import CValue, fraction, is_struct, is_whole, pointed, whole
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.types import (
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.types import (
     BOOL,
     DOUBLE,
     INT,

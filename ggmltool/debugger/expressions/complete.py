@@ -10,8 +10,8 @@ from ggmltool.debugger.expressions.functions import FUNCTIONS
 from ggmltool.debugger.expressions.image.image import TABLE_NAMES
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.scope import Scope
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.types import Pointer, Struct
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.types import Pointer, Struct
 
 _LAST = re.compile(r"(?:^|(?<=[^A-Za-z0-9_$]))(\$?[A-Za-z_][A-Za-z0-9_]*|\$)?$")
 _FIELD = re.compile(r"(.*?)(?:->|\.)\s*([A-Za-z_][A-Za-z0-9_]*)?$", re.DOTALL)

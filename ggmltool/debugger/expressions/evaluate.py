@@ -24,9 +24,9 @@ from ggmltool.debugger.expressions.syntax import (
     Variable,
 )  # fmt: skip
 from ggmltool.debugger.expressions.values import CValue, fraction, whole
-from ggmltool.layouts.errors import ExpressionError, NoMemoryError
-from ggmltool.layouts.layout import Layout
-from ggmltool.layouts.types import (
+from ggmltool.structs.errors import ExpressionError, NoMemoryError
+from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import (
     CHAR,
     UNSIGNED_LONG,
     Array,

@@ -11,8 +11,8 @@ from ggmltool.debugger.expressions.formats import formatted
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.printing import zero_ended
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.layouts.errors import ExpressionError, NoMemoryError
-from ggmltool.layouts.types import Float, Function, Pointer, Struct, bare, size_of
+from ggmltool.structs.errors import ExpressionError, NoMemoryError
+from ggmltool.structs.types import Float, Function, Pointer, Struct, bare, size_of
 
 _SIZES = {"b": 1, "h": 2, "w": 4, "g": 8}
 _IN_A_LINE = {1: 8, 2: 8, 4: 4, 8: 2}

@@ -7,7 +7,7 @@ import struct
 
 from ggmltool.debugger.expressions.characters import char
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.layouts.errors import ExpressionError
+from ggmltool.structs.errors import ExpressionError
 
 PRINT_LETTERS = frozenset("xduotacfszr")
 _DIGITS = {2: 5, 4: 9, 8: 17}

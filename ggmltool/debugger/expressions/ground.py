@@ -15,9 +15,9 @@ from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.inspect.history.cells import TensorCell
 from ggmltool.inspect.history.frames import Frame
 from ggmltool.inspect.history.history import History
-from ggmltool.layouts.declarations import Cursor, read_type
-from ggmltool.layouts.layout import Layout, layout
-from ggmltool.layouts.types import CType, Language, Pointer, Struct, bare
+from ggmltool.structs.declarations import Cursor, read_type
+from ggmltool.structs.layout import Layout, layout
+from ggmltool.structs.types import CType, Language, Pointer, Struct, bare
 
 
 class Ground:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.types import (
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.types import (
     Array,
     CType,
     Enum,

@@ -18,9 +18,9 @@ from ggmltool.debugger.expressions.syntax import (
     Unary,
     Variable,
 )  # fmt: skip
-from ggmltool.layouts.declarations import Cursor, Types, begins_type, read_type
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.types import (
+from ggmltool.structs.declarations import Cursor, Types, begins_type, read_type
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.types import (
     CHAR,
     DOUBLE,
     FLOAT,

@@ -9,8 +9,8 @@ from ggmltool.debugger.expressions.formats import PRINT_LETTERS, floating, forma
 from ggmltool.debugger.expressions.held import Held
 from ggmltool.debugger.expressions.memory import NOT_KNOWN
 from ggmltool.debugger.expressions.wrapping import Piece
-from ggmltool.layouts.errors import ExpressionError, NoMemoryError
-from ggmltool.layouts.types import (
+from ggmltool.structs.errors import ExpressionError, NoMemoryError
+from ggmltool.structs.types import (
     Array,
     Enum,
     Float,

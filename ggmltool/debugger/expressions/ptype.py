@@ -5,8 +5,8 @@ from __future__ import annotations
 from ggmltool.debugger.expressions.evaluate import Names, Place, value_of
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.syntax import TypeName
-from ggmltool.layouts.layout import Layout
-from ggmltool.layouts.types import (
+from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import (
     CType,
     Enum,
     Language,

@@ -10,8 +10,8 @@ from ggmltool.debugger.expressions.values import CValue
 from ggmltool.ggml.events import Allocated, Assigned, Grown, Left, Logged, PassedOver, ReallocNeeded, Refused
 from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.history.frames import key_at
-from ggmltool.layouts.declarations import Cursor, read_type
-from ggmltool.layouts.types import BOOL, CType, Function, Pointer, Struct, Void, bare
+from ggmltool.structs.declarations import Cursor, read_type
+from ggmltool.structs.types import BOOL, CType, Function, Pointer, Struct, Void, bare
 
 _NO = ("ggml_gallocr_node_needs_realloc",)
 """Functions that answer no where they are told of: this one's yes is that no more memory is needed."""

@@ -18,9 +18,9 @@ from ggmltool.debugger.expressions.memory import made_once
 from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.inspect.history.arguments import Address
 from ggmltool.inspect.history.history import History
-from ggmltool.layouts.declarations import declaration
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.types import (
+from ggmltool.structs.declarations import declaration
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.types import (
     CHAR,
     FLOAT,
     INT,

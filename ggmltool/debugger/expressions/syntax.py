@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ggmltool.layouts.types import CType
+from ggmltool.structs.types import CType
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from ggmltool.debugger.expressions.held import FLOATS, Held
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.printing import printed
 from ggmltool.debugger.expressions.wrapping import wrapped
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.types import Array, CType, Enum, Float, Int, Language, Pointer, Struct, bare, size_of
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.types import Array, CType, Enum, Float, Int, Language, Pointer, Struct, bare, size_of
 
 
 @dataclass(frozen=True, slots=True)

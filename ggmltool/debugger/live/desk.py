@@ -21,7 +21,7 @@ from ggmltool.debugger.expressions.values import CValue
 from ggmltool.debugger.live.memory import LiveMemory
 from ggmltool.debugger.live.scope import LiveScope
 from ggmltool.inspect.attached.seen import Seen
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 _UNLIMITED = 10_000
 _NOT_RUN = "the program is not being run"

@@ -11,9 +11,9 @@ from ggmltool.ggml.hash_set import FULL, hash_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import SIZE_MAX, hash_size
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.layout import Layout
-from ggmltool.layouts.types import Struct, bare
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import Struct, bare
 
 
 class Looking(Protocol):

@@ -12,10 +12,10 @@ from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.debugger.live.functions import INLINE
 from ggmltool.ggml.releases.release import Release
-from ggmltool.layouts.declarations import Cursor, declaration, read_type
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.layout import Layout
-from ggmltool.layouts.types import (
+from ggmltool.structs.declarations import Cursor, declaration, read_type
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import (
     INT,
     LONG,
     VOID,

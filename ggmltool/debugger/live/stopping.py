@@ -10,8 +10,8 @@ from ggmltool.attach.getters import DeadLink
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import evaluate
 from ggmltool.debugger.live.desk import Asked, Visit
-from ggmltool.layouts.layout import layout
 from ggmltool.scenario.errors import nearest
+from ggmltool.structs.layout import layout
 from ggmltool.views.text import printable
 
 WATCHED = (

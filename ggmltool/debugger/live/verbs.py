@@ -12,7 +12,7 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.live import asking, looking, stopping
 from ggmltool.debugger.live.desk import Asked, Desk, Visit
 from ggmltool.ggml.errors import Error
-from ggmltool.layouts.errors import ExpressionError
+from ggmltool.structs.errors import ExpressionError
 from ggmltool.views.attach import live
 from ggmltool.views.text import harmless
 

@@ -14,10 +14,10 @@ from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.ptype import described
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.layouts.declarations import Cursor, read_type
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.layout import Layout, TypesFile
-from ggmltool.layouts.types import CType, Language
+from ggmltool.structs.declarations import Cursor, read_type
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.layout import Layout, TypesFile
+from ggmltool.structs.types import CType, Language
 from tests.needs import program
 
 SOURCE = Path(__file__).parent / "program.c"

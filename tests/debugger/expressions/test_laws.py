@@ -16,8 +16,8 @@ from ggmltool.debugger.expressions import ExpressionError, Scope, complete, eval
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.history.history import History, record_history
-from ggmltool.layouts.errors import NoMemoryError
 from ggmltool.scenario.errors import ScenarioError
+from ggmltool.structs.errors import NoMemoryError
 from tests.conformance.fuzz import scenario
 
 SEEDS = (1, 2)

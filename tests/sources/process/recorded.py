@@ -25,7 +25,7 @@ from ggmltool.attach.session import Session
 from ggmltool.attach.state import Snapshot
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.layouts.layout import MAX_NAME, exports_of, layout_names
+from ggmltool.structs.layout import MAX_NAME, exports_of, layout_names
 
 FOLDER = Path(__file__).parent / "memory"
 PROPS = 128

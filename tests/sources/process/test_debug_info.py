@@ -7,8 +7,8 @@ import struct
 from dataclasses import replace
 
 from ggmltool.attach.debug_info import corrected
-from ggmltool.layouts.layout import layout
-from ggmltool.layouts.types import Struct
+from ggmltool.structs.layout import layout
+from ggmltool.structs.types import Struct
 from tests.sources.process.recorded import RecordedSession, recorded
 
 ELSEWHERE = 0x7E00_0000_0000

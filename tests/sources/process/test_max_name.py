@@ -9,7 +9,7 @@ import pytest
 
 from ggmltool.attach.instance import max_name_of
 from ggmltool.attach.link import Link, LinkError, NoBytes
-from ggmltool.layouts.layout import MAX_NAME, layout, layout_names
+from ggmltool.structs.layout import MAX_NAME, layout, layout_names
 
 AT = 0x1000
 OVERHEAD: Mapping[str, int] = {"ggml_tensor_overhead": AT}

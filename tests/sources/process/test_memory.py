@@ -15,7 +15,7 @@ from ggmltool.attach.fields import NotAsLaidOut
 from ggmltool.attach.memory import PAGE
 from ggmltool.attach.reading import Reader
 from ggmltool.attach.state import Snapshot
-from ggmltool.layouts.layout import layout
+from ggmltool.structs.layout import layout
 from tests.sources.process.recorded import RecordedLink, RecordedSession, recorded
 
 RELEASES = ("0.20.2", "0.26")

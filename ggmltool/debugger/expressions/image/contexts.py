@@ -10,7 +10,7 @@ from ggmltool.debugger.expressions.image.packing import pack, records
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.ggml.version import MEM_ALIGN, pad
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 _STEP = 0x80
 

@@ -11,8 +11,8 @@ from ggmltool.debugger.expressions.image.program import BufferFacts, Program
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.ggml.version import pad
 from ggmltool.inspect.history.cells import State
-from ggmltool.layouts.layout import Layout
-from ggmltool.layouts.types import Function, Member, Pointer, Struct, bare, type_name
+from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import Function, Member, Pointer, Struct, bare, type_name
 
 _PARTS = {
     "ggml_backend_i": "ggml_backend",

@@ -18,8 +18,8 @@ from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SIZE_MAX, pad
 from ggmltool.inspect.allocations import hash_keys
 from ggmltool.inspect.history.cells import State
-from ggmltool.layouts.layout import Layout
-from ggmltool.layouts.types import VOID, Pointer, Struct
+from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import VOID, Pointer, Struct
 
 _NO_PLACE = (-1, -1, SIZE_MAX, 0)
 _POINTER = Pointer(VOID)

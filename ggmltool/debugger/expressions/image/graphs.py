@@ -14,7 +14,7 @@ from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import MEM_ALIGN, hash_size, pad
 from ggmltool.inspect.history.cells import State
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 _GRAPH_OBJECT = 1
 """GGML_OBJECT_TYPE_GRAPH."""

@@ -18,7 +18,7 @@ from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import NOT_KNOWN, Memory, Read, made_once
 from ggmltool.inspect.history.cells import State
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 _HALVES = 1 << 16
 TABLE_NAMES = ("ggml_table_f32_f16", "table_f32_f16")

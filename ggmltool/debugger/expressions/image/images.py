@@ -8,7 +8,7 @@ from ggmltool.debugger.expressions.image.image import Image
 from ggmltool.debugger.expressions.image.program import program_of
 from ggmltool.inspect.history.cells import TensorCell
 from ggmltool.inspect.history.history import History
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 _LASTING = frozenset((
     "sched", "galloc", "tensor", "cgraph", "sched_graph", "split", "copies", "buffer", "node_alloc", "leaf_alloc",

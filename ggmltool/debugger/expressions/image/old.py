@@ -15,8 +15,8 @@ from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SIZE_MAX, pad
 from ggmltool.inspect.history.cells import State
-from ggmltool.layouts.layout import Layout
-from ggmltool.layouts.types import VOID, Pointer
+from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import VOID, Pointer
 
 _POINTER = Pointer(VOID)
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from ggmltool.debugger.expressions.memory import Read
-from ggmltool.layouts.types import Array, CType, Enum, Int, Pointer, Struct, bare, size_of
+from ggmltool.structs.types import Array, CType, Enum, Int, Pointer, Struct, bare, size_of
 
 Fields = Mapping[str, Any]
 """What stands in a struct, by field: numbers, bytes, an iterable of elements for an array, Fields for a struct.

@@ -10,7 +10,7 @@ from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.inspect.history.cells import State
-from ggmltool.layouts.layout import Layout
+from ggmltool.structs.layout import Layout
 
 
 class Parts(NamedTuple):

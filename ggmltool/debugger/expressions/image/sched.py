@@ -15,7 +15,7 @@ from ggmltool.ggml.sched.assign import NULL_KEY
 from ggmltool.ggml.version import SCHED_INITIAL_SPLITS
 from ggmltool.inspect.history.cells import SplitCell
 from ggmltool.inspect.opened import environment_number
-from ggmltool.layouts.types import INT, VOID, Array, Pointer, bare
+from ggmltool.structs.types import INT, VOID, Array, Pointer, bare
 
 _POINTER = Pointer(VOID)
 

@@ -14,8 +14,8 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM
 from ggmltool.ggml.version import MEM_ALIGN, pad
 from ggmltool.inspect.history.cells import State, TensorCell
-from ggmltool.layouts.layout import Layout
 from ggmltool.scenario.arenas import EXTRAS, EXTRAS_STEP
+from ggmltool.structs.layout import Layout
 
 _GPU = 10
 """GGML_BACKEND_GPU."""

@@ -1,4 +1,4 @@
-"""The structs, enums and type names of a ggml: data of `data/structs/`, a file for each ggml whose structs differ."""
+"""The structs, enums and type names of a ggml: data of `tables/`, a file for each ggml whose structs differ."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from ggmltool.data import load
-from ggmltool.layouts.declarations import STANDARD, Cursor, declaration, read_type
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.types import CType, Enum, Struct, Typedef, lay_out
+from ggmltool.structs.declarations import STANDARD, Cursor, declaration, read_type
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.types import CType, Enum, Struct, Typedef, lay_out
 
-_PACKAGE = "ggmltool.data.structs"
+_PACKAGE = "ggmltool.structs.tables"
 MAX_NAME = 64
 """GGML_MAX_NAME, unless a program was built with another."""
 _NAME = f"char name[{MAX_NAME}]"

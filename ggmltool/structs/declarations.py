@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import count
 from typing import Protocol
 
-from ggmltool.layouts.errors import ExpressionError
-from ggmltool.layouts.lexer import Token, words
-from ggmltool.layouts.types import (
+from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.lexer import Token, words
+from ggmltool.structs.types import (
     BOOL,
     CHAR,
     DOUBLE,

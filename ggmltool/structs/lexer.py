@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from ggmltool.layouts.errors import ExpressionError
+from ggmltool.structs.errors import ExpressionError
 
 LONGEST = 4096
 """How long an expression may be, in characters."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.layouts.layout import layout, layout_names, layouts_of
 from ggmltool.oracle.layouts import ADDED, LAST
+from ggmltool.structs.layout import layout, layout_names, layouts_of
 
 N = "ggml_backend_buft_alloc_buffer_n"
 SIZE_N = "ggml_backend_buft_get_alloc_size_n"

@@ -1,4 +1,4 @@
-"""Records what gdb says of a ggml's structs and enums: `python -m tests.layouts.record SOURCE > ptype/NAME.txt`.
+"""Records what gdb says of a ggml's structs and enums: `python -m tests.structs.record SOURCE > ptype/NAME.txt`.
 
 SOURCE is the folder of a ggml, with `include` and `src`; its objects are compiled with -g, and thrown away.
 """
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ggmltool.layouts.layout import layout
+from ggmltool.structs.layout import layout
 
 FILES = ("ggml.c", "ggml-alloc.c", "ggml-backend.cpp")
 FLAGS = ("-g", "-O0", "-w", "-c", '-DGGML_VERSION=""', '-DGGML_COMMIT=""', "-D_GNU_SOURCE")

@@ -14,9 +14,9 @@ import pytest
 
 from ggmltool.debugger.expressions.ptype import written_out
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.layouts.layout import Layout, layout, layout_names
-from ggmltool.layouts.types import CType, Language
 from ggmltool.oracle import structs as mirrors
+from ggmltool.structs.layout import Layout, layout, layout_names
+from ggmltool.structs.types import CType, Language
 
 LANGUAGES: tuple[Language, ...] = ("c", "c++")
 RECORDED = Path(__file__).parent / "ptype"

@@ -1,1 +1,0 @@
-"""The structs of ggml, a file for each ggml whose structs differ."""
