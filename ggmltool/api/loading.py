@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ggmltool.api.checked import checked
 from ggmltool.api.scenario import Scenario
 from ggmltool.api.sources import captured, read
+from ggmltool.ggml.bounds import BOUNDS, Bounds
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
@@ -15,17 +16,22 @@ if TYPE_CHECKING:
 
 
 @checked
-def load(source: str | Path | dict[str, Any], ggml: str | Release | None = None) -> Scenario:
+def load(
+    source: str | Path | dict[str, Any], ggml: str | Release | None = None, *, bounds: Bounds = BOUNDS
+) -> Scenario:
     """Read a scenario: a path (`.yaml`, `.json`, each also `.gz`), the name of a sample if there is no such file, "-"
     for standard input, a dict, or a model (a GGUF file, a folder of safetensors), whose graph is captured as `capture`
     does.
 
-    `ggml` is the release to plan it as, by default the scenario's own `ggml`, else the newest.
+    `ggml` is the release to plan it as, by default the scenario's own `ggml`, else the newest. `bounds` are what
+    computing it may take.
 
     Raises ScenarioError for a mistake in it, with its place, GgmlError for a node that ggml would refuse, and
     CaptureError for a model where llama.cpp's library is missing or refuses it.
     """
-    return Scenario(*read(source, ggml if isinstance(ggml, str | None) else ggml.name)).prepared()
+    scenario = Scenario(*read(source, ggml if isinstance(ggml, str | None) else ggml.name))
+    scenario.model.bounds = bounds
+    return scenario.prepared()
 
 
 @checked

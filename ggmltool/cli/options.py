@@ -53,7 +53,7 @@ def step_option(command: F) -> F:
 
 
 def work_option(command: F) -> F:
-    """--max-operations: how large a product may be that is computed; the engine's bounds keep it."""
+    """--max-operations: how large a product may be that is computed; the scenario's bounds have it."""
     return click.option(
         "--max-operations",
         metavar="N",
@@ -65,7 +65,7 @@ def work_option(command: F) -> F:
 
 
 def _keep_operations(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    from ggmltool.ggml.bounds import BOUNDS, MAX_OPERATIONS
+    from ggmltool.ggml.bounds import MAX_OPERATIONS
 
     try:
         number = float(MAX_OPERATIONS if value is None else value)
@@ -73,7 +73,7 @@ def _keep_operations(ctx: click.Context, param: click.Parameter, value: str | No
         raise click.BadParameter(f"{value!r} is not a number, e.g. 1e13.", ctx, param) from None
     if not 1 <= number <= _MOST_OPERATIONS:
         raise click.BadParameter(f"{value} is not between 1 and {_MOST_OPERATIONS:.0e}.", ctx, param)
-    BOUNDS.operations = int(number)
+    ctx.meta["ggmltool.bounds.operations"] = int(number)
 
 
 class ReleaseOption(click.Option):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ggmltool.cli.command import current_settings
 from ggmltool.cli.output import detail, log_lines, note
+from ggmltool.cli.values import bounds_asked_for
 from ggmltool.cli.waiting import WRITER, waiting_for
 from ggmltool.inspect.opened import Opened, environment_number
 from ggmltool.scenario.samples import DEFAULT, ENDINGS, find_sample, sample_name, samples_folder, scenario_path
@@ -58,7 +59,7 @@ def opened(path: str, argument: str, stream: Readable | None = None, release: Re
     from ggmltool.scenario.scenario import Scenario
 
     with waiting_for(path, WRITER):
-        model = load_spec(path, stream=stream, ggml=release)
+        model = load_spec(path, stream=stream, ggml=release, bounds=bounds_asked_for())
     if model.left_out:
         note(f"ggml {model.ggml} does not have {', '.join(dict.fromkeys(model.left_out))}: ignored")
     options = "" if release is None else f"--ggml {release.name}"

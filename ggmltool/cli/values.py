@@ -12,6 +12,7 @@ from ggmltool.inspect.ready import check_weights, computed_graphs
 from ggmltool.views.text import shortened
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.bounds import Bounds
     from ggmltool.scenario.run import Run
     from ggmltool.scenario.spec import ScenarioSpec, Step
 
@@ -47,12 +48,22 @@ def tell_of_undone(run: Run, step: Step) -> str:
     return f"undoes set {names}"
 
 
-def _bound_memory(_: click.Context, __: click.Parameter, checked: bool) -> bool:
+def _bound_memory(ctx: click.Context, _: click.Parameter, checked: bool) -> bool:
     """What the engine takes for a node or for data is bound in the same way."""
-    from ggmltool.ggml.bounds import BOUNDS, NO_END
+    from ggmltool.ggml.bounds import NO_END
 
-    BOUNDS.nbytes = None if checked else NO_END
+    ctx.meta["ggmltool.bounds.nbytes"] = None if checked else NO_END
     return checked
+
+
+def bounds_asked_for() -> Bounds:
+    """The bounds that the command's options set."""
+    from ggmltool.ggml.bounds import Bounds
+
+    meta = click.get_current_context().meta
+    return Bounds(
+        **{name: meta[key] for name in ("operations", "nbytes") if (key := f"ggmltool.bounds.{name}") in meta}
+    )
 
 
 def memory_option(command: F) -> F:

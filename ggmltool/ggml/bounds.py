@@ -24,7 +24,7 @@ _CGROUPS = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """The multiply-adds of a node, and the bytes taken at once (None: what memory the machine has free)."""
 
@@ -33,7 +33,7 @@ class Bounds:
 
 
 BOUNDS = Bounds()
-"""The bounds of this process; assign to them to change them."""
+"""The bounds where none are given."""
 
 
 def free_memory() -> int | None:
@@ -83,11 +83,11 @@ def _available() -> int | None:
         return None
 
 
-def check_memory(nbytes: int, what: str, function: str = "ggml_graph_compute") -> None:
+def check_memory(nbytes: int, what: str, bounds: Bounds, function: str = "ggml_graph_compute") -> None:
     """Raise GgmlFailed where `what` needs more bytes than may be taken."""
     if nbytes <= _SMALL:
         return
-    most = free_memory() if BOUNDS.nbytes is None else BOUNDS.nbytes
+    most = free_memory() if bounds.nbytes is None else bounds.nbytes
     if most is not None and nbytes > most:
         raise GgmlFailed(
             function,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.ggml.bounds import BOUNDS, Bounds
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, advice
 from ggmltool.ggml.op import EMPTY_OPS, Op
 from ggmltool.ggml.tensor import Tensor
@@ -152,15 +153,17 @@ class Outgrown(NamedTuple):
 class AddressSpace:
     """Simulated addresses for buffers, the same in every run: page-aligned, never overlapping, never NULL.
 
-    `step` is the number of the step that takes and frees memory now, `has_freed` whether any did free memory.
+    `step` is the number of the step that takes and frees memory now, `has_freed` whether any did free memory, `bounds`
+    what may be taken to compute the tensors that lie here.
     """
 
-    __slots__ = ("_next", "has_freed", "step")
+    __slots__ = ("_next", "bounds", "has_freed", "step")
 
     PAGE = 4096
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds = BOUNDS) -> None:
         self._next = 0x10000000
+        self.bounds = bounds
         self.step = 0
         self.has_freed = False
 
@@ -169,6 +172,11 @@ class AddressSpace:
         base = (self._next + step - 1) // step * step
         self._next = base + size + self.PAGE
         return base
+
+
+def bounds_of(t: Tensor) -> Bounds:
+    """What may be taken to compute a tensor."""
+    return BOUNDS if t.buffer is None else t.buffer.bounds
 
 
 class Buffer:
@@ -180,7 +188,7 @@ class Buffer:
     may still point into it.
     """
 
-    __slots__ = ("_memory", "base", "buft", "chunk", "freed", "mapped", "name", "size", "usage")
+    __slots__ = ("_memory", "base", "bounds", "buft", "chunk", "freed", "mapped", "name", "size", "usage")
 
     def __init__(self, buft: BufferType, size: int, addresses: AddressSpace, usage: int = USAGE_ANY) -> None:
         self.buft = buft
@@ -190,6 +198,7 @@ class Buffer:
         self.name = buft.name
         self.freed: Outgrown | None = None
         self.base = addresses.take(size, buft.alignment) if size else 0
+        self.bounds = addresses.bounds
         self._memory: NDArray[uint8] | None = None
         self.mapped: dict[int, NDArray[uint8]] = {}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ggmltool.ggml.bounds import check_memory
-from ggmltool.ggml.buffer import USAGE_WEIGHTS
+from ggmltool.ggml.buffer import USAGE_WEIGHTS, bounds_of
 from ggmltool.ggml.converted import CONVERTED
 from ggmltool.ggml.dtypes import BF16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed, NotComputable
@@ -230,7 +230,7 @@ class HostArrays:
     def get_bytes(self, t: Tensor, offset: int = 0, size: int | None = None) -> NDArray[np.uint8]:
         """ggml_backend_tensor_get: a copy of `size` bytes (default: the rest) from `offset` on, gaps included."""
         memory, start = self.extent("ggml_backend_tensor_get", "read", t, offset, size)
-        check_memory(start.stop - start.start, f"a copy of {t.name or t.id}", "ggml_backend_tensor_get")
+        check_memory(start.stop - start.start, f"a copy of {t.name or t.id}", bounds_of(t), "ggml_backend_tensor_get")
         gpu = t.buffer.buft.gpu if t.buffer is not None else None
         if gpu is None or start.stop == start.start:
             return memory[start].copy()

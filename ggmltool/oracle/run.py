@@ -362,7 +362,7 @@ class ScenarioRun:
                 spec = self._spec(name)
                 address = self._newest(name)
                 if self._where(address) != FREED:
-                    lib.set(address, data.raw(spec.type, spec.ne, spec.nb))
+                    lib.set(address, data.raw(spec.type, spec.ne, spec.nb, self.model.bounds))
         elif step.kind == "get":
             found = {name: self._newest(name) for name in step.tensors}
             emit("values", {name: read_values(lib, t) for name, t in found.items() if self._where(t) != FREED})
@@ -463,7 +463,7 @@ class ScenarioRun:
             return
         for spec in tensors:
             if spec.data is not None and Tensor.from_address(known[spec.id]).buffer:
-                self.lib.set(known[spec.id], spec.data.raw(spec.type, spec.ne, spec.nb))
+                self.lib.set(known[spec.id], spec.data.raw(spec.type, spec.ne, spec.nb, self.model.bounds))
 
 
 def _refers_only_to(context: ContextSpec, known: dict[str, int]) -> bool:

@@ -13,9 +13,10 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.ggml.bounds import check_memory
+from ggmltool.ggml.bounds import BOUNDS, Bounds, check_memory
+from ggmltool.ggml.buffer import bounds_of
 from ggmltool.ggml.dtypes import DType
-from ggmltool.ggml.tensor import Dims, contiguous_nb
+from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb
 from ggmltool.scenario.data_files import read_npy
 from ggmltool.scenario.encode import decode, encode, strided
 from ggmltool.scenario.gguf_file import GgufTensor, read_gguf_tensor
@@ -23,6 +24,8 @@ from ggmltool.scenario.values import shape_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from ggmltool.ggml.events import Listener
 
 INTEGER_BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
 Number = int | float
@@ -44,14 +47,20 @@ class Data(ABC):
     def written(self) -> object:
         """The data as a scenario has it."""
 
-    def raw(self, type: DType, ne: Dims, nb: Dims | None = None) -> bytes:
+    def raw(self, type: DType, ne: Dims, nb: Dims | None = None, bounds: Bounds = BOUNDS) -> bytes:
         """The tensor's bytes: ggml_nbytes of them, strides included (`nb` None: contiguous); gaps are zero.
 
         Floating values become float32 first, as ggml_backend_tensor_set would be given them.
         """
-        check_memory(_PER_ELEMENT * prod(ne), f"data for {shape_text(type, ne)}", "ggml_backend_tensor_set")
+        check_memory(_PER_ELEMENT * prod(ne), f"data for {shape_text(type, ne)}", bounds, "ggml_backend_tensor_set")
         packed = encode(self.values(type, ne), type)
-        return packed if nb is None or nb == contiguous_nb(type, ne) else strided(packed, type, ne, nb)
+        return packed if nb is None or nb == contiguous_nb(type, ne) else strided(packed, type, ne, nb, bounds)
+
+    def write(self, t: Tensor, events: Listener | None = None) -> None:
+        """ggml_backend_tensor_set of the whole tensor, within the bounds of its memory."""
+        from ggmltool.ggml.transfer import tensor_set
+
+        tensor_set(t, self.raw(t.type, t.ne, t.nb, bounds_of(t)), 0, t.nbytes, events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +181,9 @@ class GgufData(Data):
         found = read_gguf_tensor(self.path, self.tensor)
         return found if found.type_id == type.id and (nb is None or nb == contiguous_nb(type, ne)) else None
 
-    def raw(self, type: DType, ne: Dims, nb: Dims | None = None) -> bytes:
+    def raw(self, type: DType, ne: Dims, nb: Dims | None = None, bounds: Bounds = BOUNDS) -> bytes:
         found = self.as_it_is(type, ne, nb)
-        return Data.raw(self, type, ne, nb) if found is None else found.raw()
+        return Data.raw(self, type, ne, nb, bounds) if found is None else found.raw()
 
     def written(self) -> object:
         return {"gguf": self.file, "tensor": self.tensor}
@@ -189,10 +198,10 @@ class BytesData(Data):
     def values(self, type: DType, ne: Dims) -> NDArray[Any]:
         return decode(self.content, type, ne)
 
-    def raw(self, type: DType, ne: Dims, nb: Dims | None = None) -> bytes:
+    def raw(self, type: DType, ne: Dims, nb: Dims | None = None, bounds: Bounds = BOUNDS) -> bytes:
         if nb is None or nb == contiguous_nb(type, ne):
             return self.content
-        return strided(self.content, type, ne, nb)
+        return strided(self.content, type, ne, nb, bounds)
 
     def written(self) -> object:
         return {"base64": base64.b64encode(self.content).decode("ascii")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml import extent
-from ggmltool.ggml.bounds import check_memory
+from ggmltool.ggml.bounds import BOUNDS, Bounds, check_memory
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.tensor import Dims, nbytes_of
 
@@ -66,12 +66,12 @@ def decode(raw: bytes, type: DType, ne: Dims) -> NDArray[Any]:
     return dequantize(rows, type).reshape(ne[::-1])
 
 
-def strided(packed: bytes, type: DType, ne: Dims, nb: Dims) -> bytes:
+def strided(packed: bytes, type: DType, ne: Dims, nb: Dims, bounds: Bounds = BOUNDS) -> bytes:
     """Contiguous bytes, laid out with other strides; what no element covers is zero."""
     import numpy as np
 
     size = nbytes_of(type, ne, nb)
-    check_memory(2 * size, f"data with the strides {list(nb)}", "ggml_backend_tensor_set")
+    check_memory(2 * size, f"data with the strides {list(nb)}", bounds, "ggml_backend_tensor_set")
     out = np.zeros(size, dtype=np.uint8)
     if not out.size:
         return b""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ggmltool.ggml import ops
+from ggmltool.ggml.bounds import BOUNDS, Bounds
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.ops.composites import inner_nodes
@@ -79,6 +80,7 @@ def load_spec(
     folder: Path | None = None,
     stream: Readable | None = None,
     ggml: str | Release | None = None,
+    bounds: Bounds = BOUNDS,
 ) -> ScenarioSpec:
     """Load a scenario.
 
@@ -86,6 +88,7 @@ def load_spec(
     dict. `folder` is where the files it names lie: by default its own folder, for a dict and standard input the
     current one. `stream` is the content of the path or of standard input where that has been opened already. `ggml`
     is the release to plan it as, whatever it says itself; keys that this one has no meaning for are left out then.
+    `bounds` are what computing it may take.
 
     Raises ScenarioError for a mistake in the scenario or an unknown release, and GgmlError (with `where` set) where
     one of ggml's constructors would refuse a node.
@@ -94,7 +97,9 @@ def load_spec(
         document = read_document(source, stream)
         if folder is not None:
             document.folder = folder
-        return load_document(document, ggml)
+        spec = load_document(document, ggml)
+    spec.bounds = bounds
+    return spec
 
 
 @contextmanager

@@ -40,11 +40,9 @@ class _LateWrites:
                 self._listener(TensorWritten(found.label, found.buffer.buft.name, 0, found.nbytes))
 
     def write(self, t: Tensor) -> None:
-        from ggmltool.ggml.transfer import tensor_set
-
         found, data = self._pending.pop(root_of(t).index, (t, None))
         if data is not None and found.buffer is not None:
-            tensor_set(found, data.raw(found.type, found.ne, found.nb), 0, found.nbytes)
+            data.write(found)
 
 
 class MeasuredRun(Run):
@@ -94,8 +92,8 @@ class MeasuredRun(Run):
                 for t, t_spec in zip(table[at:end], spec.tensors, strict=True):
                     if t.view_src is None:
                         sched.alloc_tensor(b, t)
-                        if self.values and t_spec.data is not None and not sched.is_measure:
-                            self._write(t, t_spec.data)
+                        if self.values and t_spec.data is not None and t.buffer is not None and not sched.is_measure:
+                            t_spec.data.write(t, self.listener)
             at = end
         for number, backend in self.compiled.graphs[name].assigned:
             sched.set_tensor_backend(table[number], backend)
@@ -160,12 +158,6 @@ class MeasuredRun(Run):
             if kept is None and tallocr is None and t_spec.data is not None
         }
         return _LateWrites(pending, self.listener) if pending else None
-
-    def _write(self, t: Tensor, data: Data) -> None:
-        from ggmltool.ggml.transfer import tensor_set
-
-        if t.buffer is not None:
-            tensor_set(t, data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
 
     def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
         """The step `compute`: a reset, then ggml_backend_sched_graph_compute of a new build of the graph."""

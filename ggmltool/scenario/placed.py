@@ -14,9 +14,8 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.graph_copy import Copier
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.transfer import tensor_set
 from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
-from ggmltool.scenario.data import INTEGER_BITS, Data, UniformData
+from ggmltool.scenario.data import INTEGER_BITS, UniformData
 from ggmltool.scenario.spec import TensorSpec
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class PlacedGraph:
                 continue
             data = self._specs[at].data
             if data is not None:
-                self._set(t, data)
+                data.write(t, self.events)
             elif given is not None and t.id in given:
                 HostArrays().put(t, given[t.id])
             elif seed is not None and self._make_up(t, seed + at):
@@ -90,13 +89,10 @@ class PlacedGraph:
         if t.type.name in INTEGER_BITS:
             return False
         try:
-            self._set(t, UniformData(seed))
+            UniformData(seed).write(t, self.events)
         except NotComputable:
             return False
         return True
-
-    def _set(self, t: Tensor, data: Data) -> None:
-        tensor_set(t, data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.events)
 
 
 def _needed(tensors: Sequence[CompiledTensor], expand: Sequence[int]) -> list[int]:

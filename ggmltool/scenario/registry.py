@@ -45,5 +45,5 @@ def registry_of(model: ScenarioSpec) -> BackendRegistry | None:
 def _init(model: ScenarioSpec, name: str, buft: BufferType, params: str) -> Backend:
     """A new backend of this name; nobody reads `params`."""
     specs = [spec for spec in model.backends if spec.name == name] or [BackendSpec("CPU", "CPU")]
-    alone = ScenarioSpec(model.name, specs, model.buffer_types, [], {}, [], release=model.release)
+    alone = ScenarioSpec(model.name, specs, model.buffer_types, [], {}, [], release=model.release, bounds=model.bounds)
     return make_backends(alone, {**make_bufts(model), buft.name: buft})[0]

@@ -174,8 +174,6 @@ class ReservingRun(Run):
 
     def _write_data(self, name: str, placed: Iterable[Tensor]) -> None:
         """Write the data of the tensors that the scheduler has just given memory; `placed` had theirs before."""
-        from ggmltool.ggml.transfer import tensor_set
-
         table = self.newest[name][1]
         kept = {id(t) for t in placed}
         at = 0
@@ -186,5 +184,5 @@ class ReservingRun(Run):
                     if t.buffer is not None and id(t) not in kept:
                         if self.addresses.has_freed:
                             self.freed.written(t)
-                        tensor_set(t, t_spec.data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
+                        t_spec.data.write(t, self.listener)
                 at += 1

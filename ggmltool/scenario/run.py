@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType, Outgrown
+from ggmltool.ggml.bounds import check_memory
+from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType, Outgrown, bounds_of
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlError, UseAfterFree
@@ -86,7 +87,7 @@ class Run(ABC):
         self.debug_records: list[SchedDebug] = []
         self.plans: list[Plan] = []
         self.indices = IndexSpace()
-        self.addresses = AddressSpace()
+        self.addresses = AddressSpace(compiled.model.bounds)
         self.bufts: dict[str, BufferType] = {}
         self.backends: list[Backend] = []
         self.contexts: list[Context] = []
@@ -182,14 +183,14 @@ class Run(ABC):
                 t.buffer, t.data = t.view_src.buffer, t.view_src.data + t.view_offs
 
     def _write_context(self, spec: ContextSpec, tensors: list[Tensor]) -> None:
-        from ggmltool.ggml.transfer import tensor_map, tensor_set
+        from ggmltool.ggml.transfer import tensor_map
 
         for t_spec, t in zip(spec.tensors, tensors, strict=True):
             if t_spec.data is None or t.buffer is None:
                 continue
             content = self._in_file(t_spec.data, t)
             if content is None:
-                tensor_set(t, t_spec.data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
+                t_spec.data.write(t, self.listener)
             else:
                 tensor_map(t, content, self.listener)
 
@@ -435,7 +436,7 @@ class Run(ABC):
 
         if not isinstance(data, Data):
             data = self._parsed(data, t)
-        from ggmltool.ggml.transfer import check_access, tensor_set
+        from ggmltool.ggml.transfer import check_access
 
         if root_of(t) not in self.persistent:
             self._unread[id] = None
@@ -444,7 +445,7 @@ class Run(ABC):
             return
         if not self.values:
             return
-        tensor_set(t, data.raw(t.type, t.ne, t.nb), 0, t.nbytes, self.listener)
+        data.write(t, self.listener)
 
     def _parsed(self, data: object, t: Tensor) -> Data:
         from ggmltool.scenario.read_data import parse_data
@@ -506,10 +507,9 @@ def collector_paused() -> Iterator[None]:
 
 def values_of(t: Tensor) -> NDArray[Any]:
     """A copy of a tensor's values: shape `ne` reversed, float32 for every floating and quantized type."""
-    from ggmltool.ggml.bounds import check_memory
     from ggmltool.ggml.memory import HostArrays
 
-    check_memory(8 * nelements(t), f"reading {t.label}", "ggml_backend_tensor_get")
+    check_memory(8 * nelements(t), f"reading {t.label}", bounds_of(t), "ggml_backend_tensor_get")
     arrays = HostArrays()
     values: NDArray[Any] = arrays.raw(t) if t.type.name in ("i8", "i16", "i32", "i64") else arrays.f32(t)
     return values.copy()

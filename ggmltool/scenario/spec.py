@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ggmltool.ggml.bounds import BOUNDS, Bounds
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.devices.recorded import RECORDED, Recorded
 from ggmltool.ggml.dtypes import DType
@@ -192,7 +193,8 @@ class ScenarioSpec:
 
     `meta` are facts about where it comes from, `folder` is where its files (npy, gguf) lie, `source` what messages
     call it. `release` is the ggml that it is planned as; `left_out` are keys of the file that this one has no
-    meaning for. `cpu_base_misalign` is how far past a page malloc puts the CPU's buffers, in bytes.
+    meaning for. `cpu_base_misalign` is how far past a page malloc puts the CPU's buffers, in bytes. `bounds` are what
+    computing it may take.
     """
 
     name: str
@@ -208,6 +210,7 @@ class ScenarioSpec:
     release: Release = DEFAULT
     left_out: tuple[str, ...] = field(default=(), compare=False)
     cpu_base_misalign: int = 0
+    bounds: Bounds = field(default=BOUNDS, compare=False)
 
     @property
     def ggml(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ggmltool.ggml import ops
-from ggmltool.ggml.bounds import BOUNDS, MAX_OPERATIONS
+from ggmltool.ggml.bounds import BOUNDS, MAX_OPERATIONS, Bounds
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlCrash, GgmlError, GgmlFailed, GgmlOverrun, NotComputable
 from ggmltool.ggml.ops.work import work_of
@@ -32,9 +32,9 @@ def scenario(tensors: dict[str, Any], nodes: dict[str, Any], *backends: Any) -> 
     }
 
 
-def compute(given: dict[str, Any]) -> None:
+def compute(given: dict[str, Any], bounds: Bounds = BOUNDS) -> None:
     """Load, do the steps, and read every tensor that has memory. Raises what ggml would say."""
-    run = Scenario(load_spec(given)).start(values=True)
+    run = Scenario(load_spec(given, bounds=bounds)).start(values=True)
     for step in run.model.steps:
         run.step(step)
         if run.plans and not run.plans[-1].ok:
@@ -45,9 +45,9 @@ def compute(given: dict[str, Any]) -> None:
                 values_of(t)
 
 
-def refusal(given: dict[str, Any]) -> GgmlError | ScenarioError:
+def refusal(given: dict[str, Any], bounds: Bounds = BOUNDS) -> GgmlError | ScenarioError:
     with pytest.raises((GgmlError, ScenarioError)) as caught:
-        compute(given)
+        compute(given, bounds)
     return caught.value
 
 
@@ -151,23 +151,20 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
-def test_what_would_take_too_much_is_refused_before_it_begins(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_take_too_much_is_refused_before_it_begins(name: str) -> None:
     """R5: products and attention of 10^12 operations, loops without end, and memory that nobody has."""
-    monkeypatch.setattr(BOUNDS, "nbytes", 4 << 30)
     tensors, node, text = TOO_MUCH[name]
-    error = refusal(scenario(tensors, {"y": node}))
+    error = refusal(scenario(tensors, {"y": node}), Bounds(nbytes=4 << 30))
     assert isinstance(error, GgmlFailed)
     assert text in error.message
     assert "--no-compute" in error.explanation
 
 
-def test_the_bound_on_work_can_be_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R5: it is an option, and a bound of this process."""
+def test_the_bound_on_work_can_be_lifted() -> None:
+    """R5: it is an option, and a bound of the scenario."""
     given = scenario({"a": "f32[8, 8]", "b": "f32[8, 8]"}, {"y": "mul_mat(a, b)"})
-    monkeypatch.setattr(BOUNDS, "operations", 100)
-    assert "--max-operations" in getattr(refusal(given), "explanation", "")
-    monkeypatch.setattr(BOUNDS, "operations", 1 << 20)
-    compute(given)
+    assert "--max-operations" in getattr(refusal(given, Bounds(operations=100)), "explanation", "")
+    compute(given, Bounds(operations=1 << 20))
 
 
 @pytest.mark.parametrize(
@@ -409,13 +406,12 @@ def hostile(rng: random.Random) -> dict[str, Any]:
 
 def attempt(given: dict[str, Any]) -> None:
     with suppress(ScenarioError, GgmlError):
-        compute(given)
+        compute(given, Bounds(nbytes=1 << 28))
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_stride_and_no_offset_leads_out_of_memory(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_stride_and_no_offset_leads_out_of_memory(seed: int) -> None:
     """R1, R2: whatever strides, offsets, row numbers and raw words say, there are values or a documented error."""
-    monkeypatch.setattr(BOUNDS, "nbytes", 1 << 28)
     rng = random.Random(seed)
     assert first_crash([hostile(rng) for _ in range(60)], attempt) is None
 

@@ -158,7 +158,7 @@ class Scope(Ground):
         spec = next((t for t in model.tensors() if t.id == label), None)
         data = given.get(label, None if spec is None else spec.data)
         if at and spec is not None and data is not None and not getattr(self.event, "get", False):
-            whole = made_once(lambda: data.raw(spec.type, spec.ne, spec.nb))
+            whole = made_once(lambda: data.raw(spec.type, spec.ne, spec.nb, model.bounds))
             self.memory.add(at, spec.nb[3] * spec.ne[3], whole)
         return at
 

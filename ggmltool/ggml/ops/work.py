@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ggmltool.ggml.bounds import BOUNDS, check_memory
+from ggmltool.ggml.bounds import check_memory
+from ggmltool.ggml.buffer import bounds_of
 from ggmltool.ggml.errors import GgmlFailed
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show
@@ -37,15 +38,16 @@ class Work(NamedTuple):
 
 def check(n: Tensor, work: Work) -> None:
     """Raise GgmlFailed where computing `n`, which takes `work`, would go beyond the bounds."""
-    check_memory(work.nbytes, f"computing {n.label} ({op_desc(n)})")
-    if work.operations > BOUNDS.operations:
+    bounds = bounds_of(n)
+    check_memory(work.nbytes, f"computing {n.label} ({op_desc(n)})", bounds)
+    if work.operations > bounds.operations:
         of = ", ".join(show(s) for s in operands(n))
         raise GgmlFailed(
             "ggml_graph_compute",
             f"{n.label} needs about {work.operations:.1e} operations, and the limit for a node is "
-            f"{BOUNDS.operations:.1e}",
+            f"{bounds.operations:.1e}",
             explanation=f"it is {op_desc(n)} of {of or 'nothing'} to {show(n)}, and would take very long here.\n"
-            "--max-operations lifts the limit (also GGMLTOOL_MAX_OPERATIONS; in Python ggmltool.ggml.bounds.BOUNDS), "
+            "--max-operations lifts the limit (also GGMLTOOL_MAX_OPERATIONS; in Python `ggmltool.load(…, bounds=…)`), "
             "--no-compute only plans",
         )
 

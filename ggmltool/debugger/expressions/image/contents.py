@@ -20,6 +20,7 @@ class Contents:
     def __init__(self, program: Program, tensors: Tensors, devices: Devices, memory: Memory, computed: Read) -> None:
         self._computed = computed
         self._data = {t.id: t for t in program.model.tensors() if t.data is not None}
+        self._bounds = program.model.bounds
         self._tensors = tensors
         self._known: list[tuple[int, TensorCell]] | None = None
         self._made: dict[int, bytes] = {}
@@ -58,5 +59,5 @@ class Contents:
         if index not in self._made:
             spec = self._data[cell.id]
             assert spec.data is not None
-            self._made[index] = spec.data.raw(spec.type, spec.ne, spec.nb)
+            self._made[index] = spec.data.raw(spec.type, spec.ne, spec.nb, self._bounds)
         return self._made[index]
