@@ -110,9 +110,9 @@ def diff_with_log(first: Look, log: Result[Any], parts: tuple[str, ...] | None) 
 def _diff(a: Side, b: Side, titles: tuple[str, str], parts: tuple[str, ...] | None) -> Result[PlanDiff]:
     from ggmltool.inspect.diff.plans import PARTS, plan_diff
     from ggmltool.inspect.diff.side import Titles
+    from ggmltool.show.table import Style
     from ggmltool.views.diff.diff import diff_line, diff_view
     from ggmltool.views.diff.documents import DiffDocument
-    from ggmltool.views.table import Style
 
     compared = parts if parts is not None else PARTS_OF_LOGS if a.is_log or b.is_log else tuple(PARTS)
     wrong = next((part for part in compared if part not in PARTS), None)

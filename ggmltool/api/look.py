@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ggmltool.inspect.record import Record
     from ggmltool.inspect.watched import Watched
     from ggmltool.scenario.tensor_info import Tensors
-    from ggmltool.views.document import StepDocument
-    from ggmltool.views.table import Style
+    from ggmltool.show.document import StepDocument
+    from ggmltool.show.table import Style
 
 F = TypeVar("F")
 

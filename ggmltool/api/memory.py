@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.lifetime import TensorLife
     from ggmltool.inspect.memory import MemoryPlan
     from ggmltool.inspect.tensor import TensorFacts
-    from ggmltool.views.svg import Svg
+    from ggmltool.show.svg import Svg
 
 
 def buffers(look: Look) -> Result[MemoryPlan]:

@@ -27,9 +27,9 @@ class Report:
     @cached_property
     def html(self) -> str:
         """The page, which needs no network."""
-        from ggmltool.views.report.page import page
+        from ggmltool.show.html import page
 
-        return page(self.document)
+        return page(self.document, self.document.title)
 
     def save(self, path: str | Path) -> None:
         """Write the page. Raises InspectError if it cannot be written."""
@@ -37,7 +37,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """What the page shows, as dicts, lists, texts and numbers."""
-        from ggmltool.views.json_text import json_text
+        from ggmltool.show.document import json_text
 
         found: dict[str, Any] = json.loads(json_text(self.document))
         return found

@@ -12,8 +12,8 @@ from ggmltool.ggml.printable import printable
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
-    from ggmltool.views.document import Document
-    from ggmltool.views.table import Style
+    from ggmltool.show.document import Document
+    from ggmltool.show.table import Style
 
 F = TypeVar("F", covariant=True)
 
@@ -44,14 +44,14 @@ class Result(Generic[F]):
 
     def as_dict(self) -> dict[str, Any]:
         """The facts as dicts, lists, texts and numbers: what the command prints with --json."""
-        from ggmltool.views.json_text import json_text
+        from ggmltool.show.document import json_text
 
         found: dict[str, Any] = json.loads(json_text(self.document()))
         return found
 
     def text(self, width: int = _WIDTH) -> str:
         """What the command prints in a terminal of so many columns, without colors."""
-        from ggmltool.views.table import Style
+        from ggmltool.show.table import Style
 
         return self.view(Style(width))
 
@@ -64,7 +64,7 @@ class Result(Generic[F]):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the command's text with its colors, names escaped."""
-        from ggmltool.views.html import view_html
-        from ggmltool.views.table import Style
+        from ggmltool.show.html import view_html
+        from ggmltool.show.table import Style
 
         return view_html(self.view(Style(_WIDTH, "256")))

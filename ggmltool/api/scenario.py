@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.trace import Trace
     from ggmltool.inspect.verified import Verified
     from ggmltool.scenario.spec import ScenarioSpec
-    from ggmltool.views.svg import Svg
+    from ggmltool.show.svg import Svg
 
 
 def _plan_html(plan: Plan) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.supports import Asked, State
     from ggmltool.inspect.timed import Timed
     from ggmltool.inspect.trace import Trace
-    from ggmltool.views.table import Style
+    from ggmltool.show.table import Style
 
 KEYS = ("op", "backend", "cause", "type", "split")
 """What nodes are counted by."""

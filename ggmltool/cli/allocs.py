@@ -12,14 +12,14 @@ from ggmltool.cli.options import DOCUMENTS
 from ggmltool.ggml.releases.release import Release
 from ggmltool.inspect.allocations import chunk_states
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
+from ggmltool.show.table import Style
 from ggmltool.views.memory.allocs import allocs_view, story_view
 from ggmltool.views.memory.free_blocks import free_blocks_view
 from ggmltool.views.memory.gdb import gdb_session
 from ggmltool.views.memory.gdb_allocs import TallocrState, alloc_prints, tallocr_prints
-from ggmltool.views.table import Style
 
 if TYPE_CHECKING:
-    from ggmltool.views.document import StepDocument
+    from ggmltool.show.document import StepDocument
 
 
 @moment_command(

@@ -298,7 +298,7 @@ def _calls(session: Session, asked: _Asked) -> Iterator[Called]:
 def _visited(session: Session) -> Visited:
     """What a call makes of its graph; questions without an answer are counted aloud."""
     from ggmltool.attach.visited import visit
-    from ggmltool.inspect.words import count
+    from ggmltool.show.text import count
 
     visited = visit(session)
     left_out = visited.answers.left_out

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ggmltool.cli.output import Output, note
-from ggmltool.views.text import harmless
+from ggmltool.show.text import harmless
 
 if TYPE_CHECKING:
     from ggmltool.attach.session import Session

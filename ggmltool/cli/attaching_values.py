@@ -18,7 +18,7 @@ from ggmltool.cli.attaching_end import tell_end
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.output import Output, note, replace_file
-from ggmltool.views.text import count, shortened, size
+from ggmltool.show.text import count, shortened, size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

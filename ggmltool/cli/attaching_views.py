@@ -58,8 +58,8 @@ class ViewsAsked(NamedTuple):
     def show(self, taken: list[tuple[int, Snapshot]], out: Output) -> None:
         """The same as text."""
         from ggmltool.inspect.attached.seen import Seen
+        from ggmltool.show.table import heading, render_lines
         from ggmltool.views.attach.shown import NoViewError, shown
-        from ggmltool.views.table import heading, render_lines
 
         for number, snapshot in taken:
             try:

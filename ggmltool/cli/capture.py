@@ -15,7 +15,7 @@ from ggmltool.cli.options import output_to
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.progress import progress
 from ggmltool.inspect.program import answers_for
-from ggmltool.views.text import count, size
+from ggmltool.show.text import count, size
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.capture import Captured

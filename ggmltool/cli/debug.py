@@ -15,7 +15,7 @@ from ggmltool.cli.output import Output, note
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, zeros_option
 from ggmltool.inspect.ready import check_memory, computed_graphs
-from ggmltool.views.text import count, printable
+from ggmltool.show.text import count, printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.prompt import Given

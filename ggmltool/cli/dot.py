@@ -20,8 +20,8 @@ from ggmltool.inspect.built import built_graph
 from ggmltool.inspect.neighbors import near, part_of
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.watched import Watched, graph_at, watch
+from ggmltool.show.svg import finished
 from ggmltool.views.plan.dot import LARGE, ggml_dot, simpler_layout, split_dot
-from ggmltool.views.plan.finished import finished
 from ggmltool.views.plan.fold_dot import fold_dot
 from ggmltool.views.plan.overview_dot import overview_dot
 

@@ -14,8 +14,8 @@ import msgspec
 
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.output import note, replace_file
+from ggmltool.show.text import count
 from ggmltool.views.compute.documents import DumpDocument, DumpedRow
-from ggmltool.views.text import count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

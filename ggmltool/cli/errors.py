@@ -111,7 +111,7 @@ def say(message: str) -> None:
     """Print on standard error, without what would steer a terminal; on a terminal in lines of its width. Where standard
     error cannot be written, nothing more is said there.
     """
-    from ggmltool.views.text import harmless
+    from ggmltool.show.text import harmless
 
     text = harmless(message)
     try:
@@ -178,7 +178,7 @@ def describe(error: Exception) -> tuple[str, int]:
     from ggmltool.ggml.errors import GgmlError
     from ggmltool.inspect.errors import InspectError, StepRefused
     from ggmltool.scenario.errors import ScenarioError
-    from ggmltool.views.errors import ggml_error, scenario_error
+    from ggmltool.show.text import ggml_error, scenario_error
 
     if isinstance(error, ScenarioError):
         place = (error.place.line, error.place.column) if error.place else None

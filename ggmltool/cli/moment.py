@@ -27,8 +27,8 @@ from ggmltool.inspect.watched import Watched
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
     from ggmltool.inspect.record import Record
-    from ggmltool.views.document import StepDocument
-    from ggmltool.views.table import Style
+    from ggmltool.show.document import StepDocument
+    from ggmltool.show.table import Style
 
 Ask = Callable[..., int]
 

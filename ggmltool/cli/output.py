@@ -17,11 +17,11 @@ from ggmltool.cli.command import current_settings
 from ggmltool.cli.endings import is_packed
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError, cannot_write, say, suggestion
 from ggmltool.inspect.watched import Watched
-from ggmltool.views.table import Style
-from ggmltool.views.text import harmless
+from ggmltool.show.table import Style
+from ggmltool.show.text import harmless
 
 if TYPE_CHECKING:
-    from ggmltool.views.document import Document
+    from ggmltool.show.document import Document
 
 UNLIMITED = 10_000
 """The width of output that no terminal shows: nothing is cut."""
@@ -103,11 +103,11 @@ class Output:
     def write_document(self, document: Document) -> None:
         """Write a document as JSON, or one of its tables as CSV. Raises CliError for a table that it does not have."""
         if self.table is None:
-            from ggmltool.views.json_text import json_text
+            from ggmltool.show.document import json_text
 
             self.write(json_text(document))
             return
-        from ggmltool.views.csv_text import UnknownTableError, csv_text
+        from ggmltool.show.csv import UnknownTableError, csv_text
 
         try:
             text = csv_text(document, self.table)
@@ -213,7 +213,7 @@ def status_of(watched: Watched, say: bool = True) -> int:
     if error is None:
         return FINE
     if say:
-        from ggmltool.views.errors import ggml_error
+        from ggmltool.show.text import ggml_error
 
         note(ggml_error(dict(error)))
     return GGML_FAILED

@@ -7,7 +7,7 @@ import subprocess
 
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.output import Output
-from ggmltool.views.svg import FONT
+from ggmltool.show.svg import FONT
 
 PICTURES = ("svg", "png", "html")
 """What a drawing can be written as."""
@@ -33,7 +33,7 @@ def picture_of(svg: str, format: str, title: str, output: Output) -> str | bytes
     if format == "png":
         return _png(svg, output)
     if format == "html":
-        from ggmltool.views.picture_page import picture_page
+        from ggmltool.show.html import picture_page
 
         return picture_page(svg, title)
     return svg

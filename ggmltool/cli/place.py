@@ -148,11 +148,11 @@ def _show(found: Found, chosen: Chosen | None, title: str, output: Output, forma
         search = "" if chosen is None else chosen_view(chosen, output.style) + "\n"
         output.write(search + place_view(placed, title, found.words, output.style, tensors))
     if placed.error is not None and format not in DOCUMENTS:
-        from ggmltool.views.errors import ggml_error
+        from ggmltool.show.text import ggml_error
 
         note(ggml_error(dict(placed.error)))
     if format == "scenario":
-        from ggmltool.views.text import size
+        from ggmltool.show.text import size
 
         for device, n in placed.short.items():
             note(f"{device} does not fit: {size(n)} short")

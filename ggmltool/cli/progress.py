@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from ggmltool.cli.command import current_settings
 from ggmltool.inspect.work import Advance
-from ggmltool.views.text import printable, size
+from ggmltool.show.text import printable, size
 
 FIRST = 1.0
 """Seconds before anything is said."""

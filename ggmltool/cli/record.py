@@ -52,7 +52,7 @@ def record(
             check_memory(opened)
     from ggmltool.inspect.history.history import record_history
     from ggmltool.inspect.history.record import record_bytes
-    from ggmltool.views.errors import ggml_error
+    from ggmltool.show.text import ggml_error
 
     history = record_history(opened.scenario, compute)
     output.write(record_bytes(history))

@@ -90,13 +90,13 @@ def report(
 
 def _write(look: Look, document: ReportDocument | ReportComparisonDocument, found: Sequence[ReportDocument]) -> int:
     """Write the page or its data; the exit status, with ggml's words on standard error where it refused."""
-    from ggmltool.views.errors import ggml_error
-    from ggmltool.views.report.page import page
+    from ggmltool.show.html import page
+    from ggmltool.show.text import ggml_error
 
     if look.json:
         look.output.write_document(document)
     else:
-        look.output.write(page(document).encode())
+        look.output.write(page(document, document.title).encode())
     refused = [of.error for of in found if not isinstance(of.error, UnsetType)]
     for error in refused:
         note(ggml_error(structs.asdict(error)))

@@ -17,11 +17,11 @@ from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.ready import check_memory
-from ggmltool.inspect.use_after_free import UseAfterFree, uses_after_free
+from ggmltool.inspect.use_after_free import FreedMemoryUse, uses_after_free
 from ggmltool.scenario.tensor_info import tensor_infos
+from ggmltool.show.text import count, shortened
 from ggmltool.views.compute.freed import uses_view
 from ggmltool.views.compute.run import StepReport, steps_view
-from ggmltool.views.text import count, shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -181,7 +181,7 @@ class _Result:
         self.times: list[GraphTimes] = []
 
     @property
-    def freed(self) -> list[UseAfterFree]:
+    def freed(self) -> list[FreedMemoryUse]:
         """What the steps so far used of memory that was freed."""
         return uses_after_free(self.run)
 

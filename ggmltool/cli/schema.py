@@ -48,14 +48,14 @@ def schema(name: str | None, json: bool, output: Output) -> int:
 
 def _schemas() -> dict[str, str]:
     """What each schema is of."""
-    from ggmltool.views.documents import about, kinds
+    from ggmltool.views.reference.schemas import about, kinds
 
     return {"scenario": "A scenario file.", **{kind: about(forms) for kind, forms in kinds().items()}}
 
 
 def _schema(name: str) -> dict[str, Any]:
     from ggmltool.scenario.errors import did_you_mean
-    from ggmltool.views.documents import kinds, schema_of
+    from ggmltool.views.reference.schemas import kinds, schema_of
 
     if name == "scenario":
         from ggmltool.scenario.schema import scenario_schema

@@ -11,7 +11,7 @@ from ggmltool.cli.options import ggml_option, graph_option, json_option, output_
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.inspect.supports import STATES, State, asked
-from ggmltool.views.errors import ggml_error
+from ggmltool.show.text import ggml_error
 from ggmltool.views.explain.supports import only, supports_view
 
 if TYPE_CHECKING:

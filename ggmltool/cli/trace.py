@@ -22,8 +22,8 @@ from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.inspect.ready import check_memory, computed_graphs
 from ggmltool.inspect.trace import trace_steps
+from ggmltool.show.text import ggml_error
 from ggmltool.views.compute.calls import trace_view
-from ggmltool.views.errors import ggml_error
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release

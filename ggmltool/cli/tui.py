@@ -14,7 +14,7 @@ from ggmltool.cli.errors import FINE, CliError
 from ggmltool.cli.options import ggml_option, scenario_argument
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, zeros_option
-from ggmltool.views.table import Style
+from ggmltool.show.table import Style
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release

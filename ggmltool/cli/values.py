@@ -9,7 +9,7 @@ import click
 
 from ggmltool.cli.output import note
 from ggmltool.inspect.ready import check_weights, computed_graphs
-from ggmltool.views.text import shortened
+from ggmltool.show.text import shortened
 
 if TYPE_CHECKING:
     from ggmltool.ggml.bounds import Bounds

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from ggmltool.cli.command import current_settings
-from ggmltool.views.text import harmless
+from ggmltool.show.text import harmless
 
 WRITER, READER = "a program that writes into it", "a program that reads from it"
 PATIENCE = 1.0

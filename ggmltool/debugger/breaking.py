@@ -13,7 +13,7 @@ from ggmltool.debugger.locations import Location, complete_location, location
 from ggmltool.debugger.moving import count_of
 from ggmltool.debugger.stops import NAMES
 from ggmltool.debugger.walk import WalkError
-from ggmltool.views.text import printable
+from ggmltool.show.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session

@@ -11,7 +11,7 @@ from ggmltool.ggml.events import Assigned
 from ggmltool.inspect.history.labels import about
 from ggmltool.inspect.history.said import said_until
 from ggmltool.scenario.errors import nearest
-from ggmltool.views.text import printable
+from ggmltool.show.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session

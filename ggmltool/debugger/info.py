@@ -14,7 +14,7 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.lines import step_name
 from ggmltool.debugger.stack import info_args, info_frame, info_locals
 from ggmltool.debugger.stops import moment_line, point_of
-from ggmltool.views.text import count, printable
+from ggmltool.show.text import count, printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session

@@ -27,9 +27,9 @@ from ggmltool.ggml.events import (
 )
 from ggmltool.inspect.history.history import History
 from ggmltool.inspect.history.points import START, Point
+from ggmltool.show.text import count, printable, shortened
 from ggmltool.views.explain.sentences import sentence
 from ggmltool.views.explain.words import words
-from ggmltool.views.text import count, printable, shortened
 
 _NODES = 4
 """Nodes named in a line before the rest are counted."""

@@ -13,9 +13,9 @@ from ggmltool.debugger.stops import point_of
 from ggmltool.debugger.tables import Names, op_name
 from ggmltool.inspect.history.labels import about
 from ggmltool.scenario.errors import nearest
-from ggmltool.views.palette import colors
-from ggmltool.views.table import render_lines
-from ggmltool.views.text import dims, printable
+from ggmltool.show.colors import colors
+from ggmltool.show.table import render_lines
+from ggmltool.show.text import dims, printable
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ggmltool.debugger import places
 from ggmltool.debugger.errors import CommandError
 from ggmltool.scenario.errors import nearest
-from ggmltool.views.text import count
+from ggmltool.show.text import count
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session

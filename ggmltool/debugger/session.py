@@ -11,7 +11,7 @@ from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.tables import Names
 from ggmltool.debugger.walk import Walker
 from ggmltool.inspect.history.history import History
-from ggmltool.views.table import Style
+from ggmltool.show.table import Style
 
 NO_WIDTH = 10_000
 """A width that is none: values are printed in one line."""

@@ -12,8 +12,7 @@ from ggmltool.debugger.breakpoints import Kind
 from ggmltool.debugger.lines import line_of, step_name
 from ggmltool.debugger.walk import Hit, Reason, Stop
 from ggmltool.inspect.history.arguments import Argument, Pointer
-from ggmltool.views.errors import ggml_error
-from ggmltool.views.text import printable
+from ggmltool.show.text import ggml_error, printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from ggmltool.ggml.op import Op
 from ggmltool.inspect.allocations import HashNode
 from ggmltool.inspect.history.cells import ENDLESS, SplitCell, TensorCell
-from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Shown, Style, Table
-from ggmltool.views.text import dims, shortened, size
+from ggmltool.show.colors import colors
+from ggmltool.show.table import Cell, Column, Shown, Style, Table
+from ggmltool.show.text import dims, shortened, size
 
 _NAMES = 6
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 
 from ggmltool.debugger.session import NO_WIDTH
-from ggmltool.views.table import Style
-from ggmltool.views.text import harmless
+from ggmltool.show.table import Style
+from ggmltool.show.text import harmless
 
 _PAGE = "--Type <RET> for more, q to quit, c to continue without paging--"
 _REMEMBERED = 1000

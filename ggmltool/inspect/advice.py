@@ -16,9 +16,9 @@ from ggmltool.inspect.opened import WhatIf
 from ggmltool.inspect.reasons import TurnedDown, unsupported
 from ggmltool.inspect.watched import watch
 from ggmltool.inspect.what_if import Change, backend_of, put_all, try_changes
-from ggmltool.inspect.words import size
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.versions import has_no_op_offload
+from ggmltool.show.text import size
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan, SplitPlan

@@ -18,7 +18,6 @@ from ggmltool.inspect.comparison import compare as compare_backends
 from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.real_sides import VULKAN, RealSide, library_side, vulkan_side
-from ggmltool.inspect.words import shortened
 from ggmltool.inspect.work import UNSEEN, Work
 from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.errors import Mistake, ScenarioError, did_you_mean, quoted
@@ -27,6 +26,7 @@ from ggmltool.scenario.since import days
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.scenario.valueless import valueless
 from ggmltool.scenario.versions import lacks
+from ggmltool.show.text import shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

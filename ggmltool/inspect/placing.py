@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.printable import printable
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.words import count
+from ggmltool.show.text import count
 
 if TYPE_CHECKING:
     from ggmltool.scenario.spec import BackendSpec, ScenarioSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ggmltool.inspect.words import count
+from ggmltool.show.text import count
 
 _NAMES = {"server": "llama-server", "cli": "llama-cli", "library": "the library"}
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from ggmltool.ggml import bounds
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.need import need_of_compare, need_of_run
-from ggmltool.inspect.words import shortened, size
 from ggmltool.scenario.steps import computed_by
 from ggmltool.scenario.valueless import valueless
+from ggmltool.show.text import shortened, size
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ggmltool.inspect.words import size_between
 from ggmltool.scenario.tensor_info import TensorInfo
+from ggmltool.show.text import size_between
 
 
 def bytes_of(infos: Iterable[TensorInfo]) -> str:

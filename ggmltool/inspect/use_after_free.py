@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ggmltool.ggml.sched.freed import freed_buffer
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from ggmltool.scenario.spec import ScenarioSpec
 
 
-class FreedBy(NamedTuple):
+class FreedBy(Struct, frozen=True):
     """A compute buffer of type `buft` grew from `old_size` to `new_size` bytes in `step` (0: before the first), which
     `did` says in a scenario's words; that freed the buffer it was before.
     """
@@ -30,7 +32,7 @@ class FreedBy(NamedTuple):
         return cls(freed.step, _step(model, freed.step), freed.buft, freed.size, freed.new_size)
 
 
-class UseAfterFree(NamedTuple):
+class FreedMemoryUse(Struct, frozen=True):
     """`step` used `tensors` that lie in freed memory; `results` are the tensors that it computed from them, or read."""
 
     step: int
@@ -40,11 +42,13 @@ class UseAfterFree(NamedTuple):
     freed: FreedBy
 
 
-def uses_after_free(run: Run) -> list[UseAfterFree]:
+def uses_after_free(run: Run) -> list[FreedMemoryUse]:
     """What the steps of a run have used after it was freed, in order."""
     model = run.model
     uses = run.freed.uses if run.addresses.has_freed else ()
-    return [UseAfterFree(u.step, _step(model, u.step), u.tensors, u.results, FreedBy.of(u.freed, model)) for u in uses]
+    return [
+        FreedMemoryUse(u.step, _step(model, u.step), u.tensors, u.results, FreedBy.of(u.freed, model)) for u in uses
+    ]
 
 
 def freed_memory_of(t: Tensor, model: ScenarioSpec) -> FreedBy | None:

@@ -15,7 +15,7 @@ from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.inspect.built import output_ids
 from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.real_sides import OnVulkan, on_this_vulkan
-from ggmltool.inspect.use_after_free import UseAfterFree, uses_after_free
+from ggmltool.inspect.use_after_free import FreedMemoryUse, uses_after_free
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import Step
 from ggmltool.scenario.steps import computed_by
@@ -107,7 +107,7 @@ class Verified(NamedTuple):
     library: str
     differences: list[Difference]
     compared: dict[str, int]
-    used_after_free: list[UseAfterFree]
+    used_after_free: list[FreedMemoryUse]
 
 
 def verify(

@@ -1,4 +1,1 @@
-"""What a person sees: records become text, tables, pictures, pages and JSON documents.
-
-Grouped as the commands are; `table`, `text`, `palette` and `json_text` are what all of them share.
-"""
+"""What a person sees: records become text, pictures and JSON documents, grouped as the commands are."""

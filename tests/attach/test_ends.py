@@ -14,8 +14,8 @@ from ggmltool.attach.session import Session
 from ggmltool.attach.written import GRAPH
 from ggmltool.inspect.attached.abort import AbortFacts, explain_end
 from ggmltool.inspect.attached.verified import verify
+from ggmltool.show.table import Style
 from ggmltool.views.attach.abort import abort_view
-from ggmltool.views.table import Style
 from tests.attach.programs import core_by_gdb, core_of, environment, output_of
 from tests.needs import compiled, library, needs_gcc, needs_gdb
 

@@ -13,7 +13,7 @@ import pytest
 
 import ggmltool
 from ggmltool.attach.session import Session
-from ggmltool.views.documents import kinds, schema_of
+from ggmltool.views.reference.schemas import kinds, schema_of
 from tests.attach.in_gdb import steady
 from tests.attach.programs import core_by_gdb, environment, output_of
 from tests.cli.conftest import Call

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from ggmltool.attach.stops import Called
+from ggmltool.show.table import Style
 from ggmltool.views.attach.documents import AttachedCall
 from ggmltool.views.attach.summary import call_view
-from ggmltool.views.table import Style
 from tests.attach.programs import environment, started
 from tests.needs import compiled, needs_gcc, needs_gdb
 from tests.sources.process.recorded import recorded

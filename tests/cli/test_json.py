@@ -12,9 +12,8 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.views.document import Document, ReleaseDocument
-from ggmltool.views.documents import kinds, schema_of
-from ggmltool.views.json_text import json_text
+from ggmltool.show.document import Document, ReleaseDocument, json_text
+from ggmltool.views.reference.schemas import kinds, schema_of
 from tests.cli.conftest import Call
 
 GOLDEN = Path(__file__).parent / "golden"

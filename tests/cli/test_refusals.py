@@ -21,7 +21,7 @@ from ggmltool.ggml.tallocr import Tallocr
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
-from ggmltool.views.errors import ggml_error
+from ggmltool.show.text import ggml_error
 from tests.cli.conftest import Call
 from tests.limits import AT
 from tests.scenario.texts import BASE

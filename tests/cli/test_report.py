@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 import ggmltool
+from ggmltool.show.html import embed, page
 from ggmltool.version import __version__
-from ggmltool.views.report.embed import embed
-from ggmltool.views.report.page import page
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 
@@ -206,7 +205,7 @@ def test_an_embedded_document_is_read_as_it_was() -> None:
     document = ggmltool.load("moe").report().document
     assert embed(document).isascii()
     assert "</" not in embed(document)
-    assert page(document).count("<script") == 2
+    assert page(document, document.title).count("<script") == 2
 
 
 def test_the_scenario_can_be_saved_and_planned_again(tmp_path: Path) -> None:

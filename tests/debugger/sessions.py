@@ -10,7 +10,7 @@ from ggmltool.debugger.prompt import Prompt
 from ggmltool.debugger.session import Session
 from ggmltool.debugger.terminal import Terminal
 from ggmltool.inspect.history.history import History, record_history
-from ggmltool.views.table import Style
+from ggmltool.show.table import Style
 
 WIDTH = 100
 

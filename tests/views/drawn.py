@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
-from ggmltool.views.svg import Box, Text
+from ggmltool.show.svg import Box, Text
 
 NS = "{http://www.w3.org/2000/svg}"
 SLACK = 0.2

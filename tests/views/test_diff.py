@@ -15,10 +15,10 @@ from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.ggml.why import Facts, Why
 from ggmltool.inspect.diff.plans import PARTS, PlanDiff, plan_diff
 from ggmltool.inspect.diff.side import Held, HeldBuffer, Side, Titles
+from ggmltool.show.document import json_text
+from ggmltool.show.table import Style
 from ggmltool.views.diff.diff import diff_line, diff_view
 from ggmltool.views.diff.documents import DiffDocument
-from ggmltool.views.json_text import json_text
-from ggmltool.views.table import Style
 from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 from tests.views.plans import EVENTS, KIB, REFUSED, TENSORS, TWO_DEVICES

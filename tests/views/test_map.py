@@ -21,10 +21,10 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.samples import sample_name, samples
+from ggmltool.show.html import picture_page
+from ggmltool.show.svg import Box
 from ggmltool.views.memory.map import MemoryMap, memory_map
 from ggmltool.views.memory.map_svg import map_svg
-from ggmltool.views.picture_page import picture_page
-from ggmltool.views.svg import Box
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.test_random_of_old_versions import scenarios

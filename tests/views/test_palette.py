@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.views.palette import DARK, LIGHT, NO_BACKEND, PALETTE, Color, Ground, colors
+from ggmltool.show.colors import DARK, LIGHT, NO_BACKEND, PALETTE, Color, Ground, colors
 from tests.contrast import TEXT, contrast, xterm
 
 SYSTEMS = (

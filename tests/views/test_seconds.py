@@ -10,11 +10,11 @@ from ggmltool.estimate.forecast import SOME_HOST, Speeds
 from ggmltool.estimate.records import Estimate, Rates
 from ggmltool.ggml.plan import Plan, SplitPlan
 from ggmltool.inspect.timed import SplitTime, Timed
-from ggmltool.views.estimates import rate_text, seconds_text, speed_lines
-from ggmltool.views.json_text import json_text
-from ggmltool.views.plan.seconds import seconds_view
+from ggmltool.show.document import json_text
+from ggmltool.show.table import Style
+from ggmltool.show.text import rate_text, seconds_text
+from ggmltool.views.plan.seconds import seconds_view, speed_lines
 from ggmltool.views.plan.seconds_documents import SecondsDocument
-from ggmltool.views.table import Style
 from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"

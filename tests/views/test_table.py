@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from ggmltool.views.table import Cell, Column, Head, Style, Table, render_lines, render_table, without_middle
+from ggmltool.show.table import Cell, Column, Head, Style, Table, render_lines, render_table, without_middle
 
 COLUMNS = (Head("#", right=True), Head("tensor", cut=True), Head("places", cut=True, numbers=True))
 ROWS = [["0", "a_long_name_of_a_tensor", "0–128, 256–512, 1024–…"], ["1", "b", "weight 0:1234567+4096, b 1:77+32"]]

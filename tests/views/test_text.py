@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.views.text import count, dims, harmless, printable, shortened, size
+from ggmltool.show.text import count, dims, harmless, printable, shortened, size
 
 ANSI = re.compile("\x1b\\[[0-9;]*m")
 

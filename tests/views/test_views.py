@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from ggmltool.ggml.plan import SplitPlan
+from ggmltool.show.document import json_text
+from ggmltool.show.table import Style
 from ggmltool.views.compute.run import StepReport, steps_view
 from ggmltool.views.compute.values import matrix_view
-from ggmltool.views.json_text import json_text
 from ggmltool.views.memory.buffers import buffers_view
 from ggmltool.views.memory.documents import BuffersDocument
 from ggmltool.views.plan.documents import PlanDocument, SplitsDocument
 from ggmltool.views.plan.dot import ggml_dot, split_dot
 from ggmltool.views.plan.plan import plan_view
 from ggmltool.views.plan.splits import splits_report
-from ggmltool.views.table import Style
 from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 from tests.views.plans import EVENTS, REFUSED, TENSORS, TWO_DEVICES

@@ -26,10 +26,10 @@ from ggmltool.inspect.node import explain_node
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.show.text import printable
 from ggmltool.views.attach.live import title_of
 from ggmltool.views.attach.verified import verified_view
 from ggmltool.views.explain.node import explain_node_view
-from ggmltool.views.text import printable
 
 _ENTRIES: dict[str, Function] = {
     "ggml_backend_sched_reserve": "ggml_backend_sched_reserve",

@@ -11,8 +11,8 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import evaluate
 from ggmltool.debugger.live.desk import Asked, Visit
 from ggmltool.scenario.errors import nearest
+from ggmltool.show.text import printable
 from ggmltool.structs.layout import layout
-from ggmltool.views.text import printable
 
 WATCHED = (
     "ggml_backend_sched_reserve",

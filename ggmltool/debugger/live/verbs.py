@@ -12,9 +12,9 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.live import asking, looking, stopping
 from ggmltool.debugger.live.desk import Asked, Desk, Visit
 from ggmltool.ggml.errors import Error
+from ggmltool.show.text import harmless
 from ggmltool.structs.errors import ExpressionError
 from ggmltool.views.attach import live
-from ggmltool.views.text import harmless
 
 Answer = Callable[[Visit, Asked], str]
 MOST_COMPLETED = 1000

@@ -30,7 +30,7 @@ from ggmltool.debugger.screen.story import Line
 from ggmltool.debugger.walk import Reason, Stop, WalkError
 from ggmltool.ggml.events import Entered, Left
 from ggmltool.inspect.history.labels import about
-from ggmltool.views.text import count, printable
+from ggmltool.show.text import count, printable
 
 
 class DebuggerApp(App[None]):

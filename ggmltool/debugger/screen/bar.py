@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.text import Text
 
 from ggmltool.debugger.screen.timeline import Span
-from ggmltool.views.text import count, printable, size
+from ggmltool.show.text import count, printable, size
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.look import Look

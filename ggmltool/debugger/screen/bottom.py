@@ -15,7 +15,7 @@ from textual.widget import Widget
 from ggmltool.debugger.screen.bar import fitted
 from ggmltool.debugger.screen.pane import strip_of
 from ggmltool.ggml.events import SPLIT_GRAPH
-from ggmltool.views.text import printable
+from ggmltool.show.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.home import Home

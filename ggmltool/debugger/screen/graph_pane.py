@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ggmltool.debugger.screen.bar import fitted
 from ggmltool.debugger.screen.pane import Pane
-from ggmltool.views.text import count, printable, shortened, size
+from ggmltool.show.text import count, printable, shortened, size
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.scene import Member, Now

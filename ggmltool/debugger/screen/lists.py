@@ -12,7 +12,7 @@ from ggmltool.debugger.screen.bar import fitted
 from ggmltool.debugger.screen.pane import Pane
 from ggmltool.debugger.screen.said import event_line
 from ggmltool.debugger.screen.story import Line, story
-from ggmltool.views.text import printable
+from ggmltool.show.text import printable
 
 
 class EventPane(Pane):

@@ -12,7 +12,7 @@ from rich.color_triplet import ColorTriplet
 from rich.style import Style
 from textual.theme import Theme
 
-from ggmltool.views.palette import DARK, LIGHT, NO_BACKEND, Color, Ground, colors
+from ggmltool.show.colors import DARK, LIGHT, NO_BACKEND, Color, Ground, colors
 
 _SHADES = (0.0, 0.3, -0.4, 0.5)
 """Ranges that touch are told apart by their shade: the fill, more of the ink, more of the paper, much of the ink."""

@@ -24,7 +24,7 @@ from ggmltool.debugger.screen.over_time import MARGIN, Drawing, draw, drawing
 from ggmltool.debugger.screen.pane import Pane
 from ggmltool.debugger.screen.story import when_text
 from ggmltool.debugger.screen.timeline import Place, Span
-from ggmltool.views.text import printable, size
+from ggmltool.show.text import printable, size
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.scene import Chunk

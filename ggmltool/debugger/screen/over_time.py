@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ggmltool.debugger.screen.bar import Window, fitted
 from ggmltool.debugger.screen.timeline import Place, Planning, Span
-from ggmltool.views.text import printable, size
+from ggmltool.show.text import printable, size
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.look import Look

@@ -23,8 +23,8 @@ from ggmltool.ggml.events import (
     SplitStarted,
     TensorCopied,
 )
+from ggmltool.show.text import printable
 from ggmltool.views.explain.words import words
-from ggmltool.views.text import printable
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger.walk import Reason, Stop
-from ggmltool.views.text import count
+from ggmltool.show.text import count
 
 if TYPE_CHECKING:
     from ggmltool.debugger.breakpoints import Breakpoints

@@ -14,9 +14,9 @@ from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.events import Assigned
 from ggmltool.inspect.answers import answer
 from ggmltool.inspect.reasons import Said, reason_of
+from ggmltool.show.text import count, printable, shortened, size
 from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.explain.words import words
-from ggmltool.views.text import count, printable, shortened, size
 
 if TYPE_CHECKING:
     from rich.style import Style

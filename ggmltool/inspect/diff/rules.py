@@ -11,7 +11,7 @@ from ggmltool.inspect.diff.plans import NodePair, PlanDiff
 from ggmltool.inspect.diff.side import Side
 from ggmltool.inspect.diff.splits import CopiedPair
 from ggmltool.inspect.diff.switches import Switches, condition, copies_by_tensor, copies_in_use, copy_place
-from ggmltool.inspect.words import count
+from ggmltool.show.text import count
 
 _CPU_BUFT = "CPU"
 _METAL = "MTL"

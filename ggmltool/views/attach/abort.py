@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ggmltool.show.table import Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, dims, printable, wrapped
 from ggmltool.views.explain.node import moves
-from ggmltool.views.table import Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, dims, printable, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Self
 
 from ggmltool.inspect.attached.seen import Seen, usage_of
-from ggmltool.views.document import ReleaseDocument, Row
+from ggmltool.show.document import ReleaseDocument, Row
 
 if TYPE_CHECKING:
     from ggmltool.attach.session import Session

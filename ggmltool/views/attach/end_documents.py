@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
-from ggmltool.views.document import ReleaseDocument, Row
+from ggmltool.show.document import ReleaseDocument, Row
 
 if TYPE_CHECKING:
     from ggmltool.inspect.attached.abort import AbortFacts, Meant

@@ -14,9 +14,9 @@ from ggmltool.inspect.attached.seen import (
     SeenSlot,
     SeenSplit,
 )
-from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Head, Style, Table, heading, render_lines, render_table
-from ggmltool.views.text import count, shortened, size, wrapped
+from ggmltool.show.colors import colors
+from ggmltool.show.table import Cell, Column, Head, Style, Table, heading, render_lines, render_table
+from ggmltool.show.text import count, shortened, size, wrapped
 
 _MAX_OPS = 4
 _MAX_BLOCKS = 4

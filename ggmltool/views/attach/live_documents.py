@@ -9,9 +9,9 @@ from msgspec import UNSET, UnsetType
 
 from ggmltool.attach.state import TensorAllocState
 from ggmltool.inspect.attached.seen import Seen, SeenPlace
+from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.views.attach.documents import Process
 from ggmltool.views.attach.tensor import set_words
-from ggmltool.views.document import ReleaseDocument, Row
 from ggmltool.views.memory.tensor import flag_names
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from ggmltool.ggml.errors import Error
 from ggmltool.inspect.attached.seen import Seen
 from ggmltool.scenario.errors import did_you_mean, quoted
+from ggmltool.show.table import Style, render_lines
 from ggmltool.views.attach import live
 from ggmltool.views.attach.live_documents import Asked
 from ggmltool.views.attach.tensor import lifetime_view, tensor_view
-from ggmltool.views.table import Style, render_lines
 
 PLAIN: Mapping[str, Callable[[Seen, Style], str]] = {
     "splits": live.splits_view,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from ggmltool.show.table import Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, size
 from ggmltool.views.attach.documents import AttachedBackend, AttachedCall, AttachedSplit, Process
-from ggmltool.views.table import Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, size
 
 MOST_INPUTS = 4
 """Inputs of a split that are named."""

@@ -6,10 +6,10 @@ import textwrap
 
 from ggmltool.attach.state import TensorState
 from ggmltool.inspect.attached.seen import Seen, SeenOwner, usage_of
+from ggmltool.show.table import Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, printable, size
 from ggmltool.views.attach.live import state_of, title_of
 from ggmltool.views.memory.tensor import flag_names, signed
-from ggmltool.views.table import Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, printable, size
 
 
 def tensor_view(seen: Seen, address: int, style: Style) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from ggmltool.inspect.attached.verified import Divergence, Likely, Stage, Verified
-from ggmltool.views.document import ReleaseDocument, Row
+from ggmltool.show.document import ReleaseDocument, Row
+from ggmltool.show.table import Style, heading, render_lines
+from ggmltool.show.text import count, wrapped
 from ggmltool.views.explain.reasons import reason_sentence
-from ggmltool.views.table import Style, heading, render_lines
-from ggmltool.views.text import count, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -39,11 +39,11 @@ from ggmltool.inspect.history.frames import function_of
 from ggmltool.inspect.history.made import Calls
 from ggmltool.inspect.history.points import Point
 from ggmltool.inspect.trace import Announcements, Trace, TracedStep
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Style, heading, render_lines
+from ggmltool.show.text import count, printable, shortened
 from ggmltool.views.explain.sentences import sentence
 from ggmltool.views.explain.words import words
-from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Style, heading, render_lines
-from ggmltool.views.text import count, printable, shortened
 
 _NODES = 4
 """Nodes named in a line before the rest are counted."""

@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, dims, printable, shortened, size
+from ggmltool.show.colors import colors
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, dims, printable, shortened, size
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from ggmltool.inspect.use_after_free import FreedMemoryUse
+from ggmltool.show.document import Error, Number, ReleaseDocument, Row, number
 from ggmltool.views.compute.times import GraphTimes
-from ggmltool.views.document import Error, Number, ReleaseDocument, Row, UseAfterFreeRow, number
-from ggmltool.views.events import EventRow, event_row
+from ggmltool.views.explain.events import EventRow, event_row
 from ggmltool.views.plan.documents import PlanDocument
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ggmltool.inspect.eval_callback import WatchedNode
     from ggmltool.inspect.next_token import NextToken
     from ggmltool.inspect.trace import Trace
-    from ggmltool.inspect.use_after_free import UseAfterFree
 
 
 class TraceStep(Row):
@@ -127,7 +127,7 @@ class RunDocument(ReleaseDocument, kw_only=True):
     watched: list[WatchedRow] | UnsetType = UNSET
     next_token: NextTokenRow | UnsetType = UNSET
     times: list[GraphTimes] | UnsetType = UNSET
-    use_after_free: list[UseAfterFreeRow] | UnsetType = UNSET
+    use_after_free: list[FreedMemoryUse] | UnsetType = UNSET
     error: Error | UnsetType = UNSET
 
     @classmethod
@@ -140,7 +140,7 @@ class RunDocument(ReleaseDocument, kw_only=True):
         watched: Sequence[WatchedRow] | None = None,
         next_token: NextToken | None = None,
         times: Sequence[GraphTimes] | None = None,
-        freed: Sequence[UseAfterFree] = (),
+        freed: Sequence[FreedMemoryUse] = (),
     ) -> RunDocument:
         """What the steps of a scenario came to."""
         return cls(
@@ -151,7 +151,7 @@ class RunDocument(ReleaseDocument, kw_only=True):
             watched=UNSET if watched is None else list(watched),
             next_token=UNSET if next_token is None else _next_token(next_token),
             times=UNSET if times is None else list(times),
-            use_after_free=[UseAfterFreeRow.of(use) for use in freed] or UNSET,
+            use_after_free=list(freed) or UNSET,
             error=UNSET if error is None else Error(**error),
         )
 

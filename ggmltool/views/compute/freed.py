@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ggmltool.ggml.sched.freed import REMEDY
-from ggmltool.inspect.use_after_free import FreedBy, UseAfterFree
-from ggmltool.views.table import Style, render_lines
-from ggmltool.views.text import shortened, size, wrapped
+from ggmltool.inspect.use_after_free import FreedBy, FreedMemoryUse
+from ggmltool.show.table import Style, render_lines
+from ggmltool.show.text import shortened, size, wrapped
 
 _NAMES_SHOWN = 6
 
@@ -26,7 +26,7 @@ def grew(old_size: int, new_size: int) -> str:
     return "grew" if new_size > old_size else "got a larger chunk and went"
 
 
-def use_after_free(use: UseAfterFree) -> str:
+def use_after_free(use: FreedMemoryUse) -> str:
     """One use in a sentence or two."""
     step = f"Step {use.step}, {use.did}, " if use.did else "This "
     if use.tensors:
@@ -36,7 +36,7 @@ def use_after_free(use: UseAfterFree) -> str:
     return text + (f" No result: {shortened(use.results, _NAMES_SHOWN)}." if use.results else "")
 
 
-def uses_view(uses: Sequence[UseAfterFree], style: Style) -> str:
+def uses_view(uses: Sequence[FreedMemoryUse], style: Style) -> str:
     """All uses of a run and the remedy; "" if there are none."""
     if not uses:
         return ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ggmltool.inspect.next_token import LikelyToken, NextToken
-from ggmltool.views.table import Column, Style, Table, heading
-from ggmltool.views.text import printable
+from ggmltool.show.table import Column, Style, Table, heading
+from ggmltool.show.text import printable
 
 
 def next_token_view(found: NextToken, style: Style) -> str:

@@ -6,12 +6,11 @@ and speedscope open. Times are microseconds, here with three places: whole nanos
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from ggmltool.inspect.lanes import CALLS, HOST, Lane, Lanes
-from ggmltool.views.text import printable
+from ggmltool.show.document import dumped
 
 Event = dict[str, Any]
 
@@ -22,8 +21,8 @@ _BEHIND = 1_000
 
 def perfetto_text(lanes: Lanes) -> str:
     """The drawing as a file for Perfetto."""
-    events = ",\n".join(map(_dumped, perfetto_events(lanes)))
-    about = _dumped(_about(lanes))
+    events = ",\n".join(map(dumped, perfetto_events(lanes)))
+    about = dumped(_about(lanes))
     return f'{{"displayTimeUnit": "ns",\n"otherData": {about},\n"traceEvents": [\n{events}\n]}}\n'
 
 
@@ -38,11 +37,6 @@ def _about(lanes: Lanes) -> Event:
         "graphs_no_step_computes": lanes.planned,
         "error": None if lanes.error is None else dict(lanes.error),
     }
-
-
-def _dumped(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text if text == printable(text) else json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def perfetto_events(lanes: Lanes) -> Iterator[Event]:

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.errors import ggml_error
+from ggmltool.show.table import Cell, Column, Shown, Style, Table, heading, render_lines
+from ggmltool.show.text import count, ggml_error, size
 from ggmltool.views.plan.splits import input_bytes
-from ggmltool.views.table import Cell, Column, Shown, Style, Table, heading, render_lines
-from ggmltool.views.text import count, size
 
 
 class StepReport(NamedTuple):

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.views.table import Style, heading, render_lines
-from ggmltool.views.text import dims
+from ggmltool.show.table import Style, heading, render_lines
+from ggmltool.show.text import dims
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.inspect.eval_callback import WatchedNode
+from ggmltool.show.table import Style, render_lines
+from ggmltool.show.text import dims, printable
 from ggmltool.views.compute.values import matrix_view
-from ggmltool.views.table import Style, render_lines
-from ggmltool.views.text import dims, printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +50,7 @@ def watched_view(node: WatchedNode, values: NDArray[Any] | None, several_steps: 
     if several_steps:
         facts.append(f"step {node.step}")
     if values is None:
-        from ggmltool.views.table import heading
+        from ggmltool.show.table import heading
 
         title = heading(node.id, [f"{node.type} {dims(node.ne)}", *facts], style)
         return title + render_lines(["  its values cannot be read here"], style)

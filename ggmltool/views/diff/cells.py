@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from ggmltool.inspect.diff.plans import PlanDiff
 from ggmltool.inspect.diff.splits import Amount
-from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Column, Style, render_lines
-from ggmltool.views.text import printable, size, size_between
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Style, render_lines
+from ggmltool.show.text import printable, size, size_between
 
 T = TypeVar("T")
 

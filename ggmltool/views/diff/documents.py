@@ -8,8 +8,9 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ggmltool.inspect.diff.plans import PARTS, BufferSide, HeldMove, NodePair, Place, PlanDiff, ShapePair
+from ggmltool.inspect.use_after_free import FreedMemoryUse
+from ggmltool.show.document import Document, Error, ReleaseDocument, Row, error_of
 from ggmltool.views.diff.rules import rules_of
-from ggmltool.views.document import Document, Error, ReleaseDocument, Row, UseAfterFreeRow, error_of
 from ggmltool.views.explain.words import words
 
 if TYPE_CHECKING:
@@ -389,18 +390,17 @@ class VerifyDocument(ReleaseDocument, kw_only=True):
     same: bool
     compared: dict[str, int]
     differences: list[DifferenceRow]
-    use_after_free: list[UseAfterFreeRow] | UnsetType = UNSET
+    use_after_free: list[FreedMemoryUse] | UnsetType = UNSET
 
     @classmethod
     def of(cls, found: Verified) -> VerifyDocument:
         """A comparison with the release that the real library belongs to."""
         rows = [DifferenceRow(*d) for d in found.differences]
-        uses = [UseAfterFreeRow.of(use) for use in found.used_after_free]
         return cls(
             ggml=found.release,
             library=found.library,
             same=not rows,
             compared=found.compared,
             differences=rows,
-            use_after_free=uses or UNSET,
+            use_after_free=found.used_after_free or UNSET,
         )

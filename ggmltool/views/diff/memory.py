@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ggmltool.inspect.diff.plans import BufferPair, BufferSide, HeldMove, HeldPair, PlanDiff, ShapePair
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, shortened, size
 from ggmltool.views.diff.cells import MAX_ROWS, bytes_columns, change, growth, inks_of, wrapped_lines
-from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, shortened, size
 
 
 def _nbytes(pair: ShapePair) -> tuple[int, int]:

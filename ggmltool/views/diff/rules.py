@@ -7,9 +7,9 @@ from ggmltool.inspect.diff.changes import changes_between
 from ggmltool.inspect.diff.plans import PlanDiff, plan_diff
 from ggmltool.inspect.diff.rules import Finding, RuleChange, rule_changes
 from ggmltool.inspect.diff.switches import Switches
+from ggmltool.show.table import Style, heading
+from ggmltool.show.text import count
 from ggmltool.views.diff.cells import A, B, wrapped_lines
-from ggmltool.views.table import Style, heading
-from ggmltool.views.text import count
 
 _FEW = 3
 _HERE = "here"

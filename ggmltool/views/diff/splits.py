@@ -7,10 +7,10 @@ from itertools import groupby
 
 from ggmltool.inspect.diff.plans import PlanDiff
 from ggmltool.inspect.diff.splits import Amount, CopiedPair, Copies, SplitPair, SplitSide
+from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table, without_middle
+from ggmltool.show.text import count, size_between
 from ggmltool.views.diff.cells import MAX_ROWS, amounts, change, inks_of, mark
 from ggmltool.views.explain.words import words
-from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table, without_middle
-from ggmltool.views.text import count, size_between
 
 
 def splits_section(diff: PlanDiff, style: Style) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.show.text import count
 from ggmltool.views.compute.freed import uses_view
 from ggmltool.views.plan.sched_debug import sched_debug
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
-from ggmltool.views.text import count
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.debug import SchedDebug

@@ -11,9 +11,8 @@ from ggmltool.ggml.errors import Breach
 from ggmltool.inspect.gauges import Gauge, highest
 from ggmltool.inspect.limit import limits_of
 from ggmltool.inspect.limits import Checkup
-from ggmltool.views.errors import ggml_error
-from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
-from ggmltool.views.text import count, printable, size
+from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
+from ggmltool.show.text import count, ggml_error, printable, size
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -9,9 +9,9 @@ from msgspec import UNSET, UnsetType
 
 from ggmltool.ggml.events import Assigned, IdsChanged
 from ggmltool.inspect.messages.explain import explained
-from ggmltool.views.document import Document, Error, ReleaseDocument, Row, StepDocument, error_of, head
-from ggmltool.views.events import EventRow, event_row
+from ggmltool.show.document import Document, Error, ReleaseDocument, Row, StepDocument, error_of, head
 from ggmltool.views.explain.check import all_is_fine, status
+from ggmltool.views.explain.events import EventRow, event_row
 from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.explain.words import words
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ggmltool.ggml.messages import messages
 from ggmltool.inspect.messages.explain import Explained, explained
 from ggmltool.inspect.messages.match import Match
-from ggmltool.views.table import Style, heading, render_lines
-from ggmltool.views.text import printable, shortened, wrapped
+from ggmltool.show.table import Style, heading, render_lines
+from ggmltool.show.text import printable, shortened, wrapped
 
 _FUNCTIONS = 4
 _OTHERS = 6

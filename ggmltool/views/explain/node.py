@@ -9,11 +9,11 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.node import BackendAnswer, NodeFacts, SourceFacts
 from ggmltool.inspect.reasons import Said
 from ggmltool.inspect.what_if import Outcome
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import size, wrapped
 from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.explain.words import words
-from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.views.text import size, wrapped
 
 
 def explain_node_view(facts: NodeFacts, plan: Plan, title: str, when: str, style: Style) -> str:

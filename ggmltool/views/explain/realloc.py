@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ggmltool.ggml.events import IdsChanged, ReallocNeeded
 from ggmltool.inspect.realloc import Parting, ReallocFacts
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, section
+from ggmltool.show.text import printable, size, wrapped
 from ggmltool.views.explain.words import words
-from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, section
-from ggmltool.views.text import printable, size, wrapped
 
 _SHOWN = 10
 _OUTGROWN = Table[ReallocNeeded](

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.split import InputFacts, SplitFacts
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, shortened, size, wrapped
 from ggmltool.views.explain.node import moves
 from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.explain.words import words
-from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, shortened, size, wrapped
 
 _USERS = 3
 

@@ -9,9 +9,9 @@ from enum import StrEnum
 from ggmltool.ggml.devices.cases import Basis
 from ggmltool.ggml.devices.recorded import Heard
 from ggmltool.inspect.supports import STATES, Asked, State
-from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, dims, printable, shortened
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, dims, printable, shortened
 
 _INKS = {"yes": "", "no": "bold red", "copy": "yellow", "offload": "cyan"}
 _STATE_WIDTH = max(map(len, STATES))

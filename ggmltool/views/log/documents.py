@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ggmltool.inspect.errors import InspectError
+from ggmltool.show.document import Document, Row
 from ggmltool.sources.sched_log.records import (
     Abort,
     Bounds,
@@ -24,7 +25,6 @@ from ggmltool.sources.sched_log.records import (
     Message,
     Realloc,
 )
-from ggmltool.views.document import Document, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.messages import messages
 from ggmltool.inspect.messages.match import find_all
-from ggmltool.sources.sched_log.records import (
-    Breakdown,
-    BufferSize,
-    Dialect,
-    GraphSummary,
-    LogGraph,
-    LogSummary,
-    Message,
-    Realloc,
-)
-from ggmltool.views.palette import term_colors
-from ggmltool.views.table import (
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import (
     Cell,
     Column,
     Head,
@@ -32,7 +22,17 @@ from ggmltool.views.table import (
     render_table,
     without_middle,
 )
-from ggmltool.views.text import count, printable, shortened, size_between
+from ggmltool.show.text import count, printable, shortened, size_between
+from ggmltool.sources.sched_log.records import (
+    Breakdown,
+    BufferSize,
+    Dialect,
+    GraphSummary,
+    LogGraph,
+    LogSummary,
+    Message,
+    Realloc,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text

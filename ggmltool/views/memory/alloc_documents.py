@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ggmltool.ggml.vbuffer import TensorAlloc
-from ggmltool.views.document import Row, StepDocument, head
-from ggmltool.views.events import AllocEventRow, alloc_event_row
+from ggmltool.show.document import Row, StepDocument, head
+from ggmltool.views.explain.events import AllocEventRow, alloc_event_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.allocations import AllocStep, ChunkState
 from ggmltool.inspect.allocator import AllocRow, NodeLabel
+from ggmltool.show.table import Cell, Column, Head, Row, Shown, Style, Table, heading, render_lines, render_table
+from ggmltool.show.text import count
 from ggmltool.views.explain.words import words
-from ggmltool.views.table import Cell, Column, Head, Row, Shown, Style, Table, heading, render_lines, render_table
-from ggmltool.views.text import count
 
 _MAX_BLOCKS = 6
 _STORY = (

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import term_colors
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, dims, printable, size
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, dims, printable, size
 
 MAX_TENSORS = 10
 """Tensors shown per buffer before the small ones are counted together."""

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import MemoryPlan
-from ggmltool.views.errors import ggml_error
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Style, Table, heading
+from ggmltool.show.text import count, ggml_error, size
 from ggmltool.views.memory.buffers import buffers_of
-from ggmltool.views.palette import term_colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Style, Table, heading
-from ggmltool.views.text import count, size
 
 LAST_CHUNK = 15
 """The chunk that may be of any size: there is none after it."""

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Dims, op_desc, root_of
-from ggmltool.views.document import FreedByRow, Row, StepDocument, error_of, head
+from ggmltool.inspect.use_after_free import FreedBy
+from ggmltool.show.document import Row, StepDocument, error_of, head
 from ggmltool.views.memory.buffers import buffers_of
 from ggmltool.views.memory.chunks import Chunk, chunk_rows
 from ggmltool.views.memory.lifetime import collision, shared, together
@@ -190,7 +191,7 @@ class LifeRow(Row):
     owners: list[OwnerRow]
     overwritten_too_early: list[Overwritten]
     kept_until: list[UntilRow]
-    freed: FreedByRow | UnsetType = UNSET
+    freed: FreedBy | UnsetType = UNSET
 
     @classmethod
     def of(cls, f: TensorLife) -> LifeRow:
@@ -212,7 +213,7 @@ class LifeRow(Row):
             [OwnerRow.of(n) for n in f.neighbors],
             [Overwritten(t.tensor, r.node) for t, r in f.overwritten_too_early],
             [UntilRow(*u) for u in f.kept_until],
-            UNSET if f.freed is None else FreedByRow(*f.freed),
+            f.freed or UNSET,
         )
 
 
@@ -283,7 +284,7 @@ class TensorRow(Row):
     used_by: list[str]
     copies: list[str]
     hash_node: HashNodeRow | None
-    freed: FreedByRow | UnsetType = UNSET
+    freed: FreedBy | UnsetType = UNSET
 
 
 class TensorDocument(StepDocument, kw_only=True):
@@ -326,7 +327,7 @@ class TensorDocument(StepDocument, kw_only=True):
             used_by=list(facts.used_by),
             copies=list(facts.copies),
             hash_node=None if facts.node is None else HashNodeRow(*facts.node),
-            freed=UNSET if facts.freed is None else FreedByRow(*facts.freed),
+            freed=facts.freed or UNSET,
         )
         return cls(**head(plan), tensor=row)
 

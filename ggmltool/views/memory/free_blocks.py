@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ggmltool.inspect.allocations import AllocMoment, Block, ChunkState
+from ggmltool.show.table import Style, heading, render_lines
+from ggmltool.show.text import count, printable
 from ggmltool.views.memory.allocs import end_of
-from ggmltool.views.table import Style, heading, render_lines
-from ggmltool.views.text import count, printable
 
 _WIDEST = 100
 _NARROWEST = 12

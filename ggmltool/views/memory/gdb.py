@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ggmltool.views.text import printable
+from ggmltool.show.text import printable
 
 _WIDTH = 100
 _REPEATS = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ggmltool.inspect.hash_tables import HashRow, SchedRow
-from ggmltool.views.palette import colors
-from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count
+from ggmltool.show.colors import colors
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count
 
 _NODES = Table[HashRow](
     Column("slot", lambda r: r.slot, right=True),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ggmltool.ggml.sched.freed import REMEDY
 from ggmltool.inspect.lifetime import TensorLife
 from ggmltool.inspect.memory import Lifetime
+from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, section
+from ggmltool.show.text import shortened, size, wrapped
 from ggmltool.views.compute.freed import freed_by
-from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, section
-from ggmltool.views.text import shortened, size, wrapped
 
 _SHOWN = 8
 _NAMES = 6

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.folded import LayerSpan, layer_spans
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
+from ggmltool.show.svg import Box
 from ggmltool.views.memory.buffers import Buffer, buffers_of
-from ggmltool.views.svg import Box
 
 WIDTH, LEFT, RIGHT = 960.0, 84.0, 18.0
 TOP, HEADER, FOOT = 62.0, 30.0, 36.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ggmltool.inspect.memory import Lifetime
+from ggmltool.show.svg import ASCENT, DESCENT, SMALL, Box, Text, fitted, text_width
+from ggmltool.show.text import printable, size
 from ggmltool.views.memory.map import Panel, Tile
-from ggmltool.views.svg import ASCENT, DESCENT, SMALL, Box, Text, fitted, text_width
-from ggmltool.views.text import printable, size
 
 NAME = 60
 """Characters of a name that are shown at most."""

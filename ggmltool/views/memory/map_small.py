@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ggmltool.show.svg import Box, outline
 from ggmltool.views.memory.map import Panel
-from ggmltool.views.svg import Box, outline
 
 if TYPE_CHECKING:
     import numpy as np

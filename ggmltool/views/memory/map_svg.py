@@ -7,25 +7,8 @@ from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import MemoryPlan, Peak
-from ggmltool.views.memory.map import (
-    BEND_AT,
-    FOOT,
-    LAYER_ROW,
-    LEFT,
-    RIGHT,
-    WIDTH,
-    Kind,
-    MemoryMap,
-    Panel,
-    Tile,
-    memory_map,
-    numbers_of,
-)
-from ggmltool.views.memory.map_labels import LINE, NAME, callouts, labels, peak_x, shown_name
-from ggmltool.views.memory.map_small import small_area
-from ggmltool.views.palette import DARK, LIGHT, Color, colors
-from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.svg import (
+from ggmltool.show.colors import DARK, LIGHT, Color, colors
+from ggmltool.show.svg import (
     LARGE,
     SMALL,
     Box,
@@ -42,7 +25,24 @@ from ggmltool.views.svg import (
     spread,
     style,
 )
-from ggmltool.views.text import count, printable, shortened, size
+from ggmltool.show.text import count, printable, shortened, size
+from ggmltool.views.memory.map import (
+    BEND_AT,
+    FOOT,
+    LAYER_ROW,
+    LEFT,
+    RIGHT,
+    WIDTH,
+    Kind,
+    MemoryMap,
+    Panel,
+    Tile,
+    memory_map,
+    numbers_of,
+)
+from ggmltool.views.memory.map_labels import LINE, NAME, callouts, labels, peak_x, shown_name
+from ggmltool.views.memory.map_small import small_area
+from ggmltool.views.plan.splits import plan_step
 
 _PLOT = WIDTH - LEFT - RIGHT
 _MOST_SMALL = 150_000

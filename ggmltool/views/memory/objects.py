@@ -9,8 +9,8 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import OBJECT_SIZE
 from ggmltool.inspect.contexts import GraphFacts
-from ggmltool.views.table import Cell, Column, Shown, Style, Table, heading, render_lines
-from ggmltool.views.text import count, dims, printable, size
+from ggmltool.show.table import Cell, Column, Shown, Style, Table, heading, render_lines
+from ggmltool.show.text import count, dims, printable, size
 
 TYPE_NUMBERS = {"tensor": 0, "graph": 1, "work_buffer": 2}
 """ggml_object_type."""

@@ -24,10 +24,10 @@ from ggmltool.ggml.tensor import (
     root_of,
 )
 from ggmltool.inspect.tensor import GdbFacts, TensorFacts
+from ggmltool.show.table import Head, Row, Style, heading, render_lines, render_table
+from ggmltool.show.text import count, printable, size
 from ggmltool.views.compute.freed import freed_by
 from ggmltool.views.memory.gdb import Value, char_array, gdb_value
-from ggmltool.views.table import Head, Row, Style, heading, render_lines, render_table
-from ggmltool.views.text import count, printable, size
 
 _LINE = 100
 """The most columns that a drawing of memory takes."""

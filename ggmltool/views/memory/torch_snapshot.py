@@ -19,9 +19,9 @@ from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.history.innermost import innermost
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.scenario.tensor_info import Tensors
+from ggmltool.show.text import printable
 from ggmltool.views.memory.buffers import buffers_of
 from ggmltool.views.memory.map import numbers_of
-from ggmltool.views.text import printable
 
 PROTOCOL = 4
 """The newest protocol of pickle that the viewer's own reader knows."""

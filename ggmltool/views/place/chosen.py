@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from ggmltool.views.table import Style, heading, render_lines
-from ggmltool.views.text import count, printable, size
+from ggmltool.show.table import Style, heading, render_lines
+from ggmltool.show.text import count, printable, size
 
 if TYPE_CHECKING:
     from ggmltool.inspect.chosen import Chosen

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggmltool.inspect.chosen import arguments
+from ggmltool.show.document import Row
 from ggmltool.sources.llama.own_fit.records import Status
-from ggmltool.views.document import Row
 
 if TYPE_CHECKING:
     from ggmltool.inspect.chosen import Chosen

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import UNSET, UnsetType
 
 from ggmltool.estimate.forecast import SOME_HOST
-from ggmltool.views.document import Error, EstimateRow, ReleaseDocument, Row
+from ggmltool.show.document import Error, EstimateRow, ReleaseDocument, Row
 from ggmltool.views.place.chosen_document import FitRow
 from ggmltool.views.place.sweep import costs_of
 

@@ -11,11 +11,11 @@ from ggmltool.inspect.fit_own import OwnChoice
 from ggmltool.inspect.fit_wishes import LEAST_CTX, shell_words
 from ggmltool.inspect.fitting import Fit
 from ggmltool.inspect.placed import Placed, PlacedTensor
+from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.show.text import count, size
 from ggmltool.sources.llama.search.found import Progress, Ranked
 from ggmltool.sources.llama.search.space import Setting
 from ggmltool.views.place.place import device_table, placement_facts
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
-from ggmltool.views.text import count, size
 
 BIGGEST = 3
 """Kinds of tensors that are named for each device."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import ceil, floor, log2
 from typing import NamedTuple
 
-from ggmltool.views.palette import DARK, LIGHT, PALETTE
-from ggmltool.views.svg import Box, Svg, Text, document, number, path, rect, round_numbers, style
+from ggmltool.show.colors import DARK, LIGHT, PALETTE
+from ggmltool.show.svg import Box, Svg, Text, document, number, path, rect, round_numbers, style
 
 _WIDTH, _PLOT_HEIGHT = 860, 400
 _LEFT, _RIGHT, _TOP = 64, 24, 62

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET, UnsetType
 
-from ggmltool.views.document import ReleaseDocument, Row
+from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.views.place.documents import PlacedGraph, PlacedRow, UseRow, placed_rows, use_rows
 
 if TYPE_CHECKING:

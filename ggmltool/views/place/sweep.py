@@ -8,12 +8,11 @@ from typing import Any
 
 from ggmltool.estimate.records import Estimate
 from ggmltool.inspect.swept import Sweep, Swept
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.show.text import count, rate_text, size
 from ggmltool.sources.llama.sweep import NOTHING
-from ggmltool.views.estimates import rate_text
-from ggmltool.views.palette import term_colors
 from ggmltool.views.place.place import MARGIN
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
-from ggmltool.views.text import count, size
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _WIDEST_BAR = 40

@@ -8,10 +8,10 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
 from ggmltool.inspect.copied_experts import ExpertCopy
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import term_colors
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
+from ggmltool.show.text import count, printable, size, size_between
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
-from ggmltool.views.text import count, printable, size, size_between
 
 
 def copied_view(

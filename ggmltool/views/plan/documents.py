@@ -12,7 +12,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, SplitPlan
 from ggmltool.ggml.tensor import FLAG_PARAM, Dims, Tensor, op_desc
 from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
-from ggmltool.views.document import Error, ReleaseDocument, Row, StepDocument, between, head
+from ggmltool.show.document import Error, ReleaseDocument, Row, StepDocument, between, head
 from ggmltool.views.explain.words import words
 from ggmltool.views.plan.passes import changes
 from ggmltool.views.plan.splits import input_bytes

@@ -8,8 +8,8 @@ from ggmltool.ggml.plan import LeafPlan, NodePlan, Plan, SplitPlan
 from ggmltool.ggml.tensor import FLAG_PARAM
 from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
-from ggmltool.views.palette import NO_BACKEND, Color, colors
-from ggmltool.views.text import dims, printable
+from ggmltool.show.colors import NO_BACKEND, Color, colors
+from ggmltool.show.text import dims, printable
 
 LARGE = 200
 """Nodes beyond which a picture is laid out more simply: with all its care Graphviz takes minutes for a real model."""

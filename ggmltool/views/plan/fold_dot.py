@@ -9,9 +9,9 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.fold import Fold, Item, unfolded
 from ggmltool.inspect.folded import Folded, fold_plan, layers, masked
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import NO_BACKEND, colors
+from ggmltool.show.colors import NO_BACKEND, colors
+from ggmltool.show.text import count, dims, printable, shortened, size
 from ggmltool.views.plan.dot import LARGE_LAYOUT, escaped, title_node
-from ggmltool.views.text import count, dims, printable, shortened, size
 
 _LARGE = 400
 """Drawn nodes beyond which the layout is simpler: Graphviz takes minutes for twice as many."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.views.text import count, printable
+from ggmltool.show.text import count, printable
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan

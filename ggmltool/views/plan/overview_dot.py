@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.overview import Column, Stage, overview
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import LIGHT, NO_BACKEND, colors
+from ggmltool.show.colors import LIGHT, NO_BACKEND, colors
+from ggmltool.show.text import count, size
 from ggmltool.views.plan.dot import escaped
 from ggmltool.views.plan.fold_dot import plan_summary, split_numbers
-from ggmltool.views.text import count, size
 
 MOST_ROWS = 20
 """Boxes of a column; what is more stands in a column beside it."""

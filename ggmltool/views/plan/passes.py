@@ -8,11 +8,11 @@ from ggmltool.ggml.events import GraphInputCopied, SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.state import PASSES
 from ggmltool.inspect.passes import Assignment, PassRecord
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, printable, shortened
 from ggmltool.views.explain.words import words
-from ggmltool.views.palette import term_colors
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, printable, shortened
 
 
 def pass_view(

@@ -6,10 +6,10 @@ from collections import Counter
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import colors
+from ggmltool.show.colors import colors
+from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
+from ggmltool.show.text import count, printable, size
 from ggmltool.views.plan.splits import plan_step, splits_table
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_lines, render_table
-from ggmltool.views.text import count, printable, size
 
 MAX_SPLITS = 12
 """Splits shown before the middle ones are left out."""

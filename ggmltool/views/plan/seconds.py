@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import wrap
 
+from ggmltool.estimate.forecast import SOME_HOST, Speeds
+from ggmltool.estimate.records import Rates
 from ggmltool.inspect.timed import SplitTime, Timed
-from ggmltool.views.estimates import hardware, rate_text, seconds_text
-from ggmltool.views.palette import term_colors
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, printable, rate_text, seconds_text, size
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, printable, size
 
 
 def seconds_view(timed: Timed, title: str, style: Style) -> str:
@@ -44,3 +46,25 @@ def _facts(timed: Timed, style: Style) -> list[str]:
         offload, seconds = timed.other
         lines.append(f"{'with' if offload else 'without'} op offload: {seconds_text(seconds)}")
     return [line for text in (*lines, hardware(timed.rates)) for line in wrap(printable(text), max(style.width, 20))]
+
+
+def speed_lines(speeds: Speeds, rates: Mapping[str, Rates]) -> list[str]:
+    """What is estimated of a placement, and whose rates that is by."""
+    lines = []
+    deep = f" with {speeds.cached} in the cache" if speeds.cached else ""
+    if speeds.token is not None and speeds.token_rate is not None:
+        seqs = f" of {speeds.n_seqs} sequences" if speeds.n_seqs > 1 else ""
+        lines.append(f"estimate: {rate_text(speeds.token_rate)} tokens/s{seqs}{deep}")
+    if speeds.prompt is not None and speeds.prompt_rate is not None:
+        lines.append(
+            f"estimate: first token of a prompt of {speeds.n_prompt}{deep} after {seconds_text(speeds.prompt)}, "
+            f"{rate_text(speeds.prompt_rate)} tokens/s"
+        )
+    return [*lines, hardware(rates)]
+
+
+def hardware(rates: Mapping[str, Rates]) -> str:
+    """The hardware of each backend, and for which nobody named it."""
+    named = [f"{name} is {of.name}" for name, of in rates.items() if of is not SOME_HOST]
+    assumed = [name for name, of in rates.items() if of is SOME_HOST]
+    return ", ".join(named) + (f"; {' and '.join(assumed)} not named, taken for {SOME_HOST.name}" if assumed else "")

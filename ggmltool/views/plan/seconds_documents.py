@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET, UnsetType
 
-from ggmltool.views.document import EstimateRow, Row, StepDocument, head
+from ggmltool.show.document import EstimateRow, Row, StepDocument, head
 
 if TYPE_CHECKING:
     from ggmltool.inspect.timed import Timed

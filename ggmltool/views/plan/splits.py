@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table, without_middle
-from ggmltool.views.text import count, printable, shortened
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table, without_middle
+from ggmltool.show.text import count, printable, shortened
 
 
 def splits_table(plan: Plan, tensors: Tensors, style: Style, limit: int | None = None) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from ggmltool.ggml.plan import NodePlan, Plan
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.views.palette import term_colors
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Head, Row, Style, heading, render_table
+from ggmltool.show.text import count, printable
 from ggmltool.views.plan.splits import plan_step
-from ggmltool.views.table import Cell, Head, Row, Style, heading, render_table
-from ggmltool.views.text import count, printable
 
 KEYS = ("op", "backend", "cause", "type", "split")
 """What nodes can be counted by."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ggmltool.inspect.devices import PLAIN, BackendInfo, BuftInfo, EngineInfo, ProfileInfo
 from ggmltool.inspect.interfaces import Duty, Function, Need
 from ggmltool.inspect.interfaces import Table as FunctionTable
-from ggmltool.views.palette import term_colors
-from ggmltool.views.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, render_table
-from ggmltool.views.text import count, printable, size
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, render_table
+from ggmltool.show.text import count, printable, size
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from ggmltool.inspect.devices import DeviceFacts
-from ggmltool.views.text import printable, size
+from ggmltool.show.text import printable, size
 
 _WIDTH = 100
 _SIZES = frozenset(("max_size", "memory", "max_tensor_size"))

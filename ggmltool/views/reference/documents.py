@@ -8,7 +8,7 @@ from msgspec import NODEFAULT, UNSET, UnsetType, defstruct
 from msgspec.structs import asdict, fields
 
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.views.document import Document, Number, ReleaseDocument, Row, number
+from ggmltool.show.document import Document, Number, ReleaseDocument, Row, number
 from ggmltool.views.reference.value_table import Entry, TableInfo, value_of
 
 if TYPE_CHECKING:

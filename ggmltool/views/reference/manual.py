@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ggmltool.views.table import Head, Style, heading, render_lines, render_table
-from ggmltool.views.text import count
+from ggmltool.show.table import Head, Style, heading, render_lines, render_table
+from ggmltool.show.text import count
 
 _COLUMNS = (Head("topic"), Head("about", cut=True))
 _WIDEST = 110

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ggmltool.inspect.op_info import FormInfo, OpInfo
 from ggmltool.inspect.op_reference import REFERENCE_PROFILES
-from ggmltool.views.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count
 
 if TYPE_CHECKING:
     from rich.text import Text

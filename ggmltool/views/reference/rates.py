@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ggmltool.estimate.records import Rates
 from ggmltool.inspect.rates import RatesInfo
-from ggmltool.views.table import Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count, size
+from ggmltool.show.table import Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, size
 
 _GIGA, _TERA = 1e9, 1e12
 

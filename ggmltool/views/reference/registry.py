@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ggmltool.inspect.devices import RegisteredInfo
-from ggmltool.views.table import Cell, Column, Style, Table, render_lines
+from ggmltool.show.table import Cell, Column, Style, Table, render_lines
 
 _TABLE = Table[RegisteredInfo](
     Column("registry", lambda e: e.number, right=True),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ggmltool.inspect.samples import SampleInfo
-from ggmltool.views.table import Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count
+from ggmltool.show.table import Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -1,11 +1,96 @@
-"""The schemas that there are, as a table."""
+"""Which JSON documents there are, the schema of each, and a table of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
 
-from ggmltool.views.table import Head, Style, heading, render_lines, render_table
-from ggmltool.views.text import count
+import msgspec
+
+from ggmltool.show.document import Document
+from ggmltool.show.table import Head, Style, heading, render_lines, render_table
+from ggmltool.show.text import count
+
+_MODULES = (
+    "plan.documents",
+    "plan.seconds_documents",
+    "memory.documents",
+    "memory.alloc_documents",
+    "explain.documents",
+    "compute.documents",
+    "diff.documents",
+    "log.documents",
+    "report.document",
+    "place.documents",
+    "place.fit_documents",
+    "reference.documents",
+    "attach.documents",
+    "attach.verified",
+    "attach.end_documents",
+    "attach.live_documents",
+)
+"""Where the documents stand, beside the views."""
+
+
+def kinds() -> dict[str, tuple[type[Document], ...]]:
+    """The documents of each kind, in the order of their modules; a kind can have several forms."""
+    out: dict[str, tuple[type[Document], ...]] = {}
+    for module in _MODULES:
+        for cls in _documents(f"ggmltool.views.{module}"):
+            kind = _kind(cls)
+            out[kind] = (*out.get(kind, ()), cls)
+    return out
+
+
+def _documents(module: str) -> Iterator[type[Document]]:
+    for value in vars(import_module(module)).values():
+        if isinstance(value, type) and issubclass(value, Document) and value.__module__ == module:
+            yield value
+
+
+def _kind(cls: type[Document]) -> str:
+    kind = next(field for field in msgspec.structs.fields(cls) if field.name == "kind").default
+    if not isinstance(kind, str):
+        raise TypeError(f"{cls.__name__} has no kind")
+    return kind
+
+
+def about(forms: tuple[type[Document], ...]) -> str:
+    """What a kind is, in a line."""
+    return (forms[0].__doc__ or "").partition("\n")[0].replace("`", "")
+
+
+def schema_of(kind: str, forms: tuple[type[Document], ...]) -> dict[str, Any]:
+    """The JSON Schema of a kind of document: `anyOf` if it has several forms."""
+    refs, parts = msgspec.json.schema_components(forms, ref_template="#/$defs/{name}")
+    for part in parts.values():
+        if "description" in part:
+            part["description"] = inspect.cleandoc(part["description"])
+    for form, ref in zip(forms, refs, strict=True):
+        written = [field.encode_name for field in msgspec.structs.fields(form) if field.default is not msgspec.UNSET]
+        parts[ref["$ref"].rpartition("/")[2]]["required"] = written
+    for name, row in _rows(forms):
+        if name in parts:
+            for part, field in zip(parts[name]["prefixItems"], msgspec.structs.fields(row), strict=True):
+                part["title"] = field.name
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:ggmltool:schema:{kind}:1",
+        "title": f"ggmltool: {kind}",
+        **(refs[0] if len(refs) == 1 else {"anyOf": list(refs)}),
+        "$defs": parts,
+    }
+
+
+def _rows(forms: tuple[type[Document], ...]) -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """The rows that are written as arrays, of which a schema has no names."""
+    for form in forms:
+        for name, value in vars(import_module(form.__module__)).items():
+            if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__struct_config__.array_like:
+                yield name, value
+
 
 _COLUMNS = (Head("schema"), Head("of", cut=True))
 

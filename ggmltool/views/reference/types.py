@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Sequence
 
 from ggmltool.inspect.types import TypeInfo
-from ggmltool.views.table import Column, Style, Table, heading, render_lines
-from ggmltool.views.text import count
+from ggmltool.show.table import Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count
 
 _ROW = 4096
 

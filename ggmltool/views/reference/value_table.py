@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ggmltool.views.table import Column, Style, Table, heading, render_lines
+from ggmltool.show.table import Column, Style, Table, heading, render_lines
 
 _FLOATS = {"f16": ("<H", "<e", 5, 10), "f32": ("<I", "<f", 8, 23)}
 """For each type how to pack its bits, how to unpack the value, and the bits of exponent and mantissa."""

@@ -16,12 +16,12 @@ from ggmltool.inspect.advice import (
     put_together,
 )
 from ggmltool.inspect.use_after_free import uses_after_free
+from ggmltool.show.text import count, size
 from ggmltool.views.compute.freed import use_after_free
 from ggmltool.views.explain.check import status
 from ggmltool.views.explain.reasons import refusal_text
 from ggmltool.views.report.document import AdviceRow
 from ggmltool.views.report.tables import NONE
-from ggmltool.views.text import count, size
 
 if TYPE_CHECKING:
     from ggmltool.inspect.gauges import Gauge

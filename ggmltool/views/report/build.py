@@ -15,9 +15,9 @@ from ggmltool.inspect.limits import read_gauges
 from ggmltool.inspect.supports import asked
 from ggmltool.inspect.timed import Timed, timed
 from ggmltool.inspect.told import Told, tell
+from ggmltool.show.colors import colors
+from ggmltool.show.document import EstimateRow, head
 from ggmltool.version import __version__
-from ggmltool.views.document import EstimateRow, head
-from ggmltool.views.palette import colors
 from ggmltool.views.report.advice import advice_rows
 from ggmltool.views.report.document import (
     BackendRow,

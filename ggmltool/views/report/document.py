@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from ggmltool.views.document import Document, EstimateRow, Row, StepDocument
+from ggmltool.show.document import Document, EstimateRow, Row, StepDocument
 
 Text = list[str]
 """Literals at even places, names of fields at odd ones."""

@@ -13,7 +13,7 @@ from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.fold import Fold
 from ggmltool.inspect.folded import fold_plan, layer_of, layers
 from ggmltool.inspect.reasons import reason_of
-from ggmltool.views.document import EstimateRow
+from ggmltool.show.document import EstimateRow
 from ggmltool.views.report.document import AnswerRow, FoldRow, InputRow, SplitRow, TensorRow
 from ggmltool.views.report.events import Tables
 from ggmltool.views.report.tables import NONE, Numbers, names_in

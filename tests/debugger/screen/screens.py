@@ -26,7 +26,7 @@ from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.samples import scenario_path
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.views.table import Style
+from ggmltool.show.table import Style
 
 SMALL, WIDE = (80, 24), (200, 60)
 _TEXT = re.compile(r'<text class="[^"]*" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')

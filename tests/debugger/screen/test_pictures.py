@@ -15,7 +15,7 @@ import ggmltool
 from ggmltool.debugger.screen.app import DebuggerApp
 from ggmltool.debugger.screen.look import Look
 from ggmltool.debugger.screen.pane import Pane
-from ggmltool.views.palette import DARK, LIGHT, colors
+from ggmltool.show.colors import DARK, LIGHT, colors
 from tests.debugger.screen.screens import GOLDEN, SMALL, WIDE, app_of, drive, press, settled, text_of
 from tests.golden import check_golden
 

@@ -15,8 +15,8 @@ from ggmltool.ggml.sched.past import past_of
 from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.ggml.vbuffer import INVALID
 from ggmltool.inspect.attached.verified import Likely, Stage, verify
+from ggmltool.show.table import Style
 from ggmltool.views.attach.verified import AttachVerifyDocument, verified_view
-from ggmltool.views.table import Style
 
 DOCUMENT: dict[str, Any] = {
     "ggmltool": 1,

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
 
-from ggmltool.views.text import harmless, printable
+from ggmltool.show.text import harmless, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ import msgspec
 
 from ggmltool.ggml.events import Event
 from ggmltool.inspect.allocations import AllocEvent, AllocStep
-from ggmltool.views.document import Row
+from ggmltool.show.document import Row
 from ggmltool.views.explain.words import Reasoned, words
 
 if TYPE_CHECKING:

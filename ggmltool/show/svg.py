@@ -6,13 +6,14 @@ dark is for screens that ask for it, and what is printed is dark on white.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from math import ceil, floor, log10
 from typing import NamedTuple
 
-from ggmltool.views.palette import DARK, LIGHT, Color, Ground
-from ggmltool.views.text import printable
+from ggmltool.show.colors import DARK, LIGHT, NO_BACKEND, PALETTE, Color, Ground
+from ggmltool.show.text import printable
 
 SMALL, NORMAL, LARGE = 11.0, 12.0, 16.0
 """Sizes of text, in units of the drawing."""
@@ -45,7 +46,7 @@ def fitted(text: str, room: float, size: float, bold: bool = False) -> str:
     """The text as far as there is room for it, `…` where it was cut; empty if no character fits.
 
     >>> fitted("attn_norm", 100, 12), fitted("attn_norm", 50, 12), fitted("attn_norm", 5, 12)
-    ('attn_norm', 'attn…', '')
+    ('attn_norm', 'attn_…', '')
     """
     if text_width(text, size, bold) <= room:
         return text
@@ -217,3 +218,41 @@ def document(room: tuple[float, float], title: str, description: str, elements: 
         "",
     ]
     return Svg("\n".join(lines))
+
+
+_START = re.compile(r"<svg\b[^>]*>", re.DOTALL)
+_OTHERS = {
+    "white": DARK.paper,
+    LIGHT.paper: DARK.paper,
+    "#f5f5f5": "#161b22",
+    "#bbbbbb": DARK.line,
+    "black": DARK.soft,
+    LIGHT.soft: DARK.soft,
+    "#555555": DARK.soft,
+    "#666666": DARK.soft,
+    "#888888": DARK.soft,
+    "#222222": DARK.ink,
+}
+"""Colors of the drawings that are no backend's, and what they are on dark."""
+
+
+def finished(svg: str, title: str) -> str:
+    """The drawing with a name, fonts that are everywhere, and its colors on a dark ground."""
+    start = _START.search(svg)
+    if start is None:
+        return svg
+    named = f'<title id="ggmltool-title">{escape(printable(title), quote=False)}</title>'
+    read = ' role="img" aria-labelledby="ggmltool-title">'
+    dark = f"@media screen and (prefers-color-scheme:dark){{{''.join(_dark_rules())}}}"
+    style = f"<style>text{{font-family:{FONT}}}\n{dark}</style>"
+    return f"{svg[: start.end() - 1]}{read}\n{named}\n{style}{svg[start.end() :]}"
+
+
+def _dark_rules() -> Iterator[str]:
+    """Rules by the colors that the drawing has as attributes; texts without one are black."""
+    yield f"text{{fill:{DARK.ink}}}"
+    for color in (*PALETTE, NO_BACKEND):
+        yield f'[fill="{color.fill}"]{{fill:{color.dark_fill}}}'
+        yield f'[stroke="{color.ink}"]{{stroke:{color.dark_ink}}}[fill="{color.ink}"]{{fill:{color.dark_ink}}}'
+    for light, dark in _OTHERS.items():
+        yield f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}'

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, to_builtins
 from msgspec.structs import replace
+
+from ggmltool.show.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.estimate.records import Estimate
     from ggmltool.ggml.plan import Plan, PlanError
-    from ggmltool.inspect.use_after_free import UseAfterFree
 
 
 class Row(Struct):
@@ -43,31 +45,6 @@ class Error(Row):
     condition: str | None
     message: str | None
     explanation: str | None
-
-
-class FreedByRow(Row):
-    """The step (from 1) in which a compute buffer grew, which freed the memory; sizes in bytes."""
-
-    step: int
-    did: str
-    buft: str
-    old_size: int
-    new_size: int
-
-
-class UseAfterFreeRow(Row):
-    """A step that used `tensors` in freed memory, and the `results` that rest on it: no values."""
-
-    step: int
-    did: str
-    tensors: list[str]
-    results: list[str]
-    freed: FreedByRow
-
-    @classmethod
-    def of(cls, use: UseAfterFree) -> UseAfterFreeRow:
-        """A use of a run."""
-        return cls(use.step, use.did, list(use.tensors), list(use.results), FreedByRow(*use.freed))
 
 
 class StepDocument(ReleaseDocument, kw_only=True):
@@ -124,3 +101,29 @@ def number(value: Any) -> Any:
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+_LAST = ("after", "error")
+"""Keys of the head that stand at the end, where one looks for them."""
+
+
+def json_text(document: Document) -> str:
+    """The document as JSON. Half characters of cut names, and what would turn text, are written as escapes."""
+    fields = to_builtins(document)
+    fields |= {key: fields.pop(key) for key in _LAST if key in fields}
+    lines = [f"{dumped(key)}: {_value(value)}" for key, value in fields.items()]
+    return "{" + ",\n ".join(lines) + "}\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], (dict, list, tuple)):
+        return "[\n  " + ",\n  ".join(map(dumped, value)) + "]"
+    if isinstance(value, dict) and any(isinstance(v, (dict, list, tuple)) for v in value.values()):
+        return "{\n  " + ",\n  ".join(f"{dumped(k)}: {dumped(v)}" for k, v in value.items()) + "}"
+    return dumped(value)
+
+
+def dumped(value: Any) -> str:
+    """A value as JSON on one line."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text if text == printable(text) else json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
