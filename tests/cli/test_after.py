@@ -10,10 +10,7 @@ import pytest
 
 from tests.cli.conftest import SAMPLES, Call
 from tests.cli.test_inspect import WALK
-from tests.golden import check_golden
 
-GOLDEN = Path(__file__).parent / "golden"
-OUTGROWN = SAMPLES / "outgrown.yaml"
 STEPS = json.dumps({**WALK, "steps": ["alloc one", "reset", "alloc two", {"get": ["mul2"]}, "compute two"]}).encode()
 REFUSED_VIEWS = (
     "hash", "hash --sched", "allocs --trace", "context", "plan", "splits -f table", "splits --by op", "buffers",
@@ -36,14 +33,6 @@ UNPLACED = json.dumps(
     }
 ).encode()
 """u is used by a view only, so that it has no backend and the allocator will not place it."""
-
-
-@pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.parametrize("view", VIEWS)
-def test_a_view_after_a_step_looks_as_accepted(call: Call, view: str, number: int) -> None:
-    result = call(*view.split(), "--after", number, OUTGROWN, columns=100)
-    assert (result.status, result.err) == (0, "")
-    check_golden(GOLDEN / f"after_{number}_{view.split()[0]}.txt", result.out)
 
 
 def hash_nodes(call: Call, number: int) -> dict[str, tuple[object, ...]]:

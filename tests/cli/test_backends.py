@@ -17,36 +17,6 @@ from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from tests.cli.conftest import SAMPLES, Call
 from tests.conformance.fuzz import scenario as random_scenario
-from tests.golden import check_golden
-
-GOLDEN = Path(__file__).parent / "golden"
-
-THREE = ("--device", "CUDA0:24GiB", "--device", "BLAS", "--device", "CPU")
-
-COMMANDS: dict[str, tuple[object, ...]] = {
-    "profiles": (),
-    "profiles_json": ("--json",),
-    "scenario": (SAMPLES / "transformer.yaml",),
-    "devices": (*THREE, "--device", "X:host=true,max_size=2GiB,events=yes"),
-    "devices_json": ("--json", *THREE),
-    "interface_cpu": ("--interface", "--device", "CPU"),
-    "interface": ("--interface", *THREE, "--device", "X"),
-    "yaml": ("--format", "yaml", "--device", "Metal", "--device", "Vulkan0:max_size=2GiB", *THREE),
-    "rates": ("--rates",),
-    "rates_of": ("--rates", "--device", "2x RTX 3090,M2 Ultra 192GB,CPU=Core i9-13900K:64GiB"),
-    "rates_json": ("--rates", "--json", "--device", "RTX 3090", "--device", "CPU"),
-    "more": ("--device", "Metal", "--device", "Vulkan0", "--device", "SYCL0", "--device", "RPC0", "--device", "CPU"),
-}
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
-    result = call("backends", *COMMANDS[command], columns=columns)
-    assert (result.status, result.err) == (0, "")
-    if command not in ("profiles_json", "devices_json", "rates_json", "rates_of", "yaml"):
-        assert max(map(len, result.out.splitlines())) <= columns
-    check_golden(GOLDEN / f"backends_{command}{'' if columns == 80 else '_wide'}.txt", result.out)
 
 
 def test_the_buffer_type_that_limits_ops_says_which(call: Call) -> None:

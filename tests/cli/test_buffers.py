@@ -14,10 +14,8 @@ from ggmltool.ggml.events import Event
 from ggmltool.inspect.memory import MemoryPlan
 from ggmltool.views.memory.chart import grid
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 
-GOLDEN = Path(__file__).parent / "golden"
 SCENARIOS = ["moe.yaml", "transformer.yaml", "gemma-3-270m-ngl9.json.gz"]
 CHUNKED = b"""ggmltool: 1
 backends: [{name: CUDA0, alignment: 32, max_size: 1024}, CPU]
@@ -72,11 +70,6 @@ def test_a_chart_fits_and_shows_the_peak_of_a_real_model(call: Call, columns: in
     lines = result.out.splitlines()
     assert max(map(len, lines[1:])) <= columns
     assert any(line.endswith("│" + " " * (len(line) - line.index("│") - 2) + "a") for line in lines if "│" in line)
-
-
-def test_the_chart_of_a_real_model_looks_as_accepted(call: Call) -> None:
-    out = call("buffers", "--chart", SAMPLES / "gemma-3-270m-ngl9.json.gz", columns=80).out
-    check_golden(GOLDEN / "gemma-3-270m-ngl9_buffers_chart.txt", out)
 
 
 def test_chunks_add_up_to_the_buffers_and_name_who_opened_them(call: Call) -> None:

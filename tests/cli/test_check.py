@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,9 @@ import pytest
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.limit import limits_of
 from tests.cli.conftest import SAMPLES, Call, Result
-from tests.golden import check_golden
 from tests.limits import AT, buffer, split_inputs
 
-GOLDEN = Path(__file__).parent / "golden"
 LIMITS = limits_of(DEFAULT.name)
-
-COMMANDS = {"check": (), "check_reserve": ("--step", "reserve"), "check_json": ("--json",), "check_all": ("--all",)}
 
 
 def gauge(result: Result, key: str) -> dict[str, Any]:
@@ -28,24 +23,6 @@ def gauge(result: Result, key: str) -> dict[str, Any]:
 
 def text(scenario: dict[str, Any]) -> bytes:
     return json.dumps(scenario).encode()
-
-
-@pytest.mark.parametrize("sample", ["matmul", "transformer", "near-limits"])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_output_is_as_accepted(call: Call, command: str, sample: str) -> None:
-    result = call("check", *COMMANDS[command], SAMPLES / f"{sample}.yaml", columns=100)
-    assert (result.status, result.err) == (0, "")
-    check_golden(GOLDEN / f"{sample}_{command}.txt", result.out)
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-def test_near_limits_at_two_widths(call: Call, columns: int) -> None:
-    out = call("check", SAMPLES / "near-limits.yaml", columns=columns).out
-    assert max(map(len, out.splitlines())) <= columns
-    for limit in LIMITS.values():
-        if limit.text in out:
-            assert limit.beyond.split()[0] in out
-    check_golden(GOLDEN / f"near-limits_check_{columns}.txt", out)
 
 
 @pytest.mark.parametrize("key", AT)

@@ -3,38 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import FLOAT32, check_golden
 
-GOLDEN = Path(__file__).parent / "golden"
 SAMPLE = SAMPLES / "wrong-kernel.yaml"
-
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "equal": (),
-    "wrong": ("--inject", "act=gelu"),
-    "tested": ("--inject", "act=gelu", "-t", "y", "-t", "up"),
-    "worst": ("--inject", "h=sub", "--worst", "2"),
-}
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
-    result = call("compare", *COMMANDS[command], SAMPLE, columns=columns)
-    assert (result.status, result.err) == (command != "equal", "")
-    assert max(map(len, result.out.splitlines())) <= columns
-    check_golden(GOLDEN / f"compare_{command}_{columns}.txt", result.out, FLOAT32)
-
-
-def test_json_is_as_accepted(call: Call) -> None:
-    result = call("compare", "--json", "--inject", "act=gelu", SAMPLE)
-    assert result.status == 1
-    check_golden(GOLDEN / "compare.json", result.out, FLOAT32)
-    assert json.loads(result.out)["first_bad"] == "act"
 
 
 def test_several_wrong_kernels_are_told_from_what_follows_them(call: Call) -> None:

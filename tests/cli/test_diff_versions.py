@@ -14,14 +14,7 @@ import yaml
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.diff.changes import changes, changes_between
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import check_golden
 
-GOLDEN = Path(__file__).parent / "golden"
-COMMANDS = {
-    "down-first": ["2024-01,2025-03", "versions-assignment:down_first"],
-    "alignment": ["2024-01,0.20.2", "versions-memory:alignment"],
-    "refused": ["0.20.2,2024-01", "versions-assignment:best_backend"],
-}
 OTHERS = [
     "allocator",
     "chunks",
@@ -40,14 +33,6 @@ GRAPHS = [
 ]
 GOLDEN_PLANS = sorted((Path(__file__).parents[3] / "shared" / "golden").glob("20*/*.json.gz"))
 PAIRS = [",".join(pair) for pair in itertools.permutations(RELEASES, 2)]
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("name", COMMANDS)
-def test_it_looks_as_accepted(call: Call, name: str, columns: int) -> None:
-    result = call("diff", "--ggml", *COMMANDS[name], columns=columns)
-    assert result.status == 1
-    check_golden(GOLDEN / f"diff_ggml_{name}_{columns}.txt", result.out)
 
 
 def document(call: Call, *args: object) -> dict[str, Any] | None:

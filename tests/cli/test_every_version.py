@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 
@@ -38,6 +39,7 @@ ONLY_LATER = ("buffers --copies",)
 """Views of what that ggml may not have; they say so."""
 
 
+@cache
 def plan_of(scenario: str, version: str) -> Plan | None:
     """None where that ggml has not what the scenario uses."""
     try:
@@ -52,6 +54,7 @@ def asked(call: Call, view: str, version: str, scenario: str, *more: str) -> Res
     return call(*view.replace("NODE", node).split(), *more, "--ggml", version, scenario)
 
 
+@cache
 def last_node(scenario: str, version: str) -> str:
     return next(iter(ggmltool.load(scenario, ggml=version).model.graphs.values())).nodes[-1].id
 

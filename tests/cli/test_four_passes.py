@@ -10,39 +10,6 @@ import pytest
 
 from ggmltool.ggml.releases.table import DEFAULT
 from tests.cli.conftest import Call
-from tests.golden import check_golden
-
-GOLDEN = Path(__file__).parent / "golden" / "four_passes"
-SHOWN = {
-    "splits": "splits",
-    "splits_debug_1": "splits --debug 1",
-    "splits_no_causes": "splits --no-causes",
-    "splits_table": "splits --format table",
-    "pass_2": "splits --pass 2",
-    "pass_3_text_no_causes": "splits --pass 3 --format text --no-causes",
-    "pass_4": "splits --pass 4",
-    "plan": "plan",
-    "buffers": "buffers",
-    "allocs_trace": "allocs --trace",
-    "allocs": "allocs",
-    "hash": "hash",
-    "check": "check",
-    "explain": "explain k_half",
-    "lifetime": "lifetime mask",
-    "tensor": "tensor k_kept",
-    "trace": "trace",
-    "trace_decisions": "trace --decisions",
-    "backends": "backends",
-    "run": "run",
-}
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_it_looks_as_accepted(call: Call, name: str) -> None:
-    command, *options = SHOWN[name].split()
-    result = call(command, *options, "four-passes", columns=120)
-    assert (result.status, result.err) == (0, "")
-    check_golden(GOLDEN / f"{name}.txt", result.out)
 
 
 @pytest.mark.parametrize("columns", [80, 200])

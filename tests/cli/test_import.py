@@ -26,24 +26,6 @@ PACKED = gzip.compress(b"## SPLIT #0: CPU # 0 inputs\n" * 100, mtime=0)
 real = pytest.mark.skipif(not REAL.exists(), reason="needs the real logs")
 
 
-@pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("log", [PREFIXES, OLD, REALLOCS], ids=lambda path: path.stem)
-def test_the_summary_is_as_accepted(call: Call, log: Path, columns: int) -> None:
-    result = call("import", log, columns=columns)
-    assert (result.status, result.err) == (0, "")
-    check_golden(GOLDEN / f"import_{log.stem}_{columns}.txt", result.out)
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize(("log", "status"), [("load-failed", 1), ("load-2024", 0), ("abort", 1), ("breakdown", 0)])
-def test_what_a_load_log_tells_is_as_accepted(call: Call, log: str, status: int, columns: int) -> None:
-    """U10, U11, U12."""
-    result = call("import", LOGS / f"{log}.log", columns=columns)
-    assert result.status == status
-    assert max(map(len, result.out.splitlines())) <= columns
-    check_golden(GOLDEN / f"import_{log}_{columns}.txt", result.out)
-
-
 @real
 @pytest.mark.parametrize("columns", [80, 200])
 @pytest.mark.parametrize(
@@ -63,12 +45,6 @@ def test_a_real_context_initialisation_is_as_accepted(call: Call, name: str, arg
     assert (result.status, result.err) == (0, "")
     assert max(map(len, result.out.splitlines())) <= columns
     check_golden(GOLDEN / f"log_{name}_{columns}.txt", result.out)
-
-
-@pytest.mark.parametrize("name", ["import_prefixes", "import_2024-01"])
-def test_the_json_is_as_accepted(call: Call, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(LOGS)
-    check_golden(GOLDEN / f"{name}.json", call("import", "--json", f"{name.removeprefix('import_')}.log").out)
 
 
 @real

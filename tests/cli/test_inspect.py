@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import check_golden
-
-GOLDEN = Path(__file__).parent / "golden"
 
 WALK = {
     "ggmltool": 1,
@@ -34,33 +30,6 @@ WALK = {
 """A product of two inputs, and a second graph with one input and one node more."""
 WALK_TEXT = json.dumps(WALK).encode()
 
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "graph": ("graph",),
-    "graph_sched": ("graph", "--sched"),
-    "graph_json": ("graph", "--json"),
-    "hash": ("hash",),
-    "hash_sched": ("hash", "--sched"),
-    "hash_json": ("hash", "--json"),
-    "hash_sched_json": ("hash", "--sched", "--json"),
-    "context": ("context",),
-    "context_ggml": ("context", "--format", "ggml"),
-    "context_json": ("context", "--json"),
-    "trace": ("trace",),
-    "trace_decisions": ("trace", "--no-compute", "--decisions"),
-    "allocs": ("allocs",),
-    "allocs_json": ("allocs", "--json"),
-    "allocs_trace": ("allocs", "--trace"),
-    "allocs_trace_json": ("allocs", "--trace", "--json"),
-}
-
-
-@pytest.mark.parametrize("sample", ["matmul", "transformer"])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_output_is_as_accepted(call: Call, command: str, sample: str) -> None:
-    result = call(*COMMANDS[command], SAMPLES / f"{sample}.yaml", columns=100)
-    assert (result.status, result.err) == (0, "")
-    check_golden(GOLDEN / f"{sample}_{command}.txt", result.out)
-
 
 def test_graph_prints_two_products_as_a_gdb_session_shows_them(call: Call) -> None:
     text = call("graph", "--graph", "two", "-", stdin=WALK_TEXT).out
@@ -75,23 +44,6 @@ def test_graph_prints_two_products_as_a_gdb_session_shows_them(call: Call) -> No
         " -   2: [     1,     1]     NONE               b2\n"
         "========================================\n"
     )
-
-
-AT = {"matmul": "result", "transformer": "kq"}
-
-
-@pytest.mark.parametrize("sample", AT)
-@pytest.mark.parametrize(
-    ("name", "args"),
-    [("hash_at", ("hash", "--at")), ("free_blocks", ("allocs", "--free-blocks")),
-     ("free_blocks_json", ("allocs", "--json", "--free-blocks")), ("tensor", ("tensor",)),
-     ("tensor_gdb", ("tensor", "--format", "gdb")), ("tensor_json", ("tensor", "--json")),
-     ("tensor_strides", ("tensor", "--strides"))],
-)  # fmt: skip
-def test_what_is_said_of_one_node_is_as_accepted(call: Call, name: str, args: tuple[str, ...], sample: str) -> None:
-    result = call(*args, AT[sample], SAMPLES / f"{sample}.yaml", columns=80)
-    assert (result.status, result.err) == (0, "")
-    check_golden(GOLDEN / f"{sample}_{name}.txt", result.out)
 
 
 def hash_nodes(call: Call, *args: str) -> dict[str, tuple[object, ...]]:

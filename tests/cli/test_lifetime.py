@@ -15,30 +15,7 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.views.memory.lifetime import collision, shared, story, together
 from tests.cli.conftest import SAMPLES, Call
 from tests.conformance.fuzz import scenario as random_scenario
-from tests.golden import check_golden
 from tests.invariants import violations
-
-GOLDEN = Path(__file__).parent / "golden"
-CASES: dict[str, tuple[str, ...]] = {
-    "node": ("q", "transformer"),
-    "view": ("q_heads", "transformer"),
-    "input": ("x", "transformer"),
-    "weight": ("wq", "transformer"),
-    "copy": ("CPU#norm2#0", "transformer"),
-    "in_place": ("kq", "probs", "transformer"),
-    "apart": ("q", "k", "transformer"),
-    "one_memory": ("half", "x6", "inplace"),
-    "after": ("h2", "--after", "2", "outgrown"),
-}
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("case", CASES)
-def test_output_is_as_accepted(call: Call, case: str, columns: int) -> None:
-    result = call("lifetime", *CASES[case], columns=columns)
-    assert result.status == 0
-    assert max(map(len, result.out.splitlines())) <= columns
-    check_golden(GOLDEN / f"lifetime_{case}_{columns}.txt", result.out)
 
 
 def lived(call: Call, *args: str, stdin: bytes = b"", status: int = 0) -> dict[str, Any]:

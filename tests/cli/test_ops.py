@@ -20,27 +20,10 @@ from ggmltool.scenario.op_examples import op_example
 from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.scenario.since import days
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import check_golden
 
-GOLDEN = Path(__file__).parent / "golden"
 KNOWN = [facts.name.lower() for facts in op_facts()]
 EXAMPLES = [name for name in KNOWN if op_example(name) is not None]
 NO_EXAMPLE = {"flash_attn_back"}
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-def test_the_table_looks_as_accepted(call: Call, columns: int) -> None:
-    result = call("ops", columns=columns)
-    assert (result.status, result.err) == (0, "")
-    assert max(map(len, result.out.splitlines())) <= columns
-    check_golden(GOLDEN / f"ops_{columns}.txt", result.out)
-
-
-@pytest.mark.parametrize("name", ["rope", "cpy", "silu", "swiglu", "ssm_conv", "view"])
-def test_one_op_looks_as_accepted(call: Call, name: str) -> None:
-    result = call("ops", name, columns=80)
-    assert (result.status, result.err) == (0, "")
-    check_golden(GOLDEN / f"ops_{name}.txt", result.out)
 
 
 def test_the_data_has_every_op_and_function_with_ggmls_number(call: Call) -> None:

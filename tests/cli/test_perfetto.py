@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import SAMPLES, Call
-from tests.golden import check_golden
+from tests.cli.conftest import Call
 
-GOLDEN = Path(__file__).parent / "golden"
 RATED = "RTX 3090"
-
-
-def test_the_trace_of_a_pipeline_is_as_accepted(call: Call) -> None:
-    check_golden(GOLDEN / "trace_pipeline.perfetto.json", call("trace", "--perfetto", SAMPLES / "pipeline.yaml").out)
 
 
 def test_the_extension_selects_it_and_json_stays_what_it_was(call: Call) -> None:

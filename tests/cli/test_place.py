@@ -11,39 +11,8 @@ import pytest
 
 import ggmltool
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import check_golden
 
-GOLDEN = Path(__file__).parent / "golden"
 GEMMA = SAMPLES / "gemma-3-270m.json.gz"
-
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "place": ("-ngl", "9", "--device", "CUDA0:2GiB"),
-    "place_short": ("-ngl", "9", "--device", "CUDA0:700MiB", "--device", "CPU:64GiB"),
-    "place_margin": ("-ngl", "9", "--device", "CUDA0:1500MiB,CPU:64GiB"),
-    "place_two": (
-        *("-ot", r"blk\.[0-3]\.ffn_.*=CPU,attn_k=CUDA1", "-ts", "1,3"),
-        *("--device", "CUDA0:300MiB", "--device", "CUDA1:1GiB", "--margin", "0"),
-    ),
-    "place_cpu": ("--device", "CPU"),
-    "place_tensors": ("-ngl", "2", "--device", "Metal", "--tensors"),
-    "place_cut": ("-sm", "tensor", "-ts", "3,1", "--device", "CUDA0:2GiB,CUDA1:2GiB"),
-    "place_json": ("-ngl", "9", "--json"),
-    "place_fit": ("--fit", "--device", "CUDA0:1600MiB", "-fitt", "900"),
-    "place_fit_two": ("-ngl", "auto", "--device", "CUDA0:700MiB,CUDA1:500MiB", "-fitt", "20,10"),
-    "place_fit_json": ("--fit", "--device", "CUDA0:4GiB", "--json"),
-    "place_fit_print": ("--fit-print", "-ngl", "9", "--device", "CUDA0"),
-}
-FAILS = ("place_short", "place_margin", "place_fit_two")
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
-    result = call("place", *COMMANDS[command], GEMMA, columns=columns)
-    assert (result.status, result.err) == (command in FAILS, "")
-    if "json" not in command:
-        assert max(map(len, result.out.splitlines())) <= columns
-    check_golden(GOLDEN / f"gemma_{command}_{columns}.txt", result.out)
 
 
 def test_the_sum_of_a_device_is_that_of_its_parts_and_of_the_plan(call: Call) -> None:

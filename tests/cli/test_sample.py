@@ -10,17 +10,6 @@ import pytest
 
 from ggmltool.scenario.samples import sample_name, samples
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import check_golden
-
-GOLDEN = Path(__file__).parent / "golden"
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-def test_the_list_looks_as_accepted(call: Call, columns: int) -> None:
-    result = call("sample", columns=columns)
-    assert (result.status, result.err) == (0, "")
-    assert max(map(len, result.out.splitlines())) <= columns
-    check_golden(GOLDEN / f"sample_{columns}.txt", result.out)
 
 
 def test_every_sample_is_listed_as_data(call: Call) -> None:

@@ -16,9 +16,7 @@ from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
 from ggmltool.views.plan import tally
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import check_golden
 
-GOLDEN = Path(__file__).parent / "golden"
 SCENARIOS = ["moe.yaml", "transformer.yaml", "gemma-3-270m-ngl9.json.gz"]
 NO_CPU_ADD = b"""ggmltool: 1
 backends: [{name: CUDA0, supports: {only: [mul]}}, {name: CPU, supports: {only: [mul]}}]
@@ -72,13 +70,6 @@ def test_the_bytes_are_those_of_the_copies_of_the_plan(call: Call, sample: str) 
     ]
     assert [i["nbytes"] for i in document["inputs"]] == by_hand
     assert document["nbytes"] == sum(by_hand) == sum(pair["nbytes"] for pair in document["pairs"])
-
-
-def test_the_bytes_of_a_real_model_look_as_accepted(call: Call) -> None:
-    check_golden(
-        GOLDEN / "gemma-3-270m-ngl9_splits_bytes.txt",
-        call("splits", "--bytes", SAMPLES / "gemma-3-270m-ngl9.json.gz", columns=80).out,
-    )
 
 
 def test_op_offload_is_compared_with_the_plan_without_it(call: Call, tmp_path: Path) -> None:

@@ -12,28 +12,6 @@ from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
 
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "supports": ("supports",),
-    "supports_by_node": ("supports", "--by", "node"),
-    "supports_json": ("supports", "--json"),
-}
-
-
-@pytest.mark.parametrize("sample", ["transformer", "missing-op", "offload", "preallocated", "recorded"])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_output_is_as_accepted(call: Call, command: str, sample: str) -> None:
-    result = call(*COMMANDS[command], SAMPLES / f"{sample}.yaml", columns=100)
-    assert result.status == (sample == "preallocated")
-    check_golden(GOLDEN / f"{sample}_{command}.txt", result.out)
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-def test_a_real_model_fits_the_terminal(call: Call, columns: int) -> None:
-    result = call("supports", SAMPLES / "gemma-3-270m-ngl9.json.gz", columns=columns)
-    assert result.status == 0
-    assert max(map(len, result.out.splitlines())) <= columns
-    check_golden(GOLDEN / f"gemma_supports_{columns}.txt", result.out)
-
 
 @pytest.mark.parametrize("sample", ["transformer", "offload", "gemma-3-270m-ngl9"])
 def test_the_backend_that_gets_a_node_never_said_no_and_offloads_are_those_of_the_plan(call: Call, sample: str) -> None:

@@ -13,34 +13,10 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import check_golden
 
 pytestmark = pytest.mark.usefixtures("warmed")
 
-GOLDEN = Path(__file__).parent / "golden"
 GEMMA = "gemma-3-270m"
-
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "sweep": ("-ngl", "0..19:3", "--device", "CUDA0:1764MiB"),
-    "sweep_unknown": ("-ngl", "0,9,all"),
-    "sweep_two": (
-        *("-ngl", "8,all", "-ts", "1,1", "-ts", "3,1", "-ot", "none", "-ot", "ffn_down=CPU"),
-        *("--device", "CUDA0:400MiB", "--device", "CUDA1:740MiB", "--margin", "0"),
-    ),
-    "sweep_nothing": ("-ngl", "9,10", "--device", "CUDA0:100MiB"),
-    "sweep_csv": ("-ngl", "0..18:9", "--device", "CUDA0:1764MiB", "-f", "csv"),
-    "sweep_json": ("-ngl", "0..18:9", "--device", "CUDA0:1764MiB", "--json"),
-}
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_output_is_as_accepted(call: Call, command: str, columns: int) -> None:
-    result = call("sweep", *COMMANDS[command], GEMMA, columns=columns)
-    assert (result.status, result.err) == (command == "sweep_nothing", "")
-    if command not in ("sweep_csv", "sweep_json"):
-        assert max(len(line) for line in result.out.splitlines() if not line.startswith("  ggmltool ")) <= columns
-    check_golden(GOLDEN / f"gemma_{command}_{columns}.txt", result.out)
 
 
 def test_every_placement_is_that_of_place(call: Call) -> None:

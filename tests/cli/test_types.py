@@ -7,7 +7,6 @@ import io
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,31 +19,6 @@ from ggmltool.ggml.memory import dequantize, quantize
 from ggmltool.ggml.ops.tables import TABLES, table_bits
 from ggmltool.scenario.encode import can_decode, can_encode
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import check_golden
-
-GOLDEN = Path(__file__).parent / "golden"
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-def test_the_list_looks_as_accepted(call: Call, columns: int) -> None:
-    result = call("types", columns=columns)
-    assert (result.status, result.err) == (0, "")
-    assert max(map(len, result.out.splitlines())) <= columns
-    check_golden(GOLDEN / f"types_{columns}.txt", result.out)
-
-
-@pytest.mark.parametrize("name", ["q4_K", "f32", "iq3_xxs"])
-def test_one_type_looks_as_accepted(call: Call, name: str) -> None:
-    check_golden(GOLDEN / f"types_{name}.txt", call("types", name, columns=80).out)
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-@pytest.mark.parametrize("name", TABLE_NAMES)
-def test_a_table_looks_as_accepted(call: Call, name: str, columns: int) -> None:
-    result = call("types", "--table", name, columns=columns)
-    assert (result.status, result.err) == (0, "")
-    assert max(map(len, result.out.splitlines())) <= columns
-    check_golden(GOLDEN / f"types_table_{name}_{columns}.txt", result.out)
 
 
 def test_the_data_has_every_type(call: Call) -> None:

@@ -13,7 +13,7 @@ import yaml
 import ggmltool
 from ggmltool.cli.dump import MANIFEST, file_name
 from tests.cli.conftest import SAMPLES, Call
-from tests.golden import FLOAT32, check_golden
+from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLE = SAMPLES / "wrong-kernel.yaml"
@@ -48,16 +48,6 @@ VALUES: dict[str, Any] = {
 
 def files(folder: str) -> list[str]:
     return sorted(path.name for path in Path(folder).iterdir())
-
-
-def test_what_is_watched_looks_as_accepted(call: Call) -> None:
-    for columns in (80, 200):
-        result = call("run", "--watch", "act", "--watch", "ga*", SAMPLE, columns=columns)
-        assert (result.status, result.err) == (0, "")
-        assert max(map(len, result.out.splitlines())) <= columns
-        check_golden(GOLDEN / f"watch_{columns}.txt", result.out, FLOAT32)
-    result = call("run", "--watch", "kq", "--watch", "k_heads", TRANSFORMER, columns=100)
-    check_golden(GOLDEN / "watch_transformer.txt", result.out, FLOAT32)
 
 
 def test_values_that_are_not_finite_are_counted(call: Call) -> None:
