@@ -5,19 +5,20 @@ from __future__ import annotations
 import inspect
 from typing import NamedTuple
 
+from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.composites import COMPOSITES
-from ggmltool.ggml.ops.registry import Constructor, Param
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, Param
 from ggmltool.ggml.tensor import dims
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.op_reference import OpFacts, op_facts
-from ggmltool.inspect.shape_rules import ShapeRule, shape_rules
 from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.op_examples import RESULT, op_example, op_note
-from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.scenario.params import signature
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.yaml_text import compose_yaml
+
+RESULT = "y"
+"""The id of an example's node."""
 
 
 class ParamInfo(NamedTuple):
@@ -114,7 +115,7 @@ def op_info(facts: OpFacts) -> OpInfo:
         facts.function_of.name if facts.function_of is not None else "",
         facts.symbol,
         facts.n_sources,
-        tuple(_form(c, also, op) for c, also in zip(facts.constructors, facts.other_names, strict=True)),
+        tuple(_form(c, also) for c, also in zip(facts.constructors, facts.other_names, strict=True)),
         facts.is_view_op,
         facts.can_inplace,
         facts.computes,
@@ -122,8 +123,25 @@ def op_info(facts: OpFacts) -> OpInfo:
         dict(facts.supports),
         facts.result_of,
         op_example(op) or "",
-        op_note(op),
+        "a tensor that nothing computes, as those of a context" if op == "none" else CONSTRUCTORS[op].note,
     )
+
+
+def op_example(name: str) -> str | None:
+    """A whole scenario, as small as can be, with a node of the op, unary or GLU function `name` (lower case), as YAML.
+
+    Of none, which is no node's op, it shows a tensor.
+    None for the one op that ggml itself refuses to build (flash_attn_back).
+    """
+    load()
+    example = CONSTRUCTORS["sqr" if name == "none" else name].example
+    if not example:
+        return None
+    *tensors, node = example.split("; ")
+    text = ["ggmltool: 1", "backends: [CPU]"]
+    if tensors:
+        text += ["contexts:", "  inputs:", "    tensors:", *(f"      {line}" for line in tensors)]
+    return "\n".join([*text, "graphs:", "  main:", "    nodes:", f"      {RESULT}: {node}", ""])
 
 
 def example_result(info: OpInfo) -> str:
@@ -136,9 +154,7 @@ def example_result(info: OpInfo) -> str:
     return f"{found.type}{dims(found.ne)}" if found is not None else ""
 
 
-def _form(c: Constructor, also: tuple[str, ...], op: str) -> FormInfo:
-
-    rule = shape_rules().get(c.name, ShapeRule((), ""))
+def _form(c: Constructor, also: tuple[str, ...]) -> FormInfo:
     return FormInfo(
         c.name,
         also,
@@ -146,18 +162,15 @@ def _form(c: Constructor, also: tuple[str, ...], op: str) -> FormInfo:
         c.n_required_sources,
         c.slots,
         c.inplace,
-        tuple(_param(p, op) for p in c.params),
+        tuple(_param(c, p) for p in c.params),
         inspect.cleandoc(c.build.__doc__ or ""),
-        *rule,
+        *c.rule,
     )
 
 
-def _param(p: Param, op: str) -> ParamInfo:
-
+def _param(c: Constructor, p: Param) -> ParamInfo:
     kind = _KINDS.get(p.kind.split(" |", 1)[0], "list of integers")
-    return ParamInfo(
-        p.name, kind, None if p.required else _written(p), dict(p.choices or {}), param_meaning(op, p.name)
-    )
+    return ParamInfo(p.name, kind, None if p.required else _written(p), dict(p.choices or {}), c.meaning(p.name))
 
 
 def _written(p: Param) -> str:

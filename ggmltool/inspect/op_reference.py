@@ -12,11 +12,10 @@ from ggmltool.ggml.device import RULE, YES
 from ggmltool.ggml.devices.profile import make_buft, make_device
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, IS_VIEW_OP, SYMBOLS, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops import load
-from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, SELF, Constructor
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, SELF, Constructor, since_of
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.scenario.since import days
 from ggmltool.scenario.versions import lacks
 
 Support = Literal["yes", "no", "some"]
@@ -83,14 +82,14 @@ def op_facts(release: Release = DEFAULT) -> tuple[OpFacts, ...]:
     load()
     builders: dict[int, dict[object, list[Constructor]]] = {}
     for c in CONSTRUCTORS.values():
-        if not lacks(release, days().functions.get(c.name, "")):
+        if not lacks(release, c.since):
             builders.setdefault(_key_of(c), {}).setdefault(c.build, []).append(c)
     tables = _op_tables(release)
     cases = load_data(CHECKED, dict[str, int])
     facts = []
     for key, (op, function) in enumerate(_keys()):
         member = op if function is None else function
-        if lacks(release, days().ops.get(member.name.lower(), "")):
+        if lacks(release, since_of(member.name.lower())):
             continue
         groups = [_main_name_first(group, member.name) for group in builders.get(key, {}).values()]
         groups.sort(key=lambda group: group[0].name != member.name.lower())

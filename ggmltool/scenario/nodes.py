@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.op import Op
+from ggmltool.ggml.op import KEY_NAMES, Op
 from ggmltool.ggml.ops.composites import COMPOSITES
-from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, for_node
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, for_node, since_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
@@ -84,8 +84,8 @@ def _candidates(c: Constructor) -> list[Constructor]:
 
 def check_function(name: str, release: Release) -> None:
     """Refuse a function for an older op that the release does not have. Raises Mistake."""
-    since = days().functions.get(name, "")
-    if since > release.date:
+    since = since_of(name)
+    if since > release.date and name not in KEY_NAMES and since > since_of(KEY_NAMES[constructor_of(name)[0].op]):
         raise Mistake(f"ggml {release.name} has no {name}; available since {since}")
 
 

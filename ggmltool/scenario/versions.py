@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ggmltool.ggml.op import KEY_NAMES, op_key
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, since_of
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import BY_NAME, DEFAULT, RELEASES, nearly
@@ -143,9 +144,9 @@ def check_known(t: TensorSpec, release: Release) -> None:
     if lacks(release, since):
         raise Mistake(f"ggml {release.name} has no type {t.type.name}; available since {since}")
     name = KEY_NAMES[op_key(t.op, t.op_params)]
-    since = days().ops.get(name, "")
+    since = since_of(name)
     if lacks(release, since):
         raise Mistake(f"ggml {release.name} has no op {name}; available since {since}")
-    for part in days().parts.get(name, ()):
-        if lacks(release, part.since) and part.is_in(t):
+    for part in CONSTRUCTORS[name].parts if name in CONSTRUCTORS else ():
+        if lacks(release, part.since) and part.is_in(t.src, t.op_params):
             raise Mistake(f"{name} has no {part.what} in ggml {release.name}; available since {part.since}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,10 @@ import ggmltool
 from ggmltool.cli.main import cli
 from ggmltool.cli.ops import ops
 from ggmltool.ggml.op import KEY_NAMES, SYMBOLS, VIEW_OPS, GluOp, Op, UnaryOp
-from ggmltool.ggml.ops.registry import CONSTRUCTORS
+from ggmltool.ggml.ops.registry import COMMON_MEANINGS, CONSTRUCTORS, since_of
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST
+from ggmltool.inspect.op_info import op_example
 from ggmltool.inspect.op_reference import RESULT_OF, op_facts, result_of
-from ggmltool.scenario.op_examples import op_example
-from ggmltool.scenario.param_meanings import param_meaning
-from ggmltool.scenario.since import days
 from tests.cli.conftest import SAMPLES, Call
 
 KNOWN = [facts.name.lower() for facts in op_facts()]
@@ -42,16 +41,30 @@ def test_the_data_has_every_op_and_function_with_ggmls_number(call: Call) -> Non
 def test_every_way_to_write_an_op_is_shown_once(call: Call) -> None:
     listed = json.loads(call("ops", "--json").out)["ops"]
     names = [name for o in listed for form in o["forms"] for name in (form["name"], *form["also"])]
-    later = set(days().functions) | set(days().ops) if DEFAULT is not NEWEST else set()
+    later = {name for name in CONSTRUCTORS if since_of(name) > DEFAULT.date}
     assert sorted(names) == sorted(name for name in CONSTRUCTORS if name in names or name not in later)
     of_newest = [name for o in op_facts(NEWEST) for c in zip(o.constructors, o.other_names, strict=True)
                  for name in (c[0].name, *c[1])]  # fmt: skip
     assert sorted(of_newest) == sorted(CONSTRUCTORS)
 
 
+def test_every_meaning_is_that_of_a_parameter() -> None:
+    op_facts()
+    used: dict[int, set[str]] = {}
+    for c in CONSTRUCTORS.values():
+        names = {name for p in c.params for name in (p.name, re.sub(r"\d$", "#", p.name))}
+        used.setdefault(id(c.means), set()).update(names)
+        used.setdefault(id(CONSTRUCTORS.get(c.op.name.lower(), c).means), set()).update(names)
+        used.setdefault(id(COMMON_MEANINGS), set()).update(names)
+    assert [(c.name, set(c.means) - used[id(c.means)]) for c in CONSTRUCTORS.values()] == [
+        (name, set()) for name in CONSTRUCTORS
+    ]
+    assert COMMON_MEANINGS.keys() <= used[id(COMMON_MEANINGS)]
+
+
 def test_every_parameter_is_explained(call: Call) -> None:
     op_facts()
-    missing = [(c.name, p.name) for c in CONSTRUCTORS.values() for p in c.params if not param_meaning(c.name, p.name)]
+    missing = [(c.name, p.name) for c in CONSTRUCTORS.values() for p in c.params if not c.meaning(p.name)]
     assert missing == []
 
 

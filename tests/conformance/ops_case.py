@@ -18,13 +18,12 @@ from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.memory import HostArrays, numpy_type
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import load as load_ops
-from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, since_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, nbytes_of
 from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Abort, Lib, load
-from ggmltool.scenario.since import days
 from ggmltool.scenario.versions import lacks
 from tests.another_cpu import MovedArray
 from tests.batches import each
@@ -122,7 +121,7 @@ class Call:
     def is_in(self, release: Release) -> bool:
         """Whether the release has the constructor, the op that it is named after, and what is called."""
         name = self.fn + ("_inplace" if self.inplace else "")
-        first = (self.since, days().ops.get(self.fn, ""), days().functions.get(name, ""))
+        first = (self.since, since_of(name))
         return not any(lacks(release, day) for day in first)
 
     def __str__(self) -> str:

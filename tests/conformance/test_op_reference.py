@@ -9,10 +9,10 @@ from pathlib import Path
 import ggmltool
 from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.inspect.op_info import op_example
 from ggmltool.inspect.op_reference import op_facts
 from ggmltool.oracle import run_many
 from ggmltool.oracle.lib import Lib
-from ggmltool.scenario.op_examples import op_example
 from tests.conformance.releases import release_of
 from tests.conformance.run import engine_run, judge, planning_only
 

@@ -9,11 +9,11 @@ import numpy as np
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.ops.cpu_limits import check
+from ggmltool.ggml.ops.registry import since_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import FLAG_PARAM
 from ggmltool.oracle.lib import Abort, Lib, load
-from ggmltool.scenario.since import days
 from tests.conformance.ops_case import Call, Engine, Real, Src, bytes_of, call, cut, for_each_apart, permuted
 from tests.conformance.releases import release_of
 from tests.conformance.test_ops_softmax import ext
@@ -32,7 +32,7 @@ OTHER_ROWS = Src(ne=(8, 6))
 
 
 def gated(function: GluOp, a: Src) -> Call:
-    since = days().ops["swiglu_clamp"] if function == GluOp.SWIGLU_CLAMP else ""
+    since = since_of("swiglu_clamp") if function == GluOp.SWIGLU_CLAMP else ""
     return call("glu", a, op=int(function), real=("glu", 0, (int(function),), (False,)), since=since)
 
 

@@ -21,9 +21,6 @@ from ggmltool.cli.main import cli
 from ggmltool.data import load
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.messages import FILES, Message, messages
-from ggmltool.ggml.op import KEY_NAMES
-from ggmltool.ggml.ops import load as load_ops
-from ggmltool.ggml.ops.registry import CONSTRUCTORS
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.limit import limits_of
@@ -46,10 +43,7 @@ from ggmltool.inspect.devices import profile_info
 from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.interfaces import duties, tables_of
 from ggmltool.inspect.op_reference import op_facts
-from ggmltool.inspect.shape_rules import shape_rules
-from ggmltool.scenario.op_examples import op_example
 from ggmltool.scenario.since import days
-from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.sources.llama.weights import weight_of
 for name in layout_names():
     layout(name)
@@ -58,9 +52,6 @@ assertions()
 days()
 messages()
 op_facts()
-shape_rules()
-op_example("rope")
-param_meaning("rope", "mode")
 for release in RELEASES:
     limits_of(release)
     tables_of("CPU", release)
@@ -163,30 +154,6 @@ def test_the_limits_that_an_error_names_are_there() -> None:
         named |= set(re.findall(r'\)\.of\("(\w+)"', path.read_text("utf-8")))
     assert len(named) > 5
     assert all(named <= {*limits_of(name), *own(name, "limits.toml").get("absent", ())} for name in RELEASES)
-
-
-def test_examples_and_notes_are_of_ops_that_there_are() -> None:
-    file = load("op_examples.toml", dict[str, dict[str, Any]])
-    for names in file.values():
-        assert names.keys() <= set(KEY_NAMES)
-        assert list(names) == [name for name in KEY_NAMES if name in names]
-
-
-def test_every_meaning_is_that_of_a_parameter() -> None:
-    file = load("param_meanings.toml", dict[str, dict[str, Any]])
-    own = {(op, name) for op, meanings in file["ops"].items() for name in meanings}
-    load_ops()
-    shared, found = set(), set()
-    for constructor in CONSTRUCTORS.values():
-        for param in constructor.params:
-            names = {param.name, re.sub(r"\d$", "#", param.name)}
-            if special := own & {(constructor.name, name) for name in names}:
-                found |= special
-            else:
-                shared |= names
-    assert own == found
-    assert file["names"].keys() <= shared
-    assert list(file["names"]) == sorted(file["names"], key=str.lower)
 
 
 @pytest.mark.parametrize("release", [name for name in RELEASES if own(name, "interfaces.toml")])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ggmltool.ggml.op import Op
-from ggmltool.scenario.op_examples import op_example
+from ggmltool.inspect.op_info import op_example
 from ggmltool.scenario.samples import samples
 from ggmltool.scenario.text import read_document
 

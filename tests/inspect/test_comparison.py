@@ -20,10 +20,10 @@ from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.inspect.comparison import Comparison, compare
+from ggmltool.inspect.op_info import RESULT, op_example
 from ggmltool.scenario.device_texts import read_devices
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.injected import broken, read_injections
-from ggmltool.scenario.op_examples import RESULT, op_example
 
 load()
 

@@ -20,11 +20,10 @@ import ggmltool
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, ShapeRule
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.inspect.op_info import RESULT, op_example
 from ggmltool.inspect.op_reference import op_facts
-from ggmltool.inspect.shape_rules import ShapeRule, shape_rules
-from ggmltool.scenario.op_examples import RESULT, op_example
 from ggmltool.scenario.spec import TensorSpec
 from ggmltool.scenario.yaml_text import compose_yaml
 
@@ -42,10 +41,9 @@ CHANGED_TYPES = ("f32", "f16", "i32", "i64")
 
 def test_all_ops_but_a_few_have_a_rule() -> None:
     """U40."""
-    rules = shape_rules()
+    rules = {name: c.rule for name, c in CONSTRUCTORS.items() if c.shape}
     without = {facts.name for facts in op_facts() if not any(c.name in rules for c in facts.constructors)}
     assert without == UNRULED
-    assert rules.keys() <= CONSTRUCTORS.keys()
     assert rules["mul_mat"] == ShapeRule(
         ("a.ne[0] = b.ne[0]", "b.ne[2] % a.ne[2] = 0", "b.ne[3] % a.ne[3] = 0", "a is not transposed"),
         "f32[a.ne[1], b.ne[1], b.ne[2], b.ne[3]]",
@@ -186,7 +184,7 @@ RULED = [facts.name.lower() for facts in op_facts() if facts.name not in UNRULED
 def test_a_rule_holds_where_the_constructor_accepts_and_nowhere_else(op: str) -> None:
     """U40."""
     base, values, (name,) = example(op)
-    made, rule = CONSTRUCTORS[name], shape_rules()[name]
+    made, rule = CONSTRUCTORS[name], CONSTRUCTORS[name].rule
     if name in UNEVALUATED:
         return
     rng = Random(op)

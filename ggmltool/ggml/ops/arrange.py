@@ -11,7 +11,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import operands, param_f32, param_i32
-from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, float_of, kernel, words
 from ggmltool.ggml.ops.shapes import new_tensor, read_ne, require_elements, target_shape
 from ggmltool.ggml.tensor import Tensor, can_repeat, is_contiguous, is_empty
 
@@ -20,7 +20,14 @@ TRI_TYPES: dict[str, int] = {"upper_diag": 0, "upper": 1, "lower_diag": 2, "lowe
 """ggml_tri_type: the triangle that is kept."""
 
 
-@constructor(Op.REPEAT, canonical=True, unpack=read_ne, slots="a")
+@constructor(
+    Op.REPEAT,
+    canonical=True,
+    unpack=read_ne,
+    slots="a",
+    example="row: f32[8]; repeat(row, ne=[8, 4])",
+    shape="a repeats into ne -> a.type[ne]",
+)
 def repeat(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] | None = None) -> Tensor:
     """ggml_repeat: a repeated until it has b's shape, or the extents `ne`. b is no source of the node."""
     if b is None:
@@ -51,7 +58,13 @@ def repeat_4d(ctx: Context, a: Tensor, ne0: int, ne1: int = 1, ne2: int = 1, ne3
     return result
 
 
-@constructor(Op.CONCAT, pack="i:dim")
+@constructor(
+    Op.CONCAT,
+    pack="i:dim",
+    example="a: f32[8, 4]; b: f32[8, 4]; concat(a, b, dim=1)",
+    shape="a.type = b.type; a and b have one shape but for ne[dim] -> a.type[a.ne], with a.ne[dim] + b.ne[dim]",
+    means={"dim": "the dimension along which b follows a"},
+)
 def concat(ctx: Context, a: Tensor, b: Tensor, dim: int) -> Tensor:
     """ggml_concat: b behind a along dimension `dim`."""
     if not 0 <= dim < 4:
@@ -76,7 +89,16 @@ def concat(ctx: Context, a: Tensor, b: Tensor, dim: int) -> Tensor:
     return result
 
 
-@constructor(Op.PAD)
+@constructor(
+    Op.PAD,
+    example="x: f32[8, 4]; pad(x, 0, 2, 0, 0)",
+    shape="-> a.type[a.ne[0] + p0, a.ne[1] + p1, a.ne[2] + p2, a.ne[3] + p3]",
+    means={"p#": "zeros behind the elements of dimension #"},
+    parts=(
+        Part("padding on the left", "2025-09-04", words=(0, 2, 4, 6)),
+        Part("circular padding", "2025-12-06", words=(8,)),
+    ),
+)
 def pad(ctx: Context, a: Tensor, p0: int, p1: int, p2: int, p3: int) -> Tensor:
     """ggml_pad: zeros behind the elements of each dimension."""
     return pad_ext(ctx, a, 0, p0, 0, p1, 0, p2, 0, p3)
@@ -88,7 +110,16 @@ def pad_circular(ctx: Context, a: Tensor, p0: int, p1: int, p2: int, p3: int) ->
     return pad_ext(ctx, a, 0, p0, 0, p1, 0, p2, 0, p3, True)
 
 
-@constructor(Op.PAD, canonical=True, pack="i:lp0 i:rp0 i:lp1 i:rp1 i:lp2 i:rp2 i:lp3 i:rp3 i:circular")
+@constructor(
+    Op.PAD,
+    canonical=True,
+    pack="i:lp0 i:rp0 i:lp1 i:rp1 i:lp2 i:rp2 i:lp3 i:rp3 i:circular",
+    means={
+        "lp#": "elements before those of dimension #",
+        "rp#": "elements behind those of dimension #",
+        "circular": "whether a dimension goes on from its other end instead of with zeros",
+    },
+)
 def pad_ext(
     ctx: Context,
     a: Tensor,
@@ -110,7 +141,9 @@ def pad_ext(
     return result
 
 
-@constructor(Op.PAD)
+@constructor(
+    Op.PAD, means={"lp#": "elements before those of dimension #", "rp#": "elements behind those of dimension #"}
+)
 def pad_ext_circular(
     ctx: Context, a: Tensor, lp0: int, rp0: int, lp1: int, rp1: int, lp2: int, rp2: int, lp3: int, rp3: int
 ) -> Tensor:
@@ -118,7 +151,15 @@ def pad_ext_circular(
     return pad_ext(ctx, a, lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3, True)
 
 
-@constructor(Op.PAD_REFLECT_1D, pack="i:p0 i:p1")
+@constructor(
+    Op.PAD_REFLECT_1D,
+    pack="i:p0 i:p1",
+    since="2024-12-03",
+    example="x: f32[8, 4]; pad_reflect_1d(x, p0=2, p1=2)",
+    shape="a.type = f32; a is contiguous; p0 < a.ne[0]; "
+    "p1 < a.ne[0] -> f32[a.ne[0] + p0 + p1, a.ne[1], a.ne[2], a.ne[3]]",
+    means={"p0": "elements in front", "p1": "elements behind"},
+)
 def pad_reflect_1d(ctx: Context, a: Tensor, p0: int, p1: int) -> Tensor:
     """ggml_pad_reflect_1d: each row mirrored at its ends, by p0 elements in front and p1 behind."""
     function = "ggml_pad_reflect_1d"
@@ -139,7 +180,14 @@ def pad_reflect_1d(ctx: Context, a: Tensor, p0: int, p1: int) -> Tensor:
     return result
 
 
-@constructor(Op.ROLL, pack="i:shift0 i:shift1 i:shift2 i:shift3")
+@constructor(
+    Op.ROLL,
+    pack="i:shift0 i:shift1 i:shift2 i:shift3",
+    since="2025-06-18",
+    example="x: f32[8, 4]; roll(x, 1, 0, 0, 0)",
+    shape="abs(shift0) < a.ne[0]; abs(shift1) < a.ne[1]; abs(shift2) < a.ne[2]; abs(shift3) < a.ne[3] -> a.type[a.ne]",
+    means={"shift#": "places that elements move along dimension #"},
+)
 def roll(ctx: Context, a: Tensor, shift0: int, shift1: int, shift2: int, shift3: int) -> Tensor:
     """ggml_roll: the elements moved by a shift in each dimension; what leaves at one end comes in at the other."""
     if a.nb[0] != a.type.type_size:
@@ -161,7 +209,9 @@ def roll(ctx: Context, a: Tensor, shift0: int, shift1: int, shift2: int, shift3:
     return result
 
 
-@constructor(Op.DIAG)
+@constructor(
+    Op.DIAG, example="x: f32[8, 1, 2]; diag(x)", shape="a.ne[1] = 1 -> a.type[a.ne[0], a.ne[0], a.ne[2], a.ne[3]]"
+)
 def diag(ctx: Context, a: Tensor) -> Tensor:
     """ggml_diag: a matrix with the row a on its diagonal, zero elsewhere."""
     if a.ne[1] != 1:
@@ -171,7 +221,15 @@ def diag(ctx: Context, a: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.TRI, pack="i:type", choices={"type": TRI_TYPES})
+@constructor(
+    Op.TRI,
+    pack="i:type",
+    choices={"type": TRI_TYPES},
+    since="2025-11-13",
+    example="x: f32[8, 8]; tri(x, type=lower_diag)",
+    shape="a.type = f32; a is contiguous; a.ne[0] = a.ne[1] -> f32[a.ne]",
+    means={"type": "which triangle is kept"},
+)
 def tri(ctx: Context, a: Tensor, type: int) -> Tensor:
     """ggml_tri: the triangle `type` of each square matrix of a (upper_diag, upper, lower_diag, lower), else zero."""
     if a.type is not F32:
@@ -196,7 +254,14 @@ def _arange_steps(start: float, stop: float, step: float) -> int:
     return math.ceil(quotient) if abs(quotient) < 2.0**63 else INT64_MIN
 
 
-@constructor(Op.ARANGE, pack="f:start f:stop f:step")
+@constructor(
+    Op.ARANGE,
+    pack="f:start f:stop f:step",
+    since="2024-03-03",
+    example="arange(start=0, stop=8, step=1)",
+    shape="stop > start -> f32[ceil((stop - start) / step)]",
+    means={"start": "first value", "stop": "end, not reached", "step": "difference of two values"},
+)
 def arange(ctx: Context, start: float, stop: float, step: float) -> Tensor:
     """ggml_arange: start, start + step … below stop, in f32. It has no source."""
     if not _f32(stop) > _f32(start):
@@ -208,7 +273,14 @@ def arange(ctx: Context, start: float, stop: float, step: float) -> Tensor:
     return result
 
 
-@constructor(Op.TIMESTEP_EMBEDDING, pack="i:dim i:max_period")
+@constructor(
+    Op.TIMESTEP_EMBEDDING,
+    pack="i:dim i:max_period",
+    since="2024-03-03",
+    example="t: f32[4]; timestep_embedding(t, dim=16, max_period=10000)",
+    shape="-> f32[dim, timesteps.ne[0], 1, 1]",
+    means={"dim": "length of a row of the result", "max_period": "longest period"},
+)
 def timestep_embedding(ctx: Context, timesteps: Tensor, dim: int, max_period: int) -> Tensor:
     """ggml_timestep_embedding: for each timestep the cosines and sines of `dim` / 2 frequencies, f32[dim, steps]."""
     result = new_tensor(ctx, F32, (dim, timesteps.ne[0]))

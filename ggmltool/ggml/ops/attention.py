@@ -13,7 +13,7 @@ from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.mathfn import on_host
 from ggmltool.ggml.ops.matmul import PREC, can_mul_mat
 from ggmltool.ggml.ops.params import param_f32
-from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, kernel, words
 from ggmltool.ggml.ops.softmax import alibi_slopes
 from ggmltool.ggml.ops.vec_dot import as_dotted
 from ggmltool.ggml.product import times
@@ -29,7 +29,29 @@ _MINUS_INFINITY = 0xFC00
 """The bits of the f16 that a mask has where a query does not see a key."""
 
 
-@constructor(Op.FLASH_ATTN_EXT, pack="f:scale f:max_bias f:logit_softcap i:prec i:n_kv_max", choices={"prec": PREC})
+@constructor(
+    Op.FLASH_ATTN_EXT,
+    pack="f:scale f:max_bias f:logit_softcap i:prec i:n_kv_max",
+    choices={"prec": PREC},
+    since="2024-04-30",
+    example="q: f32[64, 4, 8]; k: f16[64, 32, 8]; v: f16[64, 32, 8]; mask: f16[32, 4]; "
+    "flash_attn_ext(q, k, v, mask, scale=0.125)",
+    shape="k.ne[0] = q.ne[0]; q.ne[2] % k.ne[2] = 0; q.ne[3] = k.ne[3]; q.ne[3] = v.ne[3]; mask.type = f16; "
+    "mask is contiguous; q.ne[2] % mask.ne[2] = 0; q.ne[3] % mask.ne[3] = 0; sinks.ne[0] = q.ne[2]; "
+    "sinks.type = f32 -> f32[v.ne[0], q.ne[2], q.ne[1], q.ne[3]]",
+    means={
+        "scale": "factor of the scores",
+        "max_bias": "largest slope of ALiBi; 0 for no slopes",
+        "logit_softcap": "scores become softcap * tanh(score / softcap); 0 for not at all",
+        "prec": "precision of the sums; all but default and f32 since September 2026",
+        "n_kv_max": "how many keys at most a row of the mask shows, 0 where unknown; since September 2026",
+    },
+    parts=(
+        Part("sinks", "2025-08-05", source=4),
+        Part("n_kv_max", "2026-09-05", words=(4,)),
+        Part("prec but default and f32", "2026-09-12", words=(3,), before=(0, 10)),
+    ),
+)
 def flash_attn_ext(
     ctx: Context,
     q: Tensor,
@@ -90,7 +112,12 @@ def flash_attn_ext(
     return result
 
 
-@constructor(Op.FLASH_ATTN_BACK, by_name_only=True)
+@constructor(
+    Op.FLASH_ATTN_BACK,
+    by_name_only=True,
+    means={"masked": "whether keys behind a query are hidden from it"},
+    note="ggml refuses to build such a node (ggml_flash_attn_back aborts)",
+)
 def flash_attn_back(ctx: Context, q: Tensor, k: Tensor, v: Tensor, d: Tensor, masked: bool) -> Tensor:
     """ggml_flash_attn_back: ggml 0.20.2 aborts, whatever it is given."""
     raise GgmlAbort(

@@ -13,6 +13,7 @@ from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.convolve import (
+    WINDOW,
     contiguous_planes,
     conv_output_size,
     patches,
@@ -36,7 +37,17 @@ from ggmltool.ggml.tensor import (
 _SPD = "i:s0 i:s1 i:p0 i:p1 i:d0 i:d1"
 
 
-@constructor(Op.CONV_2D, "conv_2d", "conv_2d_direct", pack=_SPD)
+@constructor(
+    Op.CONV_2D,
+    "conv_2d",
+    "conv_2d_direct",
+    pack=_SPD,
+    since="2025-06-30",
+    example="kernel: f16[3, 3, 2, 4]; image: f32[8, 8, 2]; conv_2d(kernel, image, s0=1, s1=1, p0=1, p1=1)",
+    shape="a.ne[2] = b.ne[2] -> b.type[out(b.ne[0], a.ne[0], s0, p0, d0), out(b.ne[1], a.ne[1], s1, p1, d1), "
+    "a.ne[3], b.ne[3]]",
+    means=WINDOW,
+)
 def conv_2d(ctx: Context, a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int, d0: int = 1, d1: int = 1) -> Tensor:
     """ggml_conv_2d_direct: the op CONV_2D (ggml_conv_2d is im2col and mul_mat instead)."""
     if a.ne[2] != b.ne[2]:
@@ -51,7 +62,21 @@ def conv_2d(ctx: Context, a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: i
 
 
 @constructor(
-    Op.CONV_2D_DW, "conv_2d_dw", "conv_2d_dw_direct", pack="i:stride0 i:stride1 i:pad0 i:pad1 i:dilation0 i:dilation1"
+    Op.CONV_2D_DW,
+    "conv_2d_dw",
+    "conv_2d_dw_direct",
+    pack="i:stride0 i:stride1 i:pad0 i:pad1 i:dilation0 i:dilation1",
+    since="2025-04-17",
+    example="kernel: f16[3, 3, 1, 2]; image: f32[8, 8, 2]; "
+    "conv_2d_dw(kernel, image, stride0=1, stride1=1, pad0=1, pad1=1)",
+    shape="a.ne[2] = 1; "
+    "a.ne[3] = b.ne[2] -> b.type[out(b.ne[0], a.ne[0], stride0, pad0, dilation0), out(b.ne[1], a.ne[1], "
+    "stride1, pad1, dilation1), b.ne[2], b.ne[3]]",
+    means={
+        "stride#": "the kernel moves on by so many elements in dimension #",
+        "pad#": "zeros beside the elements of dimension #, on both sides",
+        "dilation#": "elements of the kernel lie so far apart in dimension #",
+    },
 )
 def conv_2d_dw(
     ctx: Context,
@@ -86,7 +111,19 @@ def conv_2d_dw(
     return result
 
 
-@constructor(Op.CONV_3D, "conv_3d", "conv_3d_direct", pack="i:s0 i:s1 i:s2 i:p0 i:p1 i:p2 i:d0 i:d1 i:d2 i:c i:n i:oc")
+@constructor(
+    Op.CONV_3D,
+    "conv_3d",
+    "conv_3d_direct",
+    pack="i:s0 i:s1 i:s2 i:p0 i:p1 i:p2 i:d0 i:d1 i:d2 i:c i:n i:oc",
+    since="2025-08-22",
+    example="kernel: f16[3, 3, 3, 8]; volume: f32[8, 8, 8, 2]; "
+    "conv_3d(kernel, volume, s0=1, s1=1, s2=1, p0=1, p1=1, p2=1, d0=1, d1=1, d2=1, c=2, n=1, oc=4)",
+    shape="a.ne[3] = c * oc; "
+    "b.ne[3] = c * n -> f32[out(b.ne[0], a.ne[0], s0, p0, d0), out(b.ne[1], a.ne[1], s1, p1, d1), "
+    "out(b.ne[2], a.ne[2], s2, p2, d2), oc * n]",
+    means=WINDOW | {"c": "channels in", "n": "volumes in a batch", "oc": "channels out"},
+)
 def conv_3d(
     ctx: Context,
     a: Tensor,
@@ -122,7 +159,13 @@ def conv_3d(
     return result
 
 
-@constructor(Op.CONV_TRANSPOSE_1D, pack="i:s0 i:p0 i:d0")
+@constructor(
+    Op.CONV_TRANSPOSE_1D,
+    pack="i:s0 i:p0 i:d0",
+    example="kernel: f32[3, 4, 2]; x: f32[8, 2]; conv_transpose_1d(kernel, x, s0=2)",
+    shape="a.ne[2] = b.ne[1]; a.ne[3] = 1; b is a matrix -> f32[(b.ne[0] - 1) * s0 + a.ne[0], a.ne[1], 1, 1]",
+    means={"s0": "places between two elements of the signal in the result", "p0": "must be 0", "d0": "must be 1"},
+)
 def conv_transpose_1d(ctx: Context, a: Tensor, b: Tensor, s0: int, p0: int = 0, d0: int = 1) -> Tensor:
     """ggml_conv_transpose_1d: kernel a [k, channels out, channels in], signal b [length, channels in]."""
 
@@ -144,7 +187,16 @@ def conv_transpose_1d(ctx: Context, a: Tensor, b: Tensor, s0: int, p0: int = 0, 
     return result
 
 
-@constructor(Op.CONV_TRANSPOSE_2D, "conv_transpose_2d", "conv_transpose_2d_p0", pack="i:stride")
+@constructor(
+    Op.CONV_TRANSPOSE_2D,
+    "conv_transpose_2d",
+    "conv_transpose_2d_p0",
+    pack="i:stride",
+    example="kernel: f16[3, 3, 4, 2]; image: f32[8, 8, 2]; conv_transpose_2d(kernel, image, stride=2)",
+    shape="a.ne[3] = b.ne[2] -> f32[(b.ne[0] - 1) * stride + a.ne[0], (b.ne[1] - 1) * stride + a.ne[1], a.ne[2], "
+    "b.ne[3]]",
+    means={"stride": "places between two elements of the image in the result"},
+)
 def conv_transpose_2d(ctx: Context, a: Tensor, b: Tensor, stride: int) -> Tensor:
     """ggml_conv_transpose_2d_p0: kernel a [kw, kh, channels out, channels in], no padding."""
     if a.ne[3] != b.ne[2]:

@@ -7,6 +7,13 @@ from typing import Any
 from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.tensor import Dims, Tensor
 
+WINDOW = {
+    "s#": "the kernel moves on by so many elements in dimension #",
+    "p#": "zeros beside the elements of dimension #, on both sides",
+    "d#": "elements of the kernel lie so far apart in dimension #",
+}
+"""What the parameters of a window mean, for all ops that move one."""
+
 
 def conv_output_size(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
     """ggml_calc_conv_output_size, with C's division, which rounds towards zero."""

@@ -13,7 +13,7 @@ from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
 from ggmltool.ggml.tensor import Tensor, cut_name, nelements
 
 
-@constructor(Op.DUP, inplace=True)
+@constructor(Op.DUP, inplace=True, example="x: f32[8, 4]; dup(x)", shape="-> a.type[a.ne]")
 def dup(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
     """ggml_dup: a contiguous copy of a."""
     result = ctx.view_tensor(a) if inplace else ctx.dup_tensor(a)
@@ -21,7 +21,9 @@ def dup(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
     return result
 
 
-@constructor(Op.CPY)
+@constructor(
+    Op.CPY, example="x: f32[8, 4]; cache: f16[8, 4]; cpy(x, cache)", shape="a has as many elements as b -> b.type[b.ne]"
+)
 def cpy(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_cpy: a's elements into b's memory; the result is a view of b."""
     if nelements(a) != nelements(b):
@@ -36,7 +38,7 @@ def cpy(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.CPY, slots="a self", unpack=lambda raw: {"type": raw.type})
+@constructor(Op.CPY, slots="a self", unpack=lambda raw: {"type": raw.type}, shape="-> type[a.ne]")
 def cast(ctx: Context, a: Tensor, type: DType) -> Tensor:
     """ggml_cast: a copy of a in another type, a CPY node that is its own second source."""
     result = ctx.new_tensor(type, a.ne)
@@ -45,7 +47,7 @@ def cast(ctx: Context, a: Tensor, type: DType) -> Tensor:
     return result
 
 
-@constructor(Op.CONT, unpack=lambda raw: {"ne": raw.ne})
+@constructor(Op.CONT, unpack=lambda raw: {"ne": raw.ne}, example="x: f32[8, 4]; cont(x)", shape="-> a.type[a.ne]")
 def cont(ctx: Context, a: Tensor, ne: Sequence[int] | None = None) -> Tensor:
     """ggml_cont, and with `ne` ggml_cont_1d … _4d: a contiguous copy, with other extents if they are given."""
     if ne is not None:

@@ -23,6 +23,9 @@ N_TASKS_MAX = -1
 
 N_TASKS = {"n_tasks": {"max": N_TASKS_MAX}}
 
+_MEANS = {"n_tasks": "threads that call the function, max for all there are; here it is called once"}
+_NOTE = "computed by a function that Python gives it: load(file).compute(custom={id: function})"
+
 
 def _params(n_tasks: int) -> tuple[int, ...]:
     """ggml_custom_op_params: the function's address (two words), n_tasks, padding, the address of its data."""
@@ -47,19 +50,46 @@ def _read_n_tasks(raw: Raw) -> dict[str, int] | None:
     return {"n_tasks": n_tasks} if n_tasks else None
 
 
-@constructor(Op.MAP_CUSTOM1, inplace=True, unpack=_read_n_tasks, choices=N_TASKS)
+@constructor(
+    Op.MAP_CUSTOM1,
+    inplace=True,
+    unpack=_read_n_tasks,
+    choices=N_TASKS,
+    example="x: f32[8, 4]; map_custom1(x)",
+    shape="-> a.type[a.ne]",
+    means=_MEANS,
+    note=_NOTE,
+)
 def map_custom1(ctx: Context, a: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False) -> Tensor:
     """ggml_map_custom1: what a function makes of a; the result has a's type and extents."""
     return _map_custom(1, Op.MAP_CUSTOM1, ctx, (a,), n_tasks, inplace)
 
 
-@constructor(Op.MAP_CUSTOM2, inplace=True, unpack=_read_n_tasks, choices=N_TASKS)
+@constructor(
+    Op.MAP_CUSTOM2,
+    inplace=True,
+    unpack=_read_n_tasks,
+    choices=N_TASKS,
+    example="a: f32[8, 4]; b: f32[8, 4]; map_custom2(a, b)",
+    shape="-> a.type[a.ne]",
+    means=_MEANS,
+    note=_NOTE,
+)
 def map_custom2(ctx: Context, a: Tensor, b: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False) -> Tensor:
     """ggml_map_custom2: what a function makes of a and b; the result has a's type and extents."""
     return _map_custom(2, Op.MAP_CUSTOM2, ctx, (a, b), n_tasks, inplace)
 
 
-@constructor(Op.MAP_CUSTOM3, inplace=True, unpack=_read_n_tasks, choices=N_TASKS)
+@constructor(
+    Op.MAP_CUSTOM3,
+    inplace=True,
+    unpack=_read_n_tasks,
+    choices=N_TASKS,
+    example="a: f32[8, 4]; b: f32[8, 4]; c: f32[8, 4]; map_custom3(a, b, c)",
+    shape="-> a.type[a.ne]",
+    means=_MEANS,
+    note=_NOTE,
+)
 def map_custom3(
     ctx: Context, a: Tensor, b: Tensor, c: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False
 ) -> Tensor:
@@ -74,7 +104,16 @@ def _read_shape(raw: Raw) -> dict[str, Any] | None:
     return {"type": raw.type, "ne": raw.ne, "n_tasks": raw.word(2)}
 
 
-@constructor(Op.CUSTOM, canonical=True, unpack=_read_shape, choices=N_TASKS)
+@constructor(
+    Op.CUSTOM,
+    canonical=True,
+    unpack=_read_shape,
+    choices=N_TASKS,
+    since="2025-04-09",
+    example="a: f32[8, 4]; b: f32[8, 4]; custom(a, b, type=f32, ne=[8, 4])",
+    means=_MEANS,
+    note=_NOTE,
+)
 def custom(ctx: Context, *args: Tensor | None, type: DType, ne: Sequence[int], n_tasks: int = N_TASKS_MAX) -> Tensor:
     """ggml_custom_4d: what a function makes of at most 9 sources, in a type and extents of its own."""
     if len(args) >= MAX_SRC:

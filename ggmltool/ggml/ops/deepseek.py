@@ -15,7 +15,7 @@ from ggmltool.ggml.errors import GgmlCrash
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import requirer
 from ggmltool.ggml.ops.params import operands, param_f32, param_i32
-from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, kernel, words
 from ggmltool.ggml.tensor import Tensor
 
 HC = 4
@@ -30,7 +30,16 @@ _require_pre = requirer("ggml_dsv4_hc_pre")
 _require_post = requirer("ggml_dsv4_hc_post")
 
 
-@constructor(Op.LIGHTNING_INDEXER)
+@constructor(
+    Op.LIGHTNING_INDEXER,
+    since="2026-07-11",
+    example="q: f32[128, 32, 4]; k: f16[128, 1, 16]; weights: f32[32, 4]; mask: f16[16, 4]; "
+    "lightning_indexer(q, k, weights, mask)",
+    shape="q.type = f32; weights.type = f32; mask.type = f16; q.ne[0] = k.ne[0]; k.ne[1] = 1; "
+    "weights.ne[0] = q.ne[1]; weights.ne[1] = q.ne[2]; weights.ne[2] = 1; mask.ne[0] = k.ne[2]; "
+    "mask.ne[1] = q.ne[2]; mask.ne[2] = 1; q.ne[3] = k.ne[3]; weights.ne[3] = k.ne[3]; "
+    "weights.ne[3] % mask.ne[3] = 0 -> f32[k.ne[2], q.ne[2], 1, q.ne[3]]",
+)
 def lightning_indexer(ctx: Context, q: Tensor, k: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
     """ggml_lightning_indexer: the sum over heads of weight * relu(q k), plus the mask.
 
@@ -61,7 +70,19 @@ def lightning_indexer(ctx: Context, q: Tensor, k: Tensor, weights: Tensor, mask:
     return result
 
 
-@constructor(Op.DSV4_HC_COMB, pack="f:eps i:n_iter")
+@constructor(
+    Op.DSV4_HC_COMB,
+    pack="f:eps i:n_iter",
+    since="2026-07-17",
+    example="mixes: f32[24, 4]; scale: f32[3]; base: f32[24]; dsv4_hc_comb(mixes, scale, base, eps=1e-6, n_iter=4)",
+    shape="mixes.type = f32; scale.type = f32; base.type = f32; mixes is a matrix; mixes.ne[0] = 24; "
+    "scale is a vector; scale.ne[0] >= 3; base is a vector; "
+    "base.ne[0] = mixes.ne[0] -> f32[4, 4, mixes.ne[1], 1]",
+    means={
+        "eps": "added to every element and every sum, so that nothing is divided by zero",
+        "n_iter": "how often the columns are normalised; between two times the rows are",
+    },
+)
 def dsv4_hc_comb(ctx: Context, mixes: Tensor, scale: Tensor, base: Tensor, eps: float, n_iter: int) -> Tensor:
     """ggml_dsv4_hc_comb: per token a matrix that mixes 4 streams, its rows and columns normalized `n_iter` times.
 
@@ -90,7 +111,24 @@ def dsv4_hc_comb(ctx: Context, mixes: Tensor, scale: Tensor, base: Tensor, eps: 
     return result
 
 
-@constructor(Op.DSV4_HC_PRE, pack="f:scale i:gated")
+@constructor(
+    Op.DSV4_HC_PRE,
+    pack="f:scale i:gated",
+    since="2026-07-17",
+    example="x: f32[8, 4, 2]; weights: f32[4, 2]; dsv4_hc_pre(x, weights)",
+    shape="x.type = f32; weights.type = f32; x.ne[3] = 1; weights.ne[0] = x.ne[1] where not gated; "
+    "weights.ne[1] = x.ne[2] where not gated; weights.ne[2] = 1 where not gated; "
+    "weights.ne[3] = 1 -> f32[x.ne[0], x.ne[2], 1, 1]",
+    means={
+        "scale": "factor of the sum; since September 2026",
+        "gated": "whether the weights are gates, one for each element, of which the sigmoid is taken; "
+        "since September 2026",
+    },
+    parts=(
+        Part("scale", "2026-09-17", words=(0,), before=(0, 1065353216)),
+        Part("gates", "2026-09-17", words=(1,)),
+    ),
+)
 def dsv4_hc_pre(ctx: Context, x: Tensor, weights: Tensor, scale: float = 1.0, gated: bool = False) -> Tensor:
     """ggml_dsv4_hc_pre: the weighted sum of the streams x [n_embd, hc, tokens], weights [hc, tokens].
 
@@ -115,13 +153,27 @@ def dsv4_hc_pre(ctx: Context, x: Tensor, weights: Tensor, scale: float = 1.0, ga
     return result
 
 
-@constructor(Op.DSV4_HC_PRE)
+@constructor(
+    Op.DSV4_HC_PRE,
+    since="2026-09-17",
+    shape="x.type = f32; gate.type = f32; x.ne[3] = 1; gate and x have one shape -> f32[x.ne[0], x.ne[2], 1, 1]",
+)
 def dsv4_hc_pre_gated(ctx: Context, x: Tensor, gate: Tensor, scale: float) -> Tensor:
     """ggml_dsv4_hc_pre_gated: `scale` times the sum over the streams of x * sigmoid(gate); gate is shaped as x."""
     return dsv4_hc_pre(ctx, x, gate, scale, gated=True)
 
 
-@constructor(Op.DSV4_HC_POST)
+@constructor(
+    Op.DSV4_HC_POST,
+    since="2026-07-17",
+    example="x: f32[8, 2]; residual: f32[8, 4, 2]; post: f32[4, 2]; comb: f32[4, 4, 2]; "
+    "dsv4_hc_post(x, residual, post, comb)",
+    shape="x.type = f32; residual.type = f32; post.type = f32; comb.type = f32; x is a matrix; "
+    "residual.ne[0] = x.ne[0]; residual.ne[2] = x.ne[1]; residual.ne[3] = 1; post is a matrix; "
+    "post.ne[0] = residual.ne[1]; post.ne[1] = x.ne[1]; comb.ne[0] = residual.ne[1]; "
+    "comb.ne[1] = residual.ne[1]; comb.ne[2] = x.ne[1]; "
+    "comb.ne[3] = 1 -> f32[x.ne[0], residual.ne[1], x.ne[1], 1]",
+)
 def dsv4_hc_post(ctx: Context, x: Tensor, residual: Tensor, post: Tensor, comb: Tensor | None = None) -> Tensor:
     """ggml_dsv4_hc_post: stream i becomes post[i] * x + the sum over j of comb[i, j] * stream j.
 

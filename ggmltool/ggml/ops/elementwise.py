@@ -18,7 +18,7 @@ from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.flat import flat, flat_operand
 from ggmltool.ggml.ops.params import operands as sources_of
 from ggmltool.ggml.ops.params import param_f32, param_i32
-from ggmltool.ggml.ops.registry import Arrays, Build, Raw, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Build, Part, Raw, constructor, float_bits, kernel, words
 from ggmltool.ggml.ops.shapes import not_computable, require_same
 from ggmltool.ggml.tensor import (
     Tensor,
@@ -59,7 +59,15 @@ def _add_type(raw: Raw) -> dict[str, Any]:
     return {"type": raw.type}
 
 
-@constructor(Op.ADD, inplace=True, canonical=True, unpack=_add_type)
+@constructor(
+    Op.ADD,
+    inplace=True,
+    canonical=True,
+    unpack=_add_type,
+    example="x: f32[8, 4]; bias: f32[8]; add(x, bias)",
+    shape="b repeats into a -> a.type[a.ne]",
+    means={"type": "type of the result; a's where left out"},
+)
 def add(ctx: Context, a: Tensor, b: Tensor, type: DType | None = None, *, inplace: bool = False) -> Tensor:
     """ggml_add: a + b, with b repeated into a; with a `type` other than a's it is ggml_add_cast."""
     if type is not None and type is not a.type:
@@ -91,7 +99,12 @@ def add_cast(ctx: Context, a: Tensor, b: Tensor, type: DType) -> Tensor:
     return result
 
 
-@constructor(Op.ADD_ID)
+@constructor(
+    Op.ADD_ID,
+    since="2025-08-05",
+    example="a: f32[8, 2, 4]; b: f32[8, 16]; ids: i32[2, 4]; add_id(a, b, ids)",
+    shape="a.ne[0] = b.ne[0]; a.ne[1] = ids.ne[0]; a.ne[2] = ids.ne[1]; ids.type = i32 -> a.type[a.ne]",
+)
 def add_id(ctx: Context, a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     """ggml_add_id: adds row ids[i, j] of b to row i of matrix j of a (the biases of the experts chosen)."""
     if a.ne[0] != b.ne[0]:
@@ -107,7 +120,9 @@ def add_id(ctx: Context, a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.ADD1, inplace=True)
+@constructor(
+    Op.ADD1, inplace=True, example="x: f32[8, 4]; one: f32[1]; add1(x, one)", shape="b has one element -> a.type[a.ne]"
+)
 def add1(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor:
     """ggml_add1: adds the one element of b to every element of a."""
     if not is_scalar(b):
@@ -118,7 +133,13 @@ def add1(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor
     return result
 
 
-@constructor(Op.ACC, inplace=True, pack="i:nb1 i:nb2 i:nb3 i:offset")
+@constructor(
+    Op.ACC,
+    inplace=True,
+    pack="i:nb1 i:nb2 i:nb3 i:offset",
+    example="x: f32[8, 4]; part: f32[8]; acc(x, part, nb1=32, nb2=128, nb3=128, offset=64)",
+    shape="b has no more elements than a; a is contiguous; a.type = f32; b.type = f32 -> a.type[a.ne]",
+)
 def acc(
     ctx: Context, a: Tensor, b: Tensor, nb1: int, nb2: int, nb3: int, offset: int, *, inplace: bool = False
 ) -> Tensor:
@@ -146,7 +167,14 @@ def _require_near(function: str, offset: int) -> None:
         raise GgmlAssert(function, "offset < (size_t)(1 << 30)", why)
 
 
-@constructor(Op.SET, inplace=True, canonical=True, pack="i:nb1 i:nb2 i:nb3 i:offset")
+@constructor(
+    Op.SET,
+    inplace=True,
+    canonical=True,
+    pack="i:nb1 i:nb2 i:nb3 i:offset",
+    example="x: f32[8, 4]; row: f32[8]; set(x, row, nb1=32, nb2=128, nb3=128, offset=64)",
+    shape="b has no more elements than a -> a.type[a.ne]",
+)
 def set_(
     ctx: Context, a: Tensor, b: Tensor, nb1: int, nb2: int, nb3: int, offset: int, *, inplace: bool = False
 ) -> Tensor:
@@ -173,10 +201,10 @@ def set_2d(ctx: Context, a: Tensor, b: Tensor, nb1: int, offset: int, *, inplace
     return set_(ctx, a, b, nb1, a.nb[2], a.nb[3], offset, inplace=inplace)
 
 
-def _binary(op: Op, name: str, meaning: str) -> Build:
+def _binary(op: Op, name: str, meaning: str, example: str) -> Build:
     function = f"ggml_{name}_impl"
 
-    @constructor(op, name, inplace=True)
+    @constructor(op, name, inplace=True, example=example, shape="b repeats into a -> a.type[a.ne]")
     def build(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor:
         _require_repeat(function, b, a)
         result = same_as(ctx, a, inplace)
@@ -187,13 +215,13 @@ def _binary(op: Op, name: str, meaning: str) -> Build:
     return build
 
 
-sub = _binary(Op.SUB, "sub", "a - b")
-mul = _binary(Op.MUL, "mul", "a * b")
-div = _binary(Op.DIV, "div", "a / b")
+sub = _binary(Op.SUB, "sub", "a - b", "a: f32[8, 4]; b: f32[8, 4]; sub(a, b)")
+mul = _binary(Op.MUL, "mul", "a * b", "x: f32[8, 4]; weight: f32[8]; mul(x, weight)")
+div = _binary(Op.DIV, "div", "a / b", "a: f32[8, 4]; b: f32[8, 4]; div(a, b)")
 
 
-def _function(op: Op, name: str, meaning: str) -> Build:
-    @constructor(op, name, inplace=True)
+def _function(op: Op, name: str, meaning: str, since: str = "") -> Build:
+    @constructor(op, name, inplace=True, since=since, example=f"x: f32[8, 4]; {name}(x)", shape="-> a.type[a.ne]")
     def build(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
         result = same_as(ctx, a, inplace)
         result.set_op(op, (), a)
@@ -206,11 +234,21 @@ def _function(op: Op, name: str, meaning: str) -> Build:
 sqr = _function(Op.SQR, "sqr", "the square")
 sqrt = _function(Op.SQRT, "sqrt", "the square root")
 log = _function(Op.LOG, "log", "the natural logarithm")
-sin = _function(Op.SIN, "sin", "the sine")
-cos = _function(Op.COS, "cos", "the cosine")
+sin = _function(Op.SIN, "sin", "the sine", since="2024-08-12")
+cos = _function(Op.COS, "cos", "the cosine", since="2024-08-12")
 
 
-@constructor(Op.SCALE, "scale", "scale_bias", inplace=True, pack="f:s f:b")
+@constructor(
+    Op.SCALE,
+    "scale",
+    "scale_bias",
+    inplace=True,
+    pack="f:s f:b",
+    example="x: f32[8, 4]; scale(x, s=0.125)",
+    shape="-> a.type[a.ne]",
+    means={"s": "factor", "b": "bias, added after the product"},
+    parts=(Part("bias", "2025-07-09", words=(1,)),),
+)
 def scale(ctx: Context, a: Tensor, s: float, b: float = 0.0, *, inplace: bool = False) -> Tensor:
     """ggml_scale and ggml_scale_bias: a * s + b."""
     _require_padded_1d("ggml_scale_impl", a)
@@ -219,7 +257,15 @@ def scale(ctx: Context, a: Tensor, s: float, b: float = 0.0, *, inplace: bool = 
     return result
 
 
-@constructor(Op.CLAMP, pack="f:min f:max", inplace=True)
+@constructor(
+    Op.CLAMP,
+    pack="f:min f:max",
+    inplace=True,
+    inplace_since="2026-08-26",
+    example="x: f32[8, 4]; clamp(x, min=-1, max=1)",
+    shape="-> a.type[a.ne]",
+    means={"min": "smallest value", "max": "largest value"},
+)
 def clamp(ctx: Context, a: Tensor, min: float, max: float, *, inplace: bool = False) -> Tensor:
     """ggml_clamp: every element kept within [min, max]. Until August 2026 always in place: a view of a."""
     result = same_as(ctx, a, inplace or not ctx.rules.clamp_is_new)
@@ -227,7 +273,14 @@ def clamp(ctx: Context, a: Tensor, min: float, max: float, *, inplace: bool = Fa
     return result
 
 
-@constructor(Op.LEAKY_RELU, inplace=True, pack="f:negative_slope")
+@constructor(
+    Op.LEAKY_RELU,
+    inplace=True,
+    pack="f:negative_slope",
+    example="x: f32[8, 4]; leaky_relu(x, negative_slope=0.1)",
+    shape="-> a.type[a.ne]",
+    means={"negative_slope": "factor where x is negative"},
+)
 def leaky_relu(ctx: Context, a: Tensor, negative_slope: float, *, inplace: bool = False) -> Tensor:
     """ggml_leaky_relu: x where positive, else negative_slope * x."""
     result = same_as(ctx, a, inplace)
@@ -235,7 +288,15 @@ def leaky_relu(ctx: Context, a: Tensor, negative_slope: float, *, inplace: bool 
     return result
 
 
-@constructor(Op.FILL, inplace=True, pack="f:c")
+@constructor(
+    Op.FILL,
+    inplace=True,
+    pack="f:c",
+    since="2025-11-13",
+    example="x: f32[8, 4]; fill(x, c=0)",
+    shape="a.type in (f32, f16); a is contiguous -> a.type[a.ne]",
+    means={"c": "the value of every element"},
+)
 def fill(ctx: Context, a: Tensor, c: float, *, inplace: bool = False) -> Tensor:
     """ggml_fill: a tensor like a with every element c."""
     if a.type is not F32 and a.type is not F16:
@@ -249,7 +310,7 @@ def fill(ctx: Context, a: Tensor, c: float, *, inplace: bool = False) -> Tensor:
     return result
 
 
-@constructor(Op.SILU_BACK)
+@constructor(Op.SILU_BACK, example="grad: f32[8, 4]; x: f32[8, 4]; silu_back(grad, x)", shape="-> a.type[a.ne]")
 def silu_back(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_silu_back: the gradient of silu at b, given the gradient a of its result."""
     result = ctx.dup_tensor(a)

@@ -18,8 +18,13 @@ from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous_1
 NAMES: dict[str, int] = {g.name.lower(): int(g) for g in GluOp}
 """The functions by the names of their constructors."""
 
-WITH_LIMIT = frozenset((GluOp.SWIGLU_OAI, GluOp.SWIGLU_CLAMP))
-"""The functions that take more than x and g."""
+_HALF = "a.type[a.ne[0] / 2, a.ne[1], a.ne[2], a.ne[3]]"
+_SWAPPED = f"a is contiguous from dimension 1 on -> {_HALF}"
+_SPLIT = "a is contiguous from dimension 1 on; a and b have one shape; a.type = b.type -> a.type[a.ne]"
+_WHOLE = (
+    "a is contiguous from dimension 1 on; b is contiguous from dimension 1 on; b and a have one shape; "
+    f"b.type = a.type -> a.type[a.ne] with b, else {_HALF}"
+)
 
 
 def _require_contiguous_1(t: Tensor, name: str) -> None:
@@ -53,7 +58,22 @@ def _read(raw: Raw) -> dict[str, Any]:
     }
 
 
-@constructor(Op.GLU, canonical=True, unpack=_read, choices={"op": NAMES})
+@constructor(
+    Op.GLU,
+    canonical=True,
+    unpack=_read,
+    choices={"op": NAMES},
+    since="2025-06-29",
+    example="x: f32[8, 4]; glu(x, op=swiglu)",
+    shape=_WHOLE,
+    means={
+        "op": "which function",
+        "swapped": "whether the function is of the second half of a row, not the first",
+        "alpha": "factor within the sigmoid",
+        "limit": "bound of x and g",
+    },
+    note="the functions are listed below the ops; each is written by its own name too",
+)
 def glu(
     ctx: Context,
     a: Tensor,
@@ -72,13 +92,13 @@ def glu(
     return _build(ctx, a, b, op, swapped, alpha, limit)
 
 
-@constructor(Op.GLU, pack="i:op", choices={"op": NAMES})
+@constructor(Op.GLU, pack="i:op", choices={"op": NAMES}, shape=_SPLIT)
 def glu_split(ctx: Context, a: Tensor, b: Tensor, op: int) -> Tensor:
     """ggml_glu_split: the function `op` of a, times b."""
     return _build(ctx, a, b, op, False)
 
 
-def _named(op: GluOp) -> None:
+def _named(op: GluOp, since: str) -> None:
     name = op.name.lower()
 
     def whole(ctx: Context, a: Tensor, b: Tensor | None = None, swapped: bool = False) -> Tensor:
@@ -93,23 +113,37 @@ def _named(op: GluOp) -> None:
     whole.__doc__ = f"ggml_{name}: of the halves of each row of a, or of a and b (as a node with two sources says)."
     swap.__doc__ = f"ggml_{name}_swapped: the function of the second half of each row, times the first."
     split.__doc__ = f"ggml_{name}_split: the function of a, times b."
-    constructor(Op.GLU, name, pack="_ i:swapped")(whole)
-    constructor(Op.GLU, f"{name}_swapped")(swap)
-    constructor(Op.GLU, f"{name}_split")(split)
+    constructor(Op.GLU, name, pack="_ i:swapped", since=since, example=f"x: f32[8, 4]; {name}(x)", shape=_WHOLE)(whole)
+    constructor(Op.GLU, f"{name}_swapped", shape=_SWAPPED)(swap)
+    constructor(Op.GLU, f"{name}_split", shape=_SPLIT)(split)
 
 
-for _op in GluOp:
-    if _op not in WITH_LIMIT:
-        _named(_op)
+_named(GluOp.REGLU, "2025-06-29")
+_named(GluOp.GEGLU, "2025-06-29")
+_named(GluOp.SWIGLU, "2025-06-29")
+_named(GluOp.GEGLU_ERF, "2025-07-03")
+_named(GluOp.GEGLU_QUICK, "2025-07-03")
 
 
-@constructor(Op.GLU, pack="_ _ f:alpha f:limit")
+@constructor(
+    Op.GLU,
+    pack="_ _ f:alpha f:limit",
+    since="2025-08-05",
+    example="gate: f32[8, 4]; up: f32[8, 4]; swiglu_oai(gate, up, alpha=1.702, limit=7)",
+    shape=_WHOLE,
+)
 def swiglu_oai(ctx: Context, a: Tensor, b: Tensor | None = None, alpha: float = 0.0, limit: float = 0.0) -> Tensor:
     """ggml_swiglu_oai: x sigmoid(alpha x) (g + 1), with x at most `limit` and g within it."""
     return _build(ctx, a, b, GluOp.SWIGLU_OAI, False, alpha, limit)
 
 
-@constructor(Op.GLU, pack="_ _ _ f:limit")
+@constructor(
+    Op.GLU,
+    pack="_ _ _ f:limit",
+    since="2026-08-31",
+    example="gate: f32[8, 4]; up: f32[8, 4]; swiglu_clamp(gate, up, limit=7)",
+    shape=_WHOLE,
+)
 def swiglu_clamp(ctx: Context, a: Tensor, b: Tensor | None = None, limit: float = 0.0) -> Tensor:
     """ggml_swiglu_clamp: silu(x) g, with x at most `limit` and g within it."""
     return _build(ctx, a, b, GluOp.SWIGLU_CLAMP, False, 0.0, limit)

@@ -14,7 +14,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.convolve import contiguous_planes, conv_output_size, patches, volume_patches, window
+from ggmltool.ggml.ops.convolve import WINDOW, contiguous_planes, conv_output_size, patches, volume_patches, window
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
@@ -41,7 +41,17 @@ def _too_small(function: str, condition: str, a: Tensor, b: Tensor) -> GgmlAsser
     )
 
 
-@constructor(Op.IM2COL, unpack=_im2col_params)
+@constructor(
+    Op.IM2COL,
+    unpack=_im2col_params,
+    example="kernel: f16[3, 3, 2, 4]; image: f32[8, 8, 2]; "
+    "im2col(kernel, image, s0=1, s1=1, p0=1, p1=1, d0=1, d1=1, is_2D=true, dst_type=f16)",
+    shape="a.ne[2] = b.ne[2] where is_2D; a.ne[1] = b.ne[1] where not is_2D; "
+    "b.ne[3] = 1 where not is_2D -> dst_type[a.ne[0] * a.ne[1] * a.ne[2], out(b.ne[0], a.ne[0], s0, p0, "
+    "d0), out(b.ne[1], a.ne[1], s1, p1, d1), b.ne[3]], in 1D dst_type[a.ne[0] * a.ne[1], out(b.ne[0], "
+    "a.ne[0], s0, p0, d0), b.ne[2], 1]",
+    means=WINDOW | {"is_2D": "whether the image has two dimensions", "dst_type": "type of the result"},
+)
 def im2col(
     ctx: Context,
     a: Tensor,
@@ -79,7 +89,15 @@ def im2col(
     return result
 
 
-@constructor(Op.IM2COL_BACK, unpack=lambda raw: {**_window_params(raw), "ne": raw.ne})
+@constructor(
+    Op.IM2COL_BACK,
+    unpack=lambda raw: {**_window_params(raw), "ne": raw.ne},
+    since="2024-07-30",
+    example="grad: f32[18, 8, 8]; kernel: f32[3, 3, 2, 4]; "
+    "im2col_back(grad, kernel, ne=[8, 8, 2, 1], s0=1, s1=1, p0=1, p1=1, d0=1, d1=1, is_2D=true)",
+    shape="-> f32[ne]",
+    means=WINDOW | {"is_2D": "whether the image has two dimensions"},
+)
 def im2col_back(
     ctx: Context,
     a: Tensor,
@@ -104,7 +122,14 @@ def _im2col_3d_params(raw: Raw) -> dict[str, Any]:
     return {**{name: raw.word(i) for i, name in enumerate(names)}, "dst_type": raw.type}
 
 
-@constructor(Op.IM2COL_3D, unpack=_im2col_3d_params)
+@constructor(
+    Op.IM2COL_3D,
+    unpack=_im2col_3d_params,
+    since="2025-09-04",
+    example="kernel: f16[3, 3, 3, 8]; volume: f32[8, 8, 8, 2]; "
+    "im2col_3d(kernel, volume, IC=2, s0=1, s1=1, s2=1, p0=1, p1=1, p2=1, d0=1, d1=1, d2=1, dst_type=f16)",
+    means=WINDOW | {"IC": "channels in", "dst_type": "type of the result"},
+)
 def im2col_3d(
     ctx: Context,
     a: Tensor,
@@ -136,7 +161,17 @@ def im2col_3d(
     return result
 
 
-@constructor(Op.COL2IM_1D, pack="i:s0 i:oc i:p0")
+@constructor(
+    Op.COL2IM_1D,
+    pack="i:s0 i:oc i:p0",
+    since="2026-06-09",
+    example="columns: f32[12, 8]; col2im_1d(columns, s0=2, oc=4, p0=0)",
+    means={
+        "s0": "places between two columns in the result",
+        "oc": "channels out",
+        "p0": "elements of the result that are cut off on both sides",
+    },
+)
 def col2im_1d(ctx: Context, a: Tensor, s0: int, oc: int, p0: int) -> Tensor:
     """ggml_col2im_1d: the columns a [k * oc, length] added up into a signal [length of the result, oc]."""
 

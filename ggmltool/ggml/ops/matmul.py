@@ -16,7 +16,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.mathfn import on_host
 from ggmltool.ggml.ops.params import param_i32
-from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, constructor, kernel, words
 from ggmltool.ggml.ops.shapes import not_computable
 from ggmltool.ggml.ops.vec_dot import other_operand, weights
 from ggmltool.ggml.product import times
@@ -51,7 +51,23 @@ def _require_not_transposed(function: str, name: str, a: Tensor) -> None:
 _PRECISIONS = {"prec": PREC, "prec_b": PREC}
 
 
-@constructor(Op.MUL_MAT, pack="i:prec i:hint _ i:prec_b", choices={**_PRECISIONS, "hint": HINT})
+@constructor(
+    Op.MUL_MAT,
+    pack="i:prec i:hint _ i:prec_b",
+    choices={**_PRECISIONS, "hint": HINT},
+    example="w: f16[64, 32]; x: f32[64, 4]; mul_mat(w, x)",
+    shape="a.ne[0] = b.ne[0]; b.ne[2] % a.ne[2] = 0; b.ne[3] % a.ne[3] = 0; "
+    "a is not transposed -> f32[a.ne[1], b.ne[1], b.ne[2], b.ne[3]]",
+    means={
+        "prec": "precision of the sums; all but default and f32 since September 2026",
+        "hint": "what ggml_mul_mat_set_hint sets: 1 says that a is a Hadamard matrix",
+        "prec_b": "the lowest precision that b may be converted to; since September 2026",
+    },
+    parts=(
+        Part("prec but default and f32", "2026-09-12", words=(0,), before=(0, 10)),
+        Part("prec_b", "2026-09-12", words=(3,)),
+    ),
+)
 def mul_mat(ctx: Context, a: Tensor, b: Tensor, prec: int = 0, hint: int = 0, prec_b: int = 0) -> Tensor:
     """ggml_mul_mat: a's rows times b's rows. `prec` and `prec_b` are what ggml_prec_set_acc and _set_src set, the
     precision of the sums and of b; `hint` is that of ggml_mul_mat_set_hint.
@@ -69,7 +85,20 @@ def mul_mat(ctx: Context, a: Tensor, b: Tensor, prec: int = 0, hint: int = 0, pr
     return result
 
 
-@constructor(Op.MUL_MAT_ID, pack="i:prec _ _ i:prec_b", choices=_PRECISIONS)
+@constructor(
+    Op.MUL_MAT_ID,
+    pack="i:prec _ _ i:prec_b",
+    choices=_PRECISIONS,
+    example="experts: f16[64, 32, 8]; x: f32[64, 1, 4]; ids: i32[2, 4]; mul_mat_id(experts, x, ids)",
+    shape="as.ne[0] = b.ne[0]; as.ne[3] = 1; b.ne[3] = 1; ids.type = i32; ids is a matrix; "
+    "ids.ne[1] = b.ne[2]; ids.ne[0] % b.ne[1] = 0; "
+    "as is not transposed -> f32[as.ne[1], ids.ne[0], b.ne[2], 1]",
+    means={
+        "prec": "precision of the sums; all but default and f32 since September 2026",
+        "prec_b": "the lowest precision that b may be converted to; since September 2026",
+    },
+    parts=(Part("prec", "2026-09-12", words=(0, 3)),),
+)
 def mul_mat_id(ctx: Context, as_: Tensor, b: Tensor, ids: Tensor, prec: int = 0, prec_b: int = 0) -> Tensor:
     """ggml_mul_mat_id: for each token t and slot e, matrix ids[e, t] of `as` times row e of b's matrix t.
 
@@ -105,7 +134,12 @@ def mul_mat_id(ctx: Context, as_: Tensor, b: Tensor, ids: Tensor, prec: int = 0,
     return result
 
 
-@constructor(Op.OUT_PROD)
+@constructor(
+    Op.OUT_PROD,
+    example="a: f32[8, 4]; b: f32[16, 4]; out_prod(a, b)",
+    shape="a.ne[1] = b.ne[1]; b.ne[2] % a.ne[2] = 0; b.ne[3] % a.ne[3] = 0; "
+    "a is not transposed -> f32[a.ne[0], b.ne[0], b.ne[2], b.ne[3]]",
+)
 def out_prod(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_out_prod: the sum over k of column k of a times column k of b, [a0, b0, b2, b3]."""
     if a.ne[1] != b.ne[1] or 0 in a.ne[2:] or b.ne[2] % a.ne[2] or b.ne[3] % a.ne[3]:

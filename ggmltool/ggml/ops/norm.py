@@ -14,9 +14,20 @@ from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, k
 from ggmltool.ggml.ops.shapes import require_same
 from ggmltool.ggml.tensor import Tensor
 
+_EPS = "added to the variance, so that nothing is divided by zero"
 
-def _row_norm(op: Op, name: str, meaning: str) -> Build:
-    @constructor(op, name, inplace=True, pack="f:eps")
+
+def _row_norm(op: Op, name: str, meaning: str, since: str = "", eps: str = _EPS) -> Build:
+    @constructor(
+        op,
+        name,
+        inplace=True,
+        pack="f:eps",
+        since=since,
+        example=f"x: f32[8, 4]; {name}(x, eps={'1e-5' if op == Op.NORM else '1e-6'})",
+        shape="-> a.type[a.ne]",
+        means={"eps": eps},
+    )
     def build(ctx: Context, a: Tensor, eps: float, *, inplace: bool = False) -> Tensor:
         result = same_as(ctx, a, inplace)
         result.set_op(op, words(float_bits(eps)), a)
@@ -28,10 +39,22 @@ def _row_norm(op: Op, name: str, meaning: str) -> Build:
 
 norm = _row_norm(Op.NORM, "norm", "each row minus its mean, divided by sqrt(variance + eps)")
 rms_norm = _row_norm(Op.RMS_NORM, "rms_norm", "each row divided by sqrt(mean of squares + eps)")
-l2_norm = _row_norm(Op.L2_NORM, "l2_norm", "each row divided by its length, or by eps where that is larger")
+l2_norm = _row_norm(
+    Op.L2_NORM,
+    "l2_norm",
+    "each row divided by its length, or by eps where that is larger",
+    "2025-03-18",
+    "smallest length that a row is divided by",
+)
 
 
-@constructor(Op.RMS_NORM_BACK, pack="f:eps")
+@constructor(
+    Op.RMS_NORM_BACK,
+    pack="f:eps",
+    example="grad: f32[8, 4]; x: f32[8, 4]; rms_norm_back(grad, x, eps=1e-6)",
+    shape="-> a.type[a.ne]",
+    means={"eps": _EPS},
+)
 def rms_norm_back(ctx: Context, a: Tensor, b: Tensor, eps: float) -> Tensor:
     """ggml_rms_norm_back: the gradient of rms_norm at b, given the gradient a of its result."""
     result = ctx.dup_tensor(a)
@@ -39,7 +62,14 @@ def rms_norm_back(ctx: Context, a: Tensor, b: Tensor, eps: float) -> Tensor:
     return result
 
 
-@constructor(Op.GROUP_NORM, inplace=True, pack="i:n_groups f:eps")
+@constructor(
+    Op.GROUP_NORM,
+    inplace=True,
+    pack="i:n_groups f:eps",
+    example="x: f32[8, 8, 4]; group_norm(x, n_groups=2, eps=1e-6)",
+    shape="-> a.type[a.ne]",
+    means={"n_groups": "groups of channels", "eps": _EPS},
+)
 def group_norm(ctx: Context, a: Tensor, n_groups: int, eps: float, *, inplace: bool = False) -> Tensor:
     """ggml_group_norm: norm over `n_groups` groups of the channels (dimension 2) of a."""
     result = same_as(ctx, a, inplace)

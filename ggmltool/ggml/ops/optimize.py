@@ -36,7 +36,12 @@ def _require_numbers(function: str, name: str, params: Tensor, n: int, which: st
         raise GgmlAssert(function, f"ggml_nelements({name}) == {n}", f"{show(params)} must hold {which}")
 
 
-@constructor(Op.OPT_STEP_ADAMW)
+@constructor(
+    Op.OPT_STEP_ADAMW,
+    since="2024-09-20",
+    example="a: {type: f32, ne: [8], flags: [param]}; grad: f32[8]; m: f32[8]; v: f32[8]; params: f32[7]; "
+    "opt_step_adamw(a, grad, m, v, params)",
+)
 def opt_step_adamw(ctx: Context, a: Tensor, grad: Tensor, m: Tensor, v: Tensor, adamw_params: Tensor) -> Tensor:
     """ggml_opt_step_adamw: a step of AdamW. The result is a view of a; m and v, its momenta, are changed as well.
 
@@ -53,7 +58,11 @@ def opt_step_adamw(ctx: Context, a: Tensor, grad: Tensor, m: Tensor, v: Tensor, 
     return result
 
 
-@constructor(Op.OPT_STEP_SGD)
+@constructor(
+    Op.OPT_STEP_SGD,
+    since="2025-08-14",
+    example="a: {type: f32, ne: [8], flags: [param]}; grad: f32[8]; params: f32[2]; opt_step_sgd(a, grad, params)",
+)
 def opt_step_sgd(ctx: Context, a: Tensor, grad: Tensor, params: Tensor) -> Tensor:
     """ggml_opt_step_sgd: a step of gradient descent; the result is a view of a. params: alpha, weight decay."""
     function = "ggml_opt_step_sgd"

@@ -9,7 +9,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.convolve import not_empty, window, with_strides
+from ggmltool.ggml.ops.convolve import WINDOW, not_empty, window, with_strides
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_i32
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
@@ -20,6 +20,7 @@ POOL_MAX, POOL_AVG = 0, 1
 POOLS = {"max": POOL_MAX, "avg": POOL_AVG}
 """ggml_op_pool."""
 
+_MEANS = WINDOW | {"op": "which function", "k#": "size of the window in dimension #"}
 _CHOICES = {"op": POOLS}
 FLT_MAX = 3.4028234663852886e38
 
@@ -43,7 +44,14 @@ def _require_positive(function: str, i: int, size: int, a: Tensor) -> None:
         )
 
 
-@constructor(Op.POOL_1D, pack="i:op i:k0 i:s0 i:p0", choices=_CHOICES)
+@constructor(
+    Op.POOL_1D,
+    pack="i:op i:k0 i:s0 i:p0",
+    choices=_CHOICES,
+    example="x: f32[8, 4]; pool_1d(x, op=max, k0=2, s0=2, p0=0)",
+    shape="-> f32[pool(a.ne[0], k0, s0, p0), a.ne[1], a.ne[2], a.ne[3]]",
+    means=_MEANS,
+)
 def pool_1d(ctx: Context, a: Tensor, op: int, k0: int, s0: int, p0: int) -> Tensor:
     """ggml_pool_1d: windows of `k0` elements, `s0` apart, of rows padded by `p0` on both sides."""
     n0 = pool_output_size(a.ne[0], k0, s0, p0)
@@ -53,7 +61,14 @@ def pool_1d(ctx: Context, a: Tensor, op: int, k0: int, s0: int, p0: int) -> Tens
     return result
 
 
-@constructor(Op.POOL_2D, pack="i:op i:k0 i:k1 i:s0 i:s1 i:p0 i:p1", choices=_CHOICES)
+@constructor(
+    Op.POOL_2D,
+    pack="i:op i:k0 i:k1 i:s0 i:s1 i:p0 i:p1",
+    choices=_CHOICES,
+    example="image: f32[8, 8, 2]; pool_2d(image, op=avg, k0=2, k1=2, s0=2, s1=2, p0=0, p1=0)",
+    shape="-> f32[pool(a.ne[0], k0, s0, p0), pool(a.ne[1], k1, s1, p1), a.ne[2], a.ne[3]]",
+    means=_MEANS,
+)
 def pool_2d(ctx: Context, a: Tensor, op: int, k0: int, k1: int, s0: int, s1: int, p0: float, p1: float) -> Tensor:
     """ggml_pool_2d: windows of `k0` by `k1` elements. Paddings may be fractions; the node keeps their whole part."""
     n0 = pool_output_size(a.ne[0], k0, s0, p0)
@@ -69,6 +84,11 @@ def pool_2d(ctx: Context, a: Tensor, op: int, k0: int, k1: int, s0: int, s1: int
     Op.POOL_2D_BACK,
     pack="i:op i:k0 i:k1 i:s0 i:s1 i:p0 i:p1",
     choices=_CHOICES,
+    since="2024-07-30",
+    example="grad: f32[4, 4, 2]; image: f32[8, 8, 2]; "
+    "pool_2d_back(grad, image, op=avg, k0=2, k1=2, s0=2, s1=2, p0=0, p1=0)",
+    shape="-> f32[af.ne]",
+    means=_MEANS,
 )
 def pool_2d_back(
     ctx: Context, a: Tensor, af: Tensor, op: int, k0: int, k1: int, s0: int, s1: int, p0: float, p1: float

@@ -44,7 +44,17 @@ def _build(function: str, ctx: Context, sources: Named, like: Named, k: Tensor, 
     return ctx.new_tensor(F32, (size * heads, tokens + size * n_seqs, 1, 1))
 
 
-@constructor(Op.RWKV_WKV6)
+@constructor(
+    Op.RWKV_WKV6,
+    since="2024-11-07",
+    example="k: f32[4, 2, 4]; v: f32[4, 2, 4]; r: f32[4, 2, 4]; tf: f32[4, 2]; td: f32[4, 2, 4]; state: f32[32]; "
+    "rwkv_wkv6(k, v, r, tf, td, state)",
+    shape="v and k have one shape but for ne[3]; r and k have one shape but for ne[3]; "
+    "td and k have one shape but for ne[3]; "
+    "state.ne[0] * state.ne[2] * state.ne[3] = k.ne[0] * k.ne[0] * k.ne[1]; k is contiguous; "
+    "v is contiguous; r is contiguous; tf is contiguous; td is contiguous; "
+    "state is contiguous -> f32[k.ne[0] * k.ne[1], k.ne[2] + k.ne[0] * state.ne[1], 1, 1]",
+)
 def rwkv_wkv6(ctx: Context, k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Tensor, state: Tensor) -> Tensor:
     """ggml_rwkv_wkv6: k, v, r and the decay td [S, heads, tokens], tf [S, heads], state [S * S * heads, seqs].
 
@@ -56,7 +66,19 @@ def rwkv_wkv6(ctx: Context, k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Ten
     return result
 
 
-@constructor(Op.GATED_LINEAR_ATTN, pack="f:scale")
+@constructor(
+    Op.GATED_LINEAR_ATTN,
+    pack="f:scale",
+    since="2025-01-10",
+    example="k: f32[4, 2, 4]; v: f32[4, 2, 4]; q: f32[4, 2, 4]; g: f32[4, 2, 4]; state: f32[32]; "
+    "gated_linear_attn(k, v, q, g, state, scale=0.5)",
+    shape="v and k have one shape but for ne[3]; q and k have one shape but for ne[3]; "
+    "g and k have one shape but for ne[3]; "
+    "state.ne[0] * state.ne[2] * state.ne[3] = k.ne[0] * k.ne[0] * k.ne[1]; k is contiguous; "
+    "v is contiguous; q is contiguous; g is contiguous; "
+    "state is contiguous -> f32[k.ne[0] * k.ne[1], k.ne[2] + k.ne[0] * state.ne[1], 1, 1]",
+    means={"scale": "factor of q"},
+)
 def gated_linear_attn(ctx: Context, k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor, scale: float) -> Tensor:
     """ggml_gated_linear_attn: k, v, q and the gate g [S, heads, tokens], state [S * S * heads, seqs].
 
@@ -68,7 +90,17 @@ def gated_linear_attn(ctx: Context, k: Tensor, v: Tensor, q: Tensor, g: Tensor, 
     return result
 
 
-@constructor(Op.RWKV_WKV7)
+@constructor(
+    Op.RWKV_WKV7,
+    since="2025-03-18",
+    example="r: f32[64, 2, 4]; w: f32[64, 2, 4]; k: f32[64, 2, 4]; v: f32[64, 2, 4]; a: f32[64, 2, 4]; "
+    "b: f32[64, 2, 4]; state: f32[8192]; rwkv_wkv7(r, w, k, v, a, b, state)",
+    shape="w and k have one shape but for ne[3]; v and k have one shape but for ne[3]; "
+    "a and k have one shape but for ne[3]; b and k have one shape but for ne[3]; "
+    "state.ne[0] * state.ne[2] * state.ne[3] = k.ne[0] * k.ne[0] * k.ne[1]; k is contiguous; "
+    "v is contiguous; r is contiguous; w is contiguous; a is contiguous; b is contiguous; "
+    "state is contiguous -> f32[k.ne[0] * k.ne[1], k.ne[2] + k.ne[0] * state.ne[1], 1, 1]",
+)
 def rwkv_wkv7(ctx: Context, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor) -> Tensor:
     """ggml_rwkv_wkv7: r, the decay w, k, v, a, b [S, heads, tokens], state [S * S * heads, seqs].
 
@@ -80,7 +112,14 @@ def rwkv_wkv7(ctx: Context, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tenso
     return result
 
 
-@constructor(Op.GATED_DELTA_NET, pack="i:K")
+@constructor(
+    Op.GATED_DELTA_NET,
+    pack="i:K",
+    since="2026-03-07",
+    example="q: f32[16, 2, 4, 1]; k: f32[16, 2, 4, 1]; v: f32[16, 2, 4, 1]; g: f32[1, 2, 4, 1]; "
+    "beta: f32[1, 2, 4, 1]; state: f32[16, 16, 2, 1]; gated_delta_net(q, k, v, g, beta, state)",
+    means={"K": "how many states are kept: the last, and those of the tokens before it"},
+)
 def gated_delta_net(
     ctx: Context,
     q: Tensor,

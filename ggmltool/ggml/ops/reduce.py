@@ -21,7 +21,7 @@ SORT_ORDERS: dict[str, int] = {"asc": 0, "desc": 1}
 """ggml_sort_order."""
 
 
-@constructor(Op.SUM)
+@constructor(Op.SUM, example="x: f32[8, 4]; sum(x)", shape="-> a.type[1]")
 def sum_(ctx: Context, a: Tensor) -> Tensor:
     """ggml_sum: the sum of all elements; one element of a's type."""
     result = ctx.new_tensor(a.type, (1,))
@@ -29,7 +29,7 @@ def sum_(ctx: Context, a: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.SUM_ROWS)
+@constructor(Op.SUM_ROWS, example="x: f32[8, 4]; sum_rows(x)", shape="-> a.type[1, a.ne[1], a.ne[2], a.ne[3]]")
 def sum_rows(ctx: Context, a: Tensor) -> Tensor:
     """ggml_sum_rows: the sum of each row, [1, ne1, ne2, ne3]."""
     result = ctx.new_tensor(a.type, (1, *a.ne[1:]))
@@ -37,7 +37,7 @@ def sum_rows(ctx: Context, a: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.MEAN)
+@constructor(Op.MEAN, example="x: f32[8, 4]; mean(x)", shape="-> f32[1, a.ne[1], a.ne[2], a.ne[3]]")
 def mean(ctx: Context, a: Tensor) -> Tensor:
     """ggml_mean: the mean of each row, [1, ne1, ne2, ne3] in f32."""
     result = ctx.new_tensor(F32, (1, *a.ne[1:]))
@@ -45,7 +45,7 @@ def mean(ctx: Context, a: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.CUMSUM)
+@constructor(Op.CUMSUM, since="2025-11-13", example="x: f32[8, 4]; cumsum(x)", shape="a.type = f32 -> a.type[a.ne]")
 def cumsum(ctx: Context, a: Tensor) -> Tensor:
     """ggml_cumsum: the running sum along each row."""
     if a.type is not F32:
@@ -55,7 +55,7 @@ def cumsum(ctx: Context, a: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.ARGMAX)
+@constructor(Op.ARGMAX, example="x: f32[8, 4]; argmax(x)", shape="a is a matrix -> i32[a.ne[1]]")
 def argmax(ctx: Context, a: Tensor) -> Tensor:
     """ggml_argmax: the place of the largest element of each row of a matrix, i32[ne1]."""
     if not is_matrix(a):
@@ -67,7 +67,12 @@ def argmax(ctx: Context, a: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.COUNT_EQUAL)
+@constructor(
+    Op.COUNT_EQUAL,
+    since="2024-10-03",
+    example="a: i32[8, 4]; b: i32[8, 4]; count_equal(a, b)",
+    shape="a and b have one shape -> i64[1]",
+)
 def count_equal(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_count_equal: how many elements of a equal b's, one i64."""
     if not are_same_shape(a, b):
@@ -77,7 +82,13 @@ def count_equal(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.REPEAT_BACK, unpack=read_ne, slots="a")
+@constructor(
+    Op.REPEAT_BACK,
+    unpack=read_ne,
+    slots="a",
+    example="x: f32[8, 4]; repeat_back(x, ne=[8, 1])",
+    shape="ne repeats into a -> a.type[ne]",
+)
 def repeat_back(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] | None = None) -> Tensor:
     """ggml_repeat_back: sums a over the repetitions of b's shape. b gives only the shape, as `ne` does."""
     dims = target_shape("repeat_back", b, ne)
@@ -93,7 +104,14 @@ def repeat_back(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] 
     return result
 
 
-@constructor(Op.ARGSORT, pack="i:order", choices={"order": SORT_ORDERS})
+@constructor(
+    Op.ARGSORT,
+    pack="i:order",
+    choices={"order": SORT_ORDERS},
+    example="x: f32[8, 4]; argsort(x, order=desc)",
+    shape="-> i32[a.ne]",
+    means={"order": "the smallest (asc) or the largest (desc) first"},
+)
 def argsort(ctx: Context, a: Tensor, order: int) -> Tensor:
     """ggml_argsort: the places of each row's elements in the `order` asc or desc, i32."""
     if a.ne[0] > INT32_MAX:
@@ -112,7 +130,14 @@ def _read_k(raw: Raw) -> dict[str, Any]:
     return {"k": raw.ne[0]}
 
 
-@constructor(Op.TOP_K, unpack=_read_k)
+@constructor(
+    Op.TOP_K,
+    unpack=_read_k,
+    since="2025-11-25",
+    example="x: f32[8, 4]; top_k(x, k=2)",
+    shape="k <= a.ne[0] -> i32[k, a.ne[1], a.ne[2], a.ne[3]]",
+    means={"k": "how many elements"},
+)
 def top_k(ctx: Context, a: Tensor, k: int) -> Tensor:
     """ggml_top_k: the places of the k largest elements of each row, i32[k, …]; their order means nothing."""
     _require_k("ggml_top_k", a, k)

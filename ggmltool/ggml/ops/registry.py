@@ -2,7 +2,16 @@
 
 A constructor is written as ggml's own: `ggml_soft_max_ext(ctx, a, mask, scale, max_bias)` is
 
-    @constructor(Op.SOFT_MAX, pack="f:scale f:max_bias", inplace=True)
+    @constructor(
+        Op.SOFT_MAX,
+        "soft_max",
+        "soft_max_ext",
+        pack="f:scale f:max_bias",
+        inplace=True,
+        example="kq: f32[32, 4, 2]; mask: f16[32, 4]; soft_max(kq, mask, scale=0.125)",
+        shape="mask.type in (f16, f32); mask.ne[0] = a.ne[0]; … -> a.type[a.ne]",
+        means={"scale": "factor of the scores", "max_bias": "largest slope of ALiBi; 0 for no slopes"},
+    )
     def soft_max_ext(ctx: Context, a: Tensor, mask: Tensor | None = None, scale: float = 1.0,
                      max_bias: float = 0.0, *, inplace: bool = False) -> Tensor: ...
 
@@ -10,6 +19,16 @@ Arguments annotated as tensors are the sources of a scenario's node, the others 
 these names. `pack` says which word of op_params holds which parameter ("f:" float bits, "i:" int32, "_" unused), so
 that the parameters of a captured graph, raw words, can be read back; where they follow from its shape as well (`ne` of
 a reshape), an `unpack` function reads them.
+
+All that is known of an op is said here, and tables, messages, the manual's reference, the oracle's prototypes and the
+fuzzers' nodes follow from it: `since` which day ggml has it (of its own repository, from 2024 on; after 2026-08-21 that
+of the first build of llama.cpp that has it, of all that were looked at), as small an `example` as can be, what the
+constructor asks of the `shape` and type of its sources and what comes out, what each parameter `means`.
+
+A shape is what is asked, one thing behind the other; -> type[extents]. out(n, k, s, p, d) is the extent of a
+convolution, (n + 2p - d (k - 1) - 1) / s + 1, and pool(n, k, s, p) that of a pooling, (n + 2p - k) / s + 1. What begins
+with a source that may be left out is asked where it is there; strides are another matter, but for "is contiguous". A
+name in `means` that ends in # stands for all that differ in the number at their end.
 
 A constructor raises GgmlAssert where ggml would, and ValueError for parameters that no call of ggml's could have.
 
@@ -84,6 +103,41 @@ class Param:
     default: object = None
 
 
+class Part(NamedTuple):
+    """What an op has since a day: a source in slot `source`, or one of these `words` of op_params that is not `before`,
+    values that the word always had.
+    """
+
+    what: str
+    since: str
+    source: int = -1
+    words: tuple[int, ...] = ()
+    before: tuple[int, ...] = (0,)
+
+    def is_in(self, src: Sequence[object], op_params: Sequence[int]) -> bool:
+        """Whether a node with these sources and words has it."""
+        if self.source >= 0:
+            return len(src) > self.source and src[self.source] is not None
+        return any(len(op_params) > word and op_params[word] not in self.before for word in self.words)
+
+
+class ShapeRule(NamedTuple):
+    """What a constructor asks, each in a line, and the type and extents of its result."""
+
+    asks: tuple[str, ...]
+    gives: str
+
+
+COMMON_MEANINGS = {
+    "ne": "extents of the result",
+    "ne#": "extent of dimension #",
+    "nb#": "byte stride of dimension #",
+    "offset": "bytes from the beginning of a",
+    "type": "type of the result",
+}
+"""What parameters of these names mean where their constructor and their op do not say."""
+
+
 class _Signature(NamedTuple):
     """What the arguments of a constructor are: `shown` the sources as texts call them, `n_most` how many ggml takes."""
 
@@ -107,6 +161,13 @@ class Constructor:
     unpack: Unpack | None
     choices: Mapping[str, Mapping[str, int]]
     slots: tuple[str, ...] = ()
+    since: str = ""
+    inplace_since: str = ""
+    example: str = ""
+    shape: str = ""
+    means: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    parts: tuple[Part, ...] = ()
     _signature: _Signature | None = field(default=None, repr=False)
 
     def _inspect(self) -> _Signature:
@@ -160,6 +221,22 @@ class Constructor:
         return self._inspect().params
 
     @property
+    def rule(self) -> ShapeRule:
+        """`shape` in its parts; empty where the result follows from parameters alone."""
+        asks, _, gives = self.shape.partition("->")
+        return ShapeRule(tuple(part.strip() for part in asks.split(";") if part.strip()), gives.strip())
+
+    def meaning(self, param: str) -> str:
+        """What a parameter means in a few words: by its own name, else by that of all that differ in their number."""
+        stem = param.rstrip("0123456789")
+        of_op = CONSTRUCTORS.get(self.op.name.lower(), self)
+        for means in (self.means, of_op.means, COMMON_MEANINGS):
+            found = means.get(param) or means.get(f"{stem}#", "").replace("#", param[len(stem) :])
+            if found:
+                return found
+        return ""
+
+    @property
     def makes_self_edge(self) -> bool:
         """Whether the node is a source of itself (ggml_cast)."""
         return SELF in self.slots
@@ -201,6 +278,15 @@ SELF_BY_OP: dict[int, Constructor] = {}
 """The same for nodes that are a source of themselves."""
 
 
+def since_of(name: str) -> str:
+    """The day since which ggml has the op, the function or the constructor of this name, "" for before 2024."""
+    c = CONSTRUCTORS.get(name)
+    if c is not None:
+        return c.since
+    twin_of = CONSTRUCTORS.get(name.removesuffix("_inplace"))
+    return twin_of.inplace_since if twin_of is not None else ""
+
+
 def for_node(op: int, src: Sequence[S | None], node: S) -> Constructor | None:
     """The constructor that a node with these slots goes through, None if the op has none; `src` calls it `node`."""
     return SELF_BY_OP.get(op) if node in src else BY_OP.get(op)
@@ -237,19 +323,43 @@ def constructor(
     choices: Mapping[str, Mapping[str, int]] | None = None,
     slots: str = "",
     by_name_only: bool = False,
+    since: str = "",
+    inplace_since: str = "",
+    example: str = "",
+    shape: str = "",
+    means: Mapping[str, str] | None = None,
+    note: str = "",
+    parts: tuple[Part, ...] = (),
 ) -> Callable[[Build], Build]:
     """Register a constructor under `names` (default: the function's name; a trailing "_" is dropped).
 
     `inplace`: it has an `_inplace` twin, the keyword `inplace=True`. `canonical`: it is the one that long-form and
     captured nodes of `op` go through (the first one registered for an op is, unless another claims it). `slots` names
     the constructor's sources in the order of the node's slots, where that is another one. `by_name_only`: nodes of `op`
-    that were not written as a call do not go through it.
+    that were not written as a call do not go through it. `since`, `example`, `shape` and `means` are as above;
+    `inplace_since` is the day of the twin where it is younger, `parts` are what the op has since other days, `note` is
+    what else is to be said.
     """
 
     def register(build: Build) -> Build:
         for name in names or (build.__name__.rstrip("_"),):
             entry = Constructor(
-                name, op, build, tuple(pack.split()), inplace, canonical, unpack, choices or {}, tuple(slots.split())
+                name,
+                op,
+                build,
+                tuple(pack.split()),
+                inplace,
+                canonical,
+                unpack,
+                choices or {},
+                tuple(slots.split()),
+                since,
+                inplace_since or since,
+                example,
+                shape,
+                means or {},
+                note,
+                parts,
             )
             CONSTRUCTORS[name] = entry
             if by_name_only:

@@ -15,7 +15,7 @@ from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import param_f32, param_i32
-from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, float_bits, float_of, kernel, words
 from ggmltool.ggml.ops.shapes import not_computable
 from ggmltool.ggml.tensor import Tensor, is_vector
 
@@ -29,6 +29,21 @@ OFFSET = 15
 """The word of op_params that says how many elements of a row stay before those that are turned."""
 
 _CHOICES = {"mode": MODES}
+_MEANS = {
+    "n_dims": "elements of each row that are turned",
+    "mode": "which elements of a row are a pair",
+    "n_ctx_orig": "context length of the training (YaRN)",
+    "freq_base": "base of the frequencies",
+    "freq_scale": "factor of the positions",
+    "ext_factor": "how much is extrapolated (YaRN); 0 for not at all",
+    "attn_factor": "factor of the cosines and sines",
+    "beta_fast": "turns from which on a dimension is extrapolated (YaRN)",
+    "beta_slow": "turns up to which a dimension is interpolated (YaRN)",
+    "sections": "pairs that each of a token's four positions turns",
+    "offset": "elements of each row before those that are turned; since August 2026",
+}
+_SHAPE = "b is a vector; b.type = i32; b.ne[0] = a.ne[2]; c.type = f32; c.ne[0] >= n_dims / 2 -> a.type[a.ne]"
+_PARTS = (Part("offset", "2026-08-19", words=(OFFSET,)),)
 
 
 def _read_params(raw: Raw) -> dict[str, Any]:
@@ -105,7 +120,19 @@ def _rope(
     return result
 
 
-@constructor(Op.ROPE, "rope", "rope_ext", canonical=True, inplace=True, unpack=_read_params, choices=_CHOICES)
+@constructor(
+    Op.ROPE,
+    "rope",
+    "rope_ext",
+    canonical=True,
+    inplace=True,
+    unpack=_read_params,
+    choices=_CHOICES,
+    example="q: f32[64, 8, 4]; pos: i32[4]; rope(q, pos, n_dims=64, mode=neox)",
+    shape=_SHAPE,
+    means=_MEANS,
+    parts=_PARTS,
+)
 def rope_ext(
     ctx: Context,
     a: Tensor,
@@ -182,7 +209,17 @@ def rope_custom(
     return _rope(ctx, a, b, None, n_dims, mode, n_ctx_orig, floats, (), inplace)
 
 
-@constructor(Op.ROPE_BACK, "rope_back", "rope_ext_back", unpack=_read_params, choices=_CHOICES)
+@constructor(
+    Op.ROPE_BACK,
+    "rope_back",
+    "rope_ext_back",
+    unpack=_read_params,
+    choices=_CHOICES,
+    example="grad: f32[64, 8, 4]; pos: i32[4]; rope_back(grad, pos, n_dims=64, mode=neox)",
+    shape=_SHAPE,
+    means=_MEANS,
+    parts=_PARTS,
+)
 def rope_ext_back(
     ctx: Context,
     a: Tensor,

@@ -15,7 +15,12 @@ from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows, is_matrix, is_vector
 
 
-@constructor(Op.GET_ROWS)
+@constructor(
+    Op.GET_ROWS,
+    example="tokens: f16[64, 1000]; ids: i32[4]; get_rows(tokens, ids)",
+    shape="a.ne[2] = b.ne[1]; a.ne[3] = b.ne[2]; b.ne[3] = 1; "
+    "b.type = i32 -> f32, i32 of i32[a.ne[0], b.ne[0], b.ne[1], b.ne[2]]",
+)
 def get_rows(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_get_rows: the rows of a that b names, as f32 (i32 stays i32)."""
 
@@ -35,7 +40,13 @@ def get_rows(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.GET_ROWS_BACK, slots="a b", unpack=lambda raw: {"ne": raw.ne})
+@constructor(
+    Op.GET_ROWS_BACK,
+    slots="a b",
+    unpack=lambda raw: {"ne": raw.ne},
+    example="grad: f32[64, 4]; ids: i32[4]; get_rows_back(grad, ids, ne=[64, 1000])",
+    shape="a is a matrix; b is a vector; b.type = i32; a.ne[0] = ne[0] -> f32[ne]",
+)
 def get_rows_back(
     ctx: Context, a: Tensor, b: Tensor, c: Tensor | None = None, ne: Sequence[int] | None = None
 ) -> Tensor:
@@ -65,7 +76,14 @@ def get_rows_back(
     return result
 
 
-@constructor(Op.SET_ROWS, slots="b c a")
+@constructor(
+    Op.SET_ROWS,
+    slots="b c a",
+    since="2025-06-27",
+    example="cache: f16[64, 32]; rows: f32[64, 4]; ids: i64[4]; set_rows(cache, rows, ids)",
+    shape="a.ne[0] = b.ne[0]; a.ne[2] = b.ne[2]; a.ne[3] = b.ne[3]; b.ne[1] = c.ne[0]; b.ne[2] % c.ne[1] = 0; "
+    "b.ne[3] % c.ne[2] = 0; c.ne[3] = 1; b.type in (f32, f16); c.type in (i64, i32) -> a.type[a.ne]",
+)
 def set_rows(ctx: Context, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """ggml_set_rows: the rows of b into a at the places c names; the result is a view of a.
 

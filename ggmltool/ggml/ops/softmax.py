@@ -13,7 +13,7 @@ from ggmltool.ggml.ops.elementwise import operand, same_as
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.flat import flat, flat_operand
 from ggmltool.ggml.ops.params import operands, param_f32, param_i32
-from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Build, Part, constructor, float_bits, kernel, words
 from ggmltool.ggml.ops.shapes import require_same
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_scalar
 
@@ -45,7 +45,19 @@ def _check_mask(a: Tensor, mask: Tensor) -> None:
             )
 
 
-@constructor(Op.SOFT_MAX, "soft_max", "soft_max_ext", inplace=True, pack="f:scale f:max_bias")
+@constructor(
+    Op.SOFT_MAX,
+    "soft_max",
+    "soft_max_ext",
+    inplace=True,
+    pack="f:scale f:max_bias",
+    example="kq: f32[32, 4, 2]; mask: f16[32, 4]; soft_max(kq, mask, scale=0.125)",
+    shape="a is contiguous; mask.type in (f16, f32); mask is contiguous; mask.ne[0] = a.ne[0]; "
+    "mask.ne[1] >= a.ne[1]; a.ne[2] % mask.ne[2] = 0; a.ne[3] % mask.ne[3] = 0; sinks.ne[0] = a.ne[2]; "
+    "sinks.type = f32 -> a.type[a.ne]",
+    means={"scale": "factor of the scores", "max_bias": "largest slope of ALiBi; 0 for no slopes"},
+    parts=(Part("sinks", "2025-08-05", source=2),),
+)
 def soft_max_ext(
     ctx: Context,
     a: Tensor,
@@ -83,7 +95,15 @@ def soft_max_ext(
 
 
 @constructor(
-    Op.SOFT_MAX_BACK, "soft_max_ext_back", "soft_max_back", inplace=True, pack="f:scale f:max_bias", canonical=True
+    Op.SOFT_MAX_BACK,
+    "soft_max_ext_back",
+    "soft_max_back",
+    inplace=True,
+    pack="f:scale f:max_bias",
+    canonical=True,
+    example="grad: f32[8, 4]; p: f32[8, 4]; soft_max_back(grad, p)",
+    shape="-> a.type[a.ne]",
+    means={"scale": "factor of the scores", "max_bias": "largest slope of ALiBi; 0 for no slopes"},
 )
 def soft_max_ext_back(
     ctx: Context, a: Tensor, b: Tensor, scale: float = 1.0, max_bias: float = 0.0, *, inplace: bool = False
@@ -95,7 +115,15 @@ def soft_max_ext_back(
 
 
 def _diag_mask(op: Op, name: str, value: str) -> Build:
-    @constructor(op, name, inplace=True, pack="i:n_past")
+    @constructor(
+        op,
+        name,
+        inplace=True,
+        pack="i:n_past",
+        example=f"kq: f32[8, 8, 2]; {name}(kq, n_past=0)",
+        shape="-> a.type[a.ne]",
+        means={"n_past": "columns that are never masked"},
+    )
     def build(ctx: Context, a: Tensor, n_past: int, *, inplace: bool = False) -> Tensor:
         result = same_as(ctx, a, inplace)
         result.set_op(op, words(n_past), a)
@@ -109,7 +137,11 @@ diag_mask_inf = _diag_mask(Op.DIAG_MASK_INF, "diag_mask_inf", "minus infinity")
 diag_mask_zero = _diag_mask(Op.DIAG_MASK_ZERO, "diag_mask_zero", "zero")
 
 
-@constructor(Op.CROSS_ENTROPY_LOSS)
+@constructor(
+    Op.CROSS_ENTROPY_LOSS,
+    example="logits: f32[8, 4]; labels: f32[8, 4]; cross_entropy_loss(logits, labels)",
+    shape="a and b have one shape -> a.type[1]",
+)
 def cross_entropy_loss(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_cross_entropy_loss: the mean over rows of the cross entropy of the labels b and softmax(a); one element."""
     if not are_same_shape(a, b):
@@ -121,7 +153,11 @@ def cross_entropy_loss(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.CROSS_ENTROPY_LOSS_BACK)
+@constructor(
+    Op.CROSS_ENTROPY_LOSS_BACK,
+    example="grad: f32[1]; logits: f32[8, 4]; labels: f32[8, 4]; cross_entropy_loss_back(grad, logits, labels)",
+    shape="a has one element; b and c have one shape -> b.type[b.ne]",
+)
 def cross_entropy_loss_back(ctx: Context, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """ggml_cross_entropy_loss_back: the gradient at the logits b with labels c, given the gradient a of the loss."""
     function = "ggml_cross_entropy_loss_back"

@@ -19,7 +19,19 @@ def _the_only_variant(raw: Raw) -> dict[str, Any]:
     return {"left": True, "lower": True, "uni": False}
 
 
-@constructor(Op.SOLVE_TRI, unpack=_the_only_variant)
+@constructor(
+    Op.SOLVE_TRI,
+    unpack=_the_only_variant,
+    since="2025-11-13",
+    example="a: f32[4, 4]; b: f32[8, 4]; solve_tri(a, b)",
+    shape="a.type = f32; b.type = f32; a is contiguous; b is contiguous; a.ne[0] = a.ne[1]; a.ne[1] = b.ne[1]; "
+    "a.ne[2] = b.ne[2]; a.ne[3] = b.ne[3] -> f32[b.ne]",
+    means={
+        "left": "a stands left of x; true is all ggml has",
+        "lower": "a is lower triangular; true is all ggml has",
+        "uni": "the diagonal of a is ones; false is all ggml has",
+    },
+)
 def solve_tri(ctx: Context, a: Tensor, b: Tensor, left: bool = True, lower: bool = True, uni: bool = False) -> Tensor:
     """ggml_solve_tri: x of a x = b, where a [n, n] is lower triangular and b [k, n]; f32, the same batches."""
     require = _require

@@ -11,7 +11,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import requirer, show
 from ggmltool.ggml.ops.mathfn import exp, softplus
 from ggmltool.ggml.ops.params import operands, param_i32
-from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_3d, is_contiguous, is_matrix, is_vector, nelements
 
 INT32_MAX = 2**31 - 1
@@ -20,7 +20,12 @@ _require_conv = requirer("ggml_ssm_conv")
 _require_scan = requirer("ggml_ssm_scan")
 
 
-@constructor(Op.SSM_CONV)
+@constructor(
+    Op.SSM_CONV,
+    since="2024-03-08",
+    example="sx: f32[7, 128, 1]; c: f32[4, 128]; ssm_conv(sx, c)",
+    shape="sx.ne[3] = 1; c is a matrix; sx.ne[1] = c.ne[1] -> f32[c.ne[1], sx.ne[0] - c.ne[0] + 1, sx.ne[2], 1]",
+)
 def ssm_conv(ctx: Context, sx: Tensor, c: Tensor) -> Tensor:
     """ggml_ssm_conv: each channel of sx [d_conv - 1 + tokens, d_inner, seqs] with its row of c [d_conv, d_inner].
 
@@ -37,7 +42,20 @@ def ssm_conv(ctx: Context, sx: Tensor, c: Tensor) -> Tensor:
     return result
 
 
-@constructor(Op.SSM_SCAN, pack="i:K")
+@constructor(
+    Op.SSM_SCAN,
+    pack="i:K",
+    since="2024-03-08",
+    example="s: f32[16, 2, 4, 1]; x: f32[2, 4, 3, 1]; dt: f32[4, 3, 1]; A: f32[1, 4]; B: f32[16, 1, 3, 1]; "
+    "C: f32[16, 1, 3, 1]; ids: i32[1]; ssm_scan(s, x, dt, A, B, C, ids)",
+    shape="dt.ne[0] = x.ne[1]; dt.ne[1] = x.ne[2]; dt.ne[2] = x.ne[3]; dt.ne[3] = 1; s.ne[1] = x.ne[0]; "
+    "s.ne[2] = x.ne[1]; B.ne[0] = s.ne[0]; B.ne[2] = x.ne[2]; B.ne[3] = x.ne[3]; B and C have one shape; "
+    "ids is a vector; ids.ne[0] = x.ne[3]; ids.type = i32; A is a matrix; A.ne[1] = x.ne[1]; "
+    "A.ne[0] in (1, s.ne[0]); s is contiguous; dt is contiguous; "
+    "A is contiguous -> f32[elements(x) + K * s.ne[0] * s.ne[1] * s.ne[2] * ids.ne[0]]",
+    means={"K": "how many states are kept: the last, and those of the tokens before it"},
+    parts=(Part("ids of states", "2025-07-02", source=6),),
+)
 def ssm_scan(
     ctx: Context,
     s: Tensor,

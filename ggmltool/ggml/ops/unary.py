@@ -24,6 +24,23 @@ NAMES: dict[str, int] = {u.name.lower(): int(u) for u in UnaryOp}
 NO_INPLACE = frozenset((UnaryOp.HARDSWISH, UnaryOp.HARDSIGMOID, UnaryOp.XIELU))
 """The functions whose constructor has no `_inplace` twin."""
 
+SINCE = {
+    UnaryOp.HARDSWISH: "2024-01-22",
+    UnaryOp.HARDSIGMOID: "2024-01-22",
+    UnaryOp.SIGMOID: "2024-05-01",
+    UnaryOp.EXP: "2024-09-01",
+    UnaryOp.GELU_ERF: "2025-05-21",
+    UnaryOp.FLOOR: "2025-10-15",
+    UnaryOp.CEIL: "2025-10-15",
+    UnaryOp.ROUND: "2025-10-15",
+    UnaryOp.TRUNC: "2025-10-15",
+    UnaryOp.EXPM1: "2025-11-13",
+    UnaryOp.SOFTPLUS: "2025-11-13",
+}
+"""The day of each function that is younger than 2024."""
+
+_SHAPE = "a is contiguous in its rows -> a.type[a.ne]"
+
 
 def _build(ctx: Context, a: Tensor, op: int, inplace: bool) -> Tensor:
     if not is_contiguous_rows(a):
@@ -43,7 +60,17 @@ def _read_op(raw: Raw) -> dict[str, Any] | None:
     return None if op == UnaryOp.XIELU else {"op": op}
 
 
-@constructor(Op.UNARY, inplace=True, canonical=True, unpack=_read_op, choices={"op": NAMES})
+@constructor(
+    Op.UNARY,
+    inplace=True,
+    canonical=True,
+    unpack=_read_op,
+    choices={"op": NAMES},
+    example="x: f32[8, 4]; unary(x, op=silu)",
+    shape=_SHAPE,
+    means={"op": "which function"},
+    note="the functions are listed below the ops; each is written by its own name too",
+)
 def unary(ctx: Context, a: Tensor, op: int, *, inplace: bool = False) -> Tensor:
     """ggml_unary: the function `op` (a name or ggml's number) of every element; the rows of a are contiguous."""
     return _build(ctx, a, op, inplace)
@@ -55,7 +82,14 @@ def _named(op: UnaryOp) -> Build:
 
     name = op.name.lower()
     build.__doc__ = f"ggml_{name}: the function of every element."
-    return constructor(Op.UNARY, name, inplace=op not in NO_INPLACE)(build)
+    return constructor(
+        Op.UNARY,
+        name,
+        inplace=op not in NO_INPLACE,
+        since=SINCE.get(op, ""),
+        example=f"x: f32[8, 4]; {name}(x)",
+        shape=_SHAPE,
+    )(build)
 
 
 for _op in UnaryOp:
@@ -75,7 +109,19 @@ def softplus_f32(x: float) -> float:
     return _f32(math.log(_f32(1 + _f32(math.exp(x)))))
 
 
-@constructor(Op.UNARY, unpack=lambda raw: None)
+@constructor(
+    Op.UNARY,
+    unpack=lambda raw: None,
+    since="2025-10-02",
+    example="x: f32[8, 4]; xielu(x, alpha_n=0.8, alpha_p=0.8, beta=0.5, eps=-1e-6)",
+    shape="-> a.type[a.ne]",
+    means={
+        "alpha_n": "its softplus, plus beta, is the factor where x is negative",
+        "alpha_p": "its softplus is the factor of x² where x is positive",
+        "beta": "factor of x",
+        "eps": "largest x of which expm1 is taken where x is negative",
+    },
+)
 def xielu(ctx: Context, a: Tensor, alpha_n: float, alpha_p: float, beta: float, eps: float) -> Tensor:
     """ggml_xielu: alpha_p x² + beta x where positive, else (expm1(min(x, eps)) - x) alpha_n + beta x.
 

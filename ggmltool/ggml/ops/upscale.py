@@ -11,7 +11,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.params import operands, param_i32
-from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, kernel, words
 from ggmltool.ggml.ops.shapes import new_tensor, require_elements
 from ggmltool.ggml.tensor import Tensor
 
@@ -56,7 +56,14 @@ def interpolate(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int,
     return result
 
 
-@constructor(Op.UPSCALE, choices={"mode": MODES})
+@constructor(
+    Op.UPSCALE,
+    choices={"mode": MODES},
+    example="image: f32[8, 8, 2]; upscale(image, scale_factor=2, mode=bilinear)",
+    shape="a.type = f32 -> f32[a.ne[0] * scale_factor, a.ne[1] * scale_factor, a.ne[2], a.ne[3]]",
+    means={"scale_factor": "how many times as large", "mode": "how values between elements are found"},
+    parts=(Part("mode but nearest", "2025-04-09", words=(0,)),),
+)
 def upscale(ctx: Context, a: Tensor, scale_factor: int, mode: int) -> Tensor:
     """ggml_upscale: dimensions 0 and 1 `scale_factor` times as large."""
     if scale_factor <= 1:

@@ -22,7 +22,14 @@ def _view_params(raw: Raw) -> dict[str, Any]:
     return {"ne": raw.ne, "nb": raw.nb[1:], "offset": high << 32 | low}
 
 
-@constructor(Op.VIEW, canonical=True, unpack=_view_params)
+@constructor(
+    Op.VIEW,
+    canonical=True,
+    unpack=_view_params,
+    example="x: {type: f32, ne: [8, 4, 2], flags: [input]}; view(x, ne=[8, 2], nb=[32], offset=64)",
+    shape="-> a.type[ne]",
+    means={"nb": "byte strides from nb1 on; contiguous where left out"},
+)
 def view(ctx: Context, a: Tensor, ne: Sequence[int], nb: Sequence[int] = (), offset: int = 0) -> Tensor:
     """ggml_view_1d … ggml_view_4d, by the length of `ne`: that many elements, from `offset` bytes within a on.
 
@@ -100,7 +107,14 @@ def _product(ne: Sequence[int]) -> int:
     return out
 
 
-@constructor(Op.RESHAPE, canonical=True, unpack=lambda raw: {"ne": raw.ne}, slots="a")
+@constructor(
+    Op.RESHAPE,
+    canonical=True,
+    unpack=lambda raw: {"ne": raw.ne},
+    slots="a",
+    example="x: {type: f32, ne: [8, 4, 2], flags: [input]}; reshape(x, ne=[4, 2, 8])",
+    shape="a is contiguous; a has as many elements as ne -> a.type[ne]",
+)
 def reshape(ctx: Context, a: Tensor, b: Tensor | None = None, ne: Sequence[int] | None = None) -> Tensor:
     """ggml_reshape to the extents of b (which is no source), or ggml_reshape_1d … _4d by the length of `ne`."""
     if b is not None:
@@ -142,7 +156,13 @@ def _through_int(x: int, unsigned: bool) -> int:
     return x & SIZE_MAX if unsigned else x
 
 
-@constructor(Op.PERMUTE, pack="i:axis0 i:axis1 i:axis2 i:axis3")
+@constructor(
+    Op.PERMUTE,
+    pack="i:axis0 i:axis1 i:axis2 i:axis3",
+    example="x: {type: f32, ne: [8, 4, 2], flags: [input]}; permute(x, 0, 2, 1, 3)",
+    shape="-> a.type[a.ne], with dimension i of a as dimension axis_i",
+    means={"axis#": "where dimension # goes"},
+)
 def permute(ctx: Context, a: Tensor, axis0: int, axis1: int, axis2: int, axis3: int) -> Tensor:
     """ggml_permute: dimension i of a becomes dimension `axis_i` of the result."""
     through_int = ctx.rules.permute_is_int
@@ -169,7 +189,11 @@ def permute(ctx: Context, a: Tensor, axis0: int, axis1: int, axis2: int, axis3: 
     return result
 
 
-@constructor(Op.TRANSPOSE)
+@constructor(
+    Op.TRANSPOSE,
+    example="x: {type: f32, ne: [8, 4, 2], flags: [input]}; transpose(x)",
+    shape="-> a.type[a.ne[1], a.ne[0], a.ne[2], a.ne[3]]",
+)
 def transpose(ctx: Context, a: Tensor) -> Tensor:
     """ggml_transpose: dimensions 0 and 1 change places."""
     result = ctx.view_tensor(a)

@@ -33,7 +33,13 @@ def _windows(n: int, w: int) -> int:
     return -(-n // w)
 
 
-@constructor(Op.WIN_PART, unpack=_read_window)
+@constructor(
+    Op.WIN_PART,
+    unpack=_read_window,
+    example="image: f32[8, 4, 4]; win_part(image, w=2)",
+    shape="a.ne[3] = 1; a.type = f32 -> f32[a.ne[0], w, w, ceil(a.ne[1] / w) * ceil(a.ne[2] / w)]",
+    means={"w": "columns and rows of a window"},
+)
 def win_part(ctx: Context, a: Tensor, w: int) -> Tensor:
     """ggml_win_part: a [channels, columns, rows] as windows of w columns and rows, [channels, w, w, windows].
 
@@ -55,7 +61,13 @@ def _read_image(raw: Raw) -> dict[str, int] | None:
     return {"w0": raw.ne[1], "h0": raw.ne[2], "w": w} if w > 0 else None
 
 
-@constructor(Op.WIN_UNPART, unpack=_read_image)
+@constructor(
+    Op.WIN_UNPART,
+    unpack=_read_image,
+    example="windows: f32[8, 2, 2, 4]; win_unpart(windows, w0=4, h0=4, w=2)",
+    shape="a.type = f32 -> f32[a.ne[0], w0, h0, 1]",
+    means={"w0": "columns of the image", "h0": "rows of the image", "w": "columns and rows of a window"},
+)
 def win_unpart(ctx: Context, a: Tensor, w0: int, h0: int, w: int) -> Tensor:
     """ggml_win_unpart: the image [channels, w0, h0] that win_part cut into the windows a of w columns and rows."""
     if a.type is not F32:
@@ -66,7 +78,13 @@ def win_unpart(ctx: Context, a: Tensor, w0: int, h0: int, w: int) -> Tensor:
     return result
 
 
-@constructor(Op.GET_REL_POS, unpack=lambda raw: {"qh": raw.ne[2], "kh": raw.ne[1]})
+@constructor(
+    Op.GET_REL_POS,
+    unpack=lambda raw: {"qh": raw.ne[2], "kh": raw.ne[1]},
+    example="distances: f16[8, 7]; get_rel_pos(distances, qh=4, kh=4)",
+    shape="qh = kh; a.ne[1] = 2 * max(qh, kh) - 1 -> f16[a.ne[0], kh, qh, 1]",
+    means={"qh": "queries in a row or column of the image", "kh": "keys in a row or column of the image"},
+)
 def get_rel_pos(ctx: Context, a: Tensor, qh: int, kh: int) -> Tensor:
     """ggml_get_rel_pos: for query q and key k row q - k + kh - 1 of a, f16[channels, kh, qh].
 
@@ -85,7 +103,14 @@ def get_rel_pos(ctx: Context, a: Tensor, qh: int, kh: int) -> Tensor:
     return result
 
 
-@constructor(Op.ADD_REL_POS, inplace=True)
+@constructor(
+    Op.ADD_REL_POS,
+    inplace=True,
+    example="kq: f32[4, 4, 2]; pw: f32[2, 2, 2, 2]; ph: f32[2, 2, 2, 2]; add_rel_pos(kq, pw, ph)",
+    shape="pw and ph have one shape; pw.ne[3] = a.ne[2]; pw.ne[0] * pw.ne[0] = a.ne[0]; "
+    "pw.ne[1] * pw.ne[2] = a.ne[1]; a is contiguous; pw is contiguous; ph is contiguous; pw.type = f32; "
+    "ph.type = f32 -> a.type[a.ne]",
+)
 def add_rel_pos(ctx: Context, a: Tensor, pw: Tensor, ph: Tensor, *, inplace: bool = False) -> Tensor:
     """ggml_add_rel_pos: the scores a [keys, queries, windows] plus those of the distances.
 

@@ -13,7 +13,6 @@ from ggmltool.ggml.tensor import FLAGS, MAX_DIMS, MAX_OP_PARAMS, MAX_SRC
 from ggmltool.scenario.kinds import BOOL, ID, NUMBER, TEXT, Schema, either, integer, nullable, one_or_list
 from ggmltool.scenario.long_form import KEYS
 from ggmltool.scenario.nodes import OPS
-from ggmltool.scenario.param_meanings import param_meaning
 from ggmltool.scenario.params import INT64_MIN, signature
 from ggmltool.scenario.schema.forms import FALSY, NO_CONTROLS, NULL, closed, described, ref
 from ggmltool.scenario.schema.texts import call, short_tensor, type_name
@@ -195,7 +194,7 @@ def _forms(names: Iterable[str]) -> str:
 
 
 def _described(c: Constructor, p: Param) -> Schema:
-    meaning = param_meaning(c.name, p.name)
+    meaning = c.meaning(p.name)
     return {"description": meaning, **_param(p)} if meaning else _param(p)
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ggmltool.ggml.op import KEY_NAMES
+from ggmltool.ggml.ops.registry import since_of
 from ggmltool.ggml.releases.table import BY_NAME
-from ggmltool.scenario.since import days
 from ggmltool.scenario.versions import lacks
 from tests.ggml.devices.judges.asking import ask_graphs, ask_ops
 from tests.ggml.devices.judges.build import NotBuiltError, build
@@ -65,7 +65,7 @@ def _compare(name: str, judge: Path, given: argparse.Namespace) -> bool:
     for i, (label, hardware) in enumerate(family.hardware.items()):
         compared = Compared(label, device_of(hardware, release))
         for seed in seeds:
-            ops = [op for op in family.cases(seed) if not lacks(release, days().ops.get(KEY_NAMES[op.key], ""))]
+            ops = [op for op in family.cases(seed) if not lacks(release, since_of(KEY_NAMES[op.key]))]
             compared.ops(ops, ask_ops(judge, hardware.told, ops))
         # The order does not depend on the hardware.
         if compared.device.graph_optimize is not None and i == 0:
