@@ -304,16 +304,6 @@ class Server:
         _load_some(".")
         return walked(most, _frame)
 
-    def do_disassemble(self, address, count):
-        """So many instructions from an address on: [address, text in Intel's syntax, length]."""
-        before = gdb.parameter("disassembly-flavor")
-        execute("set disassembly-flavor intel")
-        try:
-            found = gdb.selected_inferior().architecture().disassemble(address, count=count)
-        finally:
-            execute("set disassembly-flavor " + before)
-        return [[one["addr"], one["asm"].strip(), one["length"]] for one in found]
-
     # What it is asked to do.
 
     def do_call(self, calls, alone=True):

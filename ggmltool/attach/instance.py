@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ggmltool.attach.elf import regular_file, stands_in
+from ggmltool.attach.emulator import Emulator, has_unicorn
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.getters import Getters
 from ggmltool.attach.link import Call, Link, LinkError
 from ggmltool.attach.memory import c_string
 from ggmltool.ggml.printable import printable
@@ -42,7 +42,7 @@ _NO_VERSION = (("ggml_backend_dev_name", "2025-03"), (HEART, "2024-01"))
 _SECONDS = 2.0
 """How long a program may take to say its version."""
 
-_LITERAL = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?(\x48\x8d\x05(....)\xc3)", re.DOTALL)
+_LITERAL = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x48\x8d\x05(....)\xc3", re.DOTALL)
 """A function on x86-64 that returns the address of a constant: lea rax, [rip + n]; ret."""
 
 _NUMBER = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xb8(....)\xc3", re.DOTALL)
@@ -156,7 +156,7 @@ def _instance(
         found = Instance("", RELEASES[name], name, symbols, files, note)
     if 0 < len(inlined) < len(STOPS):
         found = replace(found, inlined=inlined, note="; ".join(filter(None, (found.note, without(inlined)))))
-    return replace(found, max_name=max_name_of(link, symbols, found.structs))
+    return replace(found, max_name=max_name_of(link, symbols, found.structs, calls))
 
 
 def without(inlined: Sequence[str]) -> str:
@@ -165,44 +165,44 @@ def without(inlined: Sequence[str]) -> str:
     return f"{called} {'was' if len(inlined) == 1 else 'were'} inlined by link-time optimization: calls are not seen"
 
 
-def max_name_of(link: Link, symbols: Mapping[str, int], structs: str) -> int:
+def max_name_of(link: Link, symbols: Mapping[str, int], structs: str, calls: bool = False) -> int:
     """GGML_MAX_NAME: the rest of what ggml_tensor_overhead returns, an object and a tensor; the usual one where that
-    function is not there or does not just return a number."""
+    function is not there or cannot be asked."""
     known = layout(structs).structs
-    overhead = symbols.get("ggml_tensor_overhead")
-    with suppress(LinkError):
-        size = None if overhead is None else _number_returned(link, overhead)
-        if size is not None:
-            found = size - known["ggml_object"].size - known["ggml_tensor"].size + MAX_NAME
-            if 8 <= found <= _LONGEST_NAME and not found % 8:
-                return found
+    size = _returned(link, symbols.get("ggml_tensor_overhead"), calls)
+    if size is not None:
+        found = size - known["ggml_object"].size - known["ggml_tensor"].size + MAX_NAME
+        if 8 <= found <= _LONGEST_NAME and not found % 8:
+            return found
     return MAX_NAME
 
 
-def _number_returned(link: Link, function: int) -> int | None:
-    """What a function returns that does nothing else, read off its code. Raises LinkError."""
-    code = _NUMBER.match(link.read(function, 10))
-    if code:
-        return int.from_bytes(code[1], "little")
-    return Getters(link, link.ask("about")["architecture"]).result(function)
-
-
 def _version(link: Link, function: int | None, calls: bool) -> str:
-    """What ggml_version returns, its beginning, harmless to print: read off its code, which is one or two instructions,
-    else called."""
-    if function is None:
-        return ""
-    address: int | None
-    with suppress(LinkError):
-        code = _LITERAL.match(link.read(function, 12))
-        if code:
-            address = function + code.end(1) - 1 + int.from_bytes(code[2], "little", signed=True)
-        else:
-            address = Getters(link, link.ask("about")["architecture"]).result(function)
-        if address is None and calls:
-            (address,) = link.call([Call(function, "unsigned long", ())], _SECONDS)
-        return printable(c_string(link, address, 32)) if address else ""
+    """What ggml_version returns, its beginning, harmless to print."""
+    address = _returned(link, function, calls)
+    if address:
+        with suppress(LinkError):
+            return printable(c_string(link, address, 32))
     return ""
+
+
+def _returned(link: Link, function: int | None, calls: bool) -> int | None:
+    """What a function without parameters returns: read off its code, where that is one or two instructions, else run
+    in unicorn, else called."""
+    if function is None:
+        return None
+    with suppress(LinkError):
+        code = link.read(function, 16)
+        if found := _LITERAL.match(code):
+            return function + found.end() - 1 + int.from_bytes(found[1], "little", signed=True)
+        if found := _NUMBER.match(code):
+            return int.from_bytes(found[1], "little")
+        about = link.ask("about")
+        result = Emulator(link, about["architecture"]).result(function) if has_unicorn() else None
+        if result is None and calls:
+            (result,) = link.call([Call(function, "unsigned long", ())], _SECONDS)
+        return result
+    return None
 
 
 def nothing_found(

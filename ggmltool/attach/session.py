@@ -14,8 +14,8 @@ from typing import IO, Any, Literal, NoReturn, Self
 
 from ggmltool.attach.corefile import CoreFile, read_core
 from ggmltool.attach.dumped_files import program_dumped, remarks
+from ggmltool.attach.emulator import NO_UNICORN, DeadLink, has_unicorn
 from ggmltool.attach.errors import AttachError, Dies
-from ggmltool.attach.getters import DeadLink
 from ggmltool.attach.healing import Healer
 from ggmltool.attach.instance import Instance, instances_of, nothing_found, prepare, without
 from ggmltool.attach.link import Late, Link, LinkError, LinkLost, Stop
@@ -142,7 +142,7 @@ class Session:
             session.dump = said
             if isinstance(gdb.link, DeadLink):
                 gdb.link.dump = said
-            session.remarks = tuple(remarks(said, program, sysroot))
+            session.remarks = (*remarks(said, program, sysroot), *(() if has_unicorn() else (NO_UNICORN,)))
             session._exits = exits.pop_all()
             return session._looked()
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from ggmltool.attach import emulator
 from ggmltool.attach.ending import Ended, ended
 from ggmltool.attach.errors import Dies
 from ggmltool.attach.session import Session
 from ggmltool.attach.written import GRAPH
 from ggmltool.inspect.attached.abort import AbortFacts, explain_end
-from ggmltool.inspect.attached.verified import verify
+from ggmltool.inspect.attached.verified import Stage, verify
 from ggmltool.show.table import Style
 from ggmltool.views.attach.abort import abort_view
 from tests.attach.programs import core_by_gdb, core_of, environment, output_of
@@ -166,3 +167,20 @@ def test_the_plan_of_a_core_dump_is_what_the_process_had_decided(release: str) -
     found = verify(end.written.document, GRAPH, end.written.step, end.decided, end.written.notes)
     assert found.first is None
     assert found.fields > 500
+
+
+def test_without_unicorn_the_devices_of_a_core_dump_are_deduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulator, "find_spec", lambda _: None)
+    with Session.core(str(core_by_gdb([compiled("0.20.2")], COMPUTE)), str(compiled("0.20.2"))) as session:
+        assert emulator.NO_UNICORN in session.remarks
+        end = ended(session)
+    assert end.snapshot is not None
+    assert end.written is not None
+    assert end.decided is not None
+    assert any(
+        note.startswith("what the devices are: the last of a scheduler is a CPU") for note in end.snapshot.unread
+    )
+    assert [backend.name for backend in end.snapshot.backends] == ["GPU0", "CPU"]
+    found = verify(end.written.document, GRAPH, end.written.step, end.decided, end.written.notes)
+    assert found.first is not None
+    assert found.first.stage is Stage.MEMORY, "how its memory is aligned is what nobody says now"
