@@ -91,7 +91,7 @@ def trace(
         if memory_check:
             check_memory(opened)
     if format == "perfetto":
-        return _lanes(opened, measured, n_depth, output)
+        return _perfetto(opened, measured, n_depth, output)
     graphs = opened.model.graphs
     total = sum(len(graphs[name].nodes) for name in computed_graphs(opened.model))
     with progress("tracing", total if compute else 0, "nodes") as advance:
@@ -108,20 +108,19 @@ def trace(
     return 1 if (steps and steps[-1].error) or found.uses_freed else 0
 
 
-def _lanes(opened: Opened, measured: bool, n_depth: int, output: Output) -> int:
+def _perfetto(opened: Opened, measured: bool, n_depth: int, output: Output) -> int:
     """--perfetto: what happens when."""
-    from ggmltool.inspect.lane_measured import measured_steps
-    from ggmltool.inspect.lane_steps import drawn_steps
-    from ggmltool.views.compute.perfetto import perfetto_text
+    from ggmltool.inspect.perfetto_trace import measured_trace, planned_trace
+    from ggmltool.show.perfetto import perfetto_text
 
     if measured:
         total = sum(len(opened.model.graphs[name].nodes) for name in computed_graphs(opened.model))
         with progress("computing", total, "nodes") as advance:
-            lanes = measured_steps(opened, n_depth, advance, tell_of_undone)
+            found = measured_trace(opened, n_depth, advance, tell_of_undone)
     else:
-        lanes = drawn_steps(opened, n_depth)
-    note(f"Durations: {lanes.about}")
-    if lanes.error is not None:
-        note(ggml_error(lanes.error))
-    output.write(perfetto_text(lanes).encode())
-    return 0 if lanes.error is None else 1
+        found = planned_trace(opened, n_depth)
+    note(f"Durations: {found.about}")
+    if found.error is not None:
+        note(ggml_error(found.error))
+    output.write(perfetto_text(found).encode())
+    return 0 if found.error is None else 1

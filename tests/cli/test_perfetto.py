@@ -1,4 +1,4 @@
-"""`trace` for Perfetto: its file, and what it says of its durations. tests/inspect/test_lanes.py has the format."""
+"""`trace` for Perfetto: its file, and what it says of its durations. tests/inspect has the format."""
 
 from __future__ import annotations
 

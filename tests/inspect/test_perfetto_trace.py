@@ -13,15 +13,13 @@ import pytest
 from ggmltool.api.loading import load
 from ggmltool.estimate.timeline import duration
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.lane_measured import measured_steps
-from ggmltool.inspect.lane_steps import drawn_steps
-from ggmltool.inspect.lane_times import LaneTimes
-from ggmltool.inspect.lanes import COMPUTE, COPIES, HOST, Clock, Lanes
 from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.perfetto_trace import measured_trace, planned_trace
 from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.tracks import PlanTimes
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.views.compute.perfetto import perfetto_text
+from ggmltool.show.perfetto import COMPUTE, COPIES, HOST, Clock, PerfettoTrace, perfetto_text
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario
 
@@ -43,9 +41,9 @@ def ns(microseconds: float) -> int:
     return whole
 
 
-def checked(lanes: Lanes) -> list[dict[str, Any]]:
+def checked(trace: PerfettoTrace) -> list[dict[str, Any]]:
     """The events of a trace, every rule of the format checked."""
-    document = json.loads(perfetto_text(lanes))
+    document = json.loads(perfetto_text(trace))
     assert set(document) == {"displayTimeUnit", "otherData", "traceEvents"}
     events: list[dict[str, Any]] = document["traceEvents"]
     threads = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
@@ -86,9 +84,9 @@ def check_nesting(timed: list[dict[str, Any]]) -> None:
     assert set(arrows.values()) <= {"sf", "stf"}
 
 
-def peaks(lanes: Lanes) -> dict[tuple[str, str], int]:
+def peaks(trace: PerfettoTrace) -> dict[tuple[str, str], int]:
     out: dict[tuple[str, str], int] = {}
-    for level in lanes.levels:
+    for level in trace.counters:
         key = level.process, level.name
         out[key] = max(out.get(key, 0), level.values["live"])
     return out
@@ -108,9 +106,9 @@ def test_random_scenarios_are_drawn_by_the_rules(ggml: str) -> None:
             found = opened(scenario(seed), ggml)
         except ScenarioError:
             continue
-        lanes = drawn_steps(found)
-        events = checked(lanes)
-        assert lanes.clock is Clock.ORDER
+        trace = planned_trace(found)
+        events = checked(trace)
+        assert trace.clock is Clock.ORDER
         drawn += sum(e["ph"] == "X" and e["cat"] == "node" for e in events)
     assert drawn > 10
 
@@ -122,7 +120,7 @@ def test_wide_random_scenarios_are_drawn_by_the_rules(ggml: str) -> None:
             found = opened(wide_scenario(seed), ggml)
         except ScenarioError:
             continue
-        checked(drawn_steps(found))
+        checked(planned_trace(found))
 
 
 @pytest.mark.parametrize("ggml", RELEASES)
@@ -133,18 +131,18 @@ def test_random_scenarios_that_are_computed_are_drawn_by_the_rules(ggml: str) ->
             found = opened(scenario(seed, values=True), ggml)
         except ScenarioError:
             continue
-        lanes = measured_steps(found)
-        checked(lanes)
-        assert lanes.clock is Clock.MEASURED
-        nodes += sum(s.category == "node" for s in lanes.slices)
+        trace = measured_trace(found)
+        checked(trace)
+        assert trace.clock is Clock.MEASURED
+        nodes += sum(s.category == "node" for s in trace.slices)
     assert nodes > 5 or not RELEASES[ggml].reserves, "that release has few of the ops"
 
 
 def test_a_run_of_the_first_scheduler_is_drawn_by_the_rules() -> None:
-    lanes = measured_steps(opened(SAMPLES / "four-passes.yaml"))
-    checked(lanes)
-    assert len([s for s in lanes.slices if s.category == "node"]) > 10
-    assert "sched_compute_splits()" in [s.name for s in lanes.slices]
+    trace = measured_trace(opened(SAMPLES / "four-passes.yaml"))
+    checked(trace)
+    assert len([s for s in trace.slices if s.category == "node"]) > 10
+    assert "sched_compute_splits()" in [s.name for s in trace.slices]
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -160,30 +158,30 @@ def test_every_sample_is_drawn_with_all_nodes_and_copies_of_its_plan(path: Path)
             continue
         one = Opened(type(found.scenario)(alone), path.stem)
         watched = watch(one, Moment(graph), Record(Keep.MEMORY))
-        lanes = drawn_steps(one)
-        checked(lanes)
+        trace = planned_trace(one)
+        checked(trace)
         plan = watched.plan
         if not plan.ok:
-            assert lanes.error is not None
+            assert trace.error is not None
             continue
-        assert [s.name for s in lanes.slices if s.category == "node"] == [n.id for n in plan.nodes]
-        copies = [(s.args["split"], s.name) for s in lanes.slices if s.category == "copy"]
+        assert [s.name for s in trace.slices if s.category == "node"] == [n.id for n in plan.nodes]
+        copies = [(s.args["split"], s.name) for s in trace.slices if s.category == "copy"]
         assert sorted(copies) == sorted((s.id, i) for s in plan.splits for i in s.inputs)
-        assert len(lanes.arrows) == len(copies)
+        assert len(trace.flows) == len(copies)
         memory = watched.record.memory
         bufts = {buft: name for name, buft in reversed(plan.backends)}
         wanted = {(bufts[b], f"{b} compute buffer"): memory.peak(b) for b in {life.buft for life in memory.lifetimes}}
-        assert peaks(lanes) == {key: peak.nbytes for key, peak in wanted.items() if peak is not None}
+        assert peaks(trace) == {key: peak.nbytes for key, peak in wanted.items() if peak is not None}
 
 
 def test_an_arrow_goes_from_who_makes_a_tensor_by_the_copy_to_who_reads_it() -> None:
-    lanes = drawn_steps(opened(SAMPLES / "pipeline.yaml"))
-    stops = {a.name: [(s.lane.process, s.lane.thread, s.name) for s in a.stops] for a in lanes.arrows}
+    trace = planned_trace(opened(SAMPLES / "pipeline.yaml"))
+    stops = {a.name: [(s.track.process, s.track.thread, s.name) for s in a.stops] for a in trace.flows}
     assert stops == {
         "x": [("GPU0", COPIES, "x"), ("GPU0", COMPUTE, "h")],
         "act": [("GPU0", COMPUTE, "act"), ("GPU1", COPIES, "act"), ("GPU1", COMPUTE, "y")],
     }
-    calls = [s.name for s in lanes.of(lanes.slices[0].lane) if s.lane.process == HOST]
+    calls = [s.name for s in trace.of(trace.slices[0].track) if s.track.process == HOST]
     assert next(name for name in calls if "synchronize" in name) == "ggml_backend_event_synchronize(GPU0)"
     assert "ggml_backend_sched_compute_splits" in calls
 
@@ -219,18 +217,18 @@ def rated(tmp_path: Path) -> Opened:
 
 def test_estimated_lanes_are_the_time_table_of_the_estimate(rated: Opened) -> None:
     """What the estimator says of a batch is how long the drawing of it is."""
-    lanes = drawn_steps(rated)
-    checked(lanes)
-    assert lanes.clock is Clock.ESTIMATED
-    assert "RTX 3090" in lanes.about
+    trace = planned_trace(rated)
+    checked(trace)
+    assert trace.clock is Clock.ESTIMATED
+    assert "RTX 3090" in trace.about
     plan = watch(rated, Moment()).plan
-    batch = LaneTimes(rated.model).batch(plan, 4)
-    splits = [s for s in lanes.slices if s.category == "split"]
-    begin = min(s.start for s in lanes.slices if s.category in ("split", "copy"))
+    batch = PlanTimes(rated.model).batch(plan, 4)
+    splits = [s for s in trace.slices if s.category == "split"]
+    begin = min(s.start for s in trace.slices if s.category in ("split", "copy"))
     assert max(s.end for s in splits) - begin == pytest.approx(1e9 * duration(batch.steps, 1, 4).mid, abs=10)
     for split, stretch in zip(splits, batch.steps, strict=True):
         assert split.end - split.start == pytest.approx(1e9 * stretch.seconds.mid, abs=3)
-        nodes = [s for s in lanes.slices if s.category == "node" and s.args["split"] == int(split.name[6:])]
+        nodes = [s for s in trace.slices if s.category == "node" and s.args["split"] == int(split.name[6:])]
         assert sum(n.end - n.start for n in nodes) == pytest.approx(split.end - split.start, abs=len(nodes) + 1)
 
 
@@ -241,4 +239,4 @@ def test_a_name_is_text_whatever_it_is() -> None:
         "contexts": {"c": {"buft": "CPU", "tensors": {"x": {"type": "f32", "ne": [4], "name": name}}}},
         "graphs": {"main": {"nodes": {"y": "sqr(x)"}}},
     }
-    assert "\u202e" not in perfetto_text(drawn_steps(opened(spec)))
+    assert "\u202e" not in perfetto_text(planned_trace(opened(spec)))
