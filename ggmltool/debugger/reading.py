@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from ggmltool.debugger.expressions import (
     CValue,
@@ -18,16 +18,87 @@ from ggmltool.debugger.expressions import (
     truth,
     type_text,
 )
+from ggmltool.debugger.expressions.image.galloc import Galloc
 from ggmltool.debugger.expressions.image.images import Images
-from ggmltool.debugger.expressions.returned import returned_value
+from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.walk import WalkError
-from ggmltool.ggml.events import Allocated
+from ggmltool.ggml.events import Allocated, Assigned, Grown, Left, Logged, PassedOver, ReallocNeeded, Refused
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.history.cells import Key
+from ggmltool.inspect.history.frames import key_at
 from ggmltool.inspect.history.history import History
+from ggmltool.structs.declarations import Cursor, read_type
 from ggmltool.structs.layout import layout
+from ggmltool.structs.types import BOOL, CType, Function, Pointer, Struct, Void, bare
+
+_NO = ("ggml_gallocr_node_needs_realloc",)
+"""Functions that answer no where they are told of: this one's yes is that no more memory is needed."""
+
+
+def returned_value(scope: Scope) -> CValue | None:
+    """What the function returned that was left at the moment of a scope; None of one that returns nothing."""
+    event: Any = scope.event
+    key = event.function if isinstance(event, Left) else key_at(scope.history, scope.at, scope.phase - 1)
+    type = _result(scope, key)
+    if type is None:
+        return None
+    if isinstance(bare(type), Struct) and isinstance(event, Allocated):
+        return scope.address(event.chunk, event.offset)
+    number = _number(scope, key, type, event)
+    return None if number is None else scope.of(type, number)
+
+
+def _result(scope: Scope, key: str) -> CType | None:
+    """The type of what a function returns, None for void and where it is not known."""
+    table, _, field = key.partition(".")
+    if field:
+        member = (scope.layout.struct(table).members or {}).get(field)
+        pointer = None if member is None else bare(member.type)
+        function = bare(pointer.to) if isinstance(pointer, Pointer) else None
+        type = function.result if isinstance(function, Function) else None
+        return None if isinstance(type, Void) else type
+    declared = calls_of(scope.history.release).returns.get(key)
+    return None if declared is None else read_type(Cursor(declared), scope.layout)
+
+
+def _number(scope: Scope, key: str, type: CType, event: Any) -> int | None:
+    """The result as a number: a backend, an answer, or where something lies."""
+    answers = bare(type) is BOOL
+    match event:
+        case Allocated():
+            return int(event.offset)
+        case Grown() if isinstance(bare(type), Pointer):
+            return _buffer(scope, key, event.buft)
+        case Assigned() | PassedOver() | Refused() if not answers:
+            return _chosen(scope, type, event)
+        case PassedOver() | Refused():
+            return 0
+        case ReallocNeeded() | Logged() if key in (*_NO, "ggml_gallocr_alloc_graph"):
+            return 0
+    return 1 if answers else 0
+
+
+def _chosen(scope: Scope, type: CType, event: Assigned | PassedOver | Refused) -> int:
+    """The backend that a rule gave to a tensor, in January 2024 its allocator."""
+    decided = event.backend if isinstance(event, Assigned) else ""
+    number = next((i for i, b in enumerate(scope.history.backends) if b.name == decided), -1)
+    if not isinstance(bare(type), Pointer):
+        return number
+    return scope.image.galloc.tallocr(number) if number >= 0 else 0
+
+
+def _buffer(scope: Scope, key: str, buft: str) -> int:
+    """Where a buffer for computing lies that was just made."""
+    number = next((i for i, b in enumerate(scope.history.backends) if buft in (b.memory, b.buft)), -1)
+    galloc = scope.image.galloc
+    if key == "ggml_tallocr_new_from_buft":
+        return galloc.tallocr(number)
+    if key == "ggml_vbuffer_alloc" and isinstance(galloc, Galloc):
+        return galloc.buffer(number)
+    return scope.image.devices.chunk(number, 0)
+
 
 _PLAIN = re.compile(r"(sched|galloc)->(\w+)")
 """A field that is a cell of its own."""
@@ -115,13 +186,13 @@ class Reading:
         scope.written.clear()
         value = evaluate(text, scope)
         before = f"${len(self.values) + 1} = "
-        shown = value.format(fmt, session.columns, len(before))
+        shown = formatted(value, fmt, session.columns, len(before))
         self.values.append(value.fetched())
         return "".join(scope.written) + before + shown
 
     def formatted(self, text: str, fmt: str, session: Selected) -> str:
         """The value of an expression. Raises ExpressionError."""
-        return evaluate(text, self._here(session)).format(fmt, session.columns)
+        return formatted(evaluate(text, self._here(session)), fmt, session.columns)
 
     def integer(self, text: str, session: Selected) -> int:
         """The number that an expression is. Raises ExpressionError."""
@@ -146,7 +217,7 @@ class Reading:
         if value is None:
             return None
         self.values.append(value.fetched())
-        return f"${len(self.values)} = {value.format('', session.columns)}"
+        return f"${len(self.values)} = {formatted(value, '', session.columns)}"
 
     def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
         """Whether a condition is true in a frame of a moment. Raises WalkError."""
@@ -158,7 +229,7 @@ class Reading:
     def shown(self, text: str, at: int, frame: int, phase: int = 0) -> str:
         """The value of an expression in a frame of a moment, as it is printed. Raises WalkError."""
         try:
-            return evaluate(text, self.scope(at, frame, phase)).format()
+            return formatted(evaluate(text, self.scope(at, frame, phase)))
         except ExpressionError as error:
             raise WalkError(str(error)) from None
 
@@ -174,11 +245,11 @@ class Reading:
 
     def arguments(self, at: int, frame: int, phase: int = 0) -> list[tuple[str, str]]:
         """The arguments of a frame, with their values as gdb prints them."""
-        return [(name, value.format()) for name, value in self.scope(at, frame, phase).arguments().items()]
+        return [(name, formatted(value)) for name, value in self.scope(at, frame, phase).arguments().items()]
 
     def locals(self, at: int, frame: int, phase: int = 0) -> list[tuple[str, str]]:
         """The other variables of a frame that are known."""
-        return [(name, value.format()) for name, value in self.scope(at, frame, phase).locals().items()]
+        return [(name, formatted(value)) for name, value in self.scope(at, frame, phase).locals().items()]
 
     def complete(self, prefix: str, session: Selected) -> list[str]:
         """What an expression that begins so can go on as, whole."""
@@ -187,5 +258,5 @@ class Reading:
     def kept(self, what: str) -> list[str]:
         """The values that were printed, or (`convenience`) the variables, each in a line."""
         if what == "values":
-            return [f"${n} = {value.format()}" for n, value in enumerate(self.values, 1)][-10:]
-        return [f"${name} = {value.format()}" for name, value in self.variables.items()]
+            return [f"${n} = {formatted(value)}" for n, value in enumerate(self.values, 1)][-10:]
+        return [f"${name} = {formatted(value)}" for name, value in self.variables.items()]

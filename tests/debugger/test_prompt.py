@@ -11,7 +11,7 @@ import pytest
 import ggmltool
 from ggmltool.debugger.command import Repeat, find
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.table import COMMANDS
+from ggmltool.debugger.prompt import COMMANDS
 from ggmltool.inspect.history.history import record_history
 from tests.debugger.sessions import history_of, prompt_of, transcript
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ggmltool.debugger.table import COMMANDS
+from ggmltool.debugger.prompt import COMMANDS
 from tests.fuzz import junk
 
 SCENARIOS = ("matmul", "moe", "inplace", "pipeline", "preallocated", "versions-2026", "case.json")

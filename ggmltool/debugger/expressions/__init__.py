@@ -10,10 +10,9 @@ from functools import lru_cache
 from ggmltool.debugger.expressions.complete import complete
 from ggmltool.debugger.expressions.evaluate import Place, value_of
 from ggmltool.debugger.expressions.examine import Examined, examine
-from ggmltool.debugger.expressions.parser import parse
+from ggmltool.debugger.expressions.parser import Node, parse
 from ggmltool.debugger.expressions.ptype import type_text
 from ggmltool.debugger.expressions.scope import Scope
-from ggmltool.debugger.expressions.syntax import Node
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.structs.errors import ExpressionError
 from ggmltool.structs.layout import Layout

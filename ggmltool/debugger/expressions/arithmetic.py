@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ggmltool.debugger.expressions.values import CValue, fraction, is_struct, is_whole, pointed, whole
+from ggmltool.debugger.expressions.values import (
+    CValue,
+    dereferenced,
+    fraction,
+    is_struct,
+    is_whole,
+    pointed,
+    whole,
+    without_operator,
+)
 from ggmltool.structs.errors import ExpressionError
 from ggmltool.structs.types import (
     BOOL,
@@ -182,3 +191,22 @@ def cast(type: CType, v: CValue) -> CValue:
     if is_struct(v.type) or (isinstance(to, Pointer) and isinstance(v.bare, Float)):
         raise ExpressionError("Invalid cast.")
     return whole(v.memory, type, v.integer(), v.language)
+
+
+def subscript(a: CValue, b: CValue) -> CValue:
+    """`a[b]`. Raises ExpressionError."""
+    of = pointed(a)
+    if of is None:
+        if pointed(b) is not None:
+            return subscript(b, a)
+        raise without_operator(a, "[]", f"cannot subscript something of type `{a.type_name()}'")
+    if not is_whole(b.type):
+        raise ExpressionError("Argument to arithmetic operation not a number or boolean.")
+    i, t = b.integer(), a.bare
+    if isinstance(t, Array) and a.address is None:
+        if not 0 <= i < t.length:
+            raise ExpressionError("no such vector element")
+        return a.part(of, i * size_of(of))
+    if isinstance(t, Array) and 0 <= i < t.length:
+        return a.part(of, i * size_of(of))
+    return dereferenced(binary("+", a, b))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from ggmltool.debugger.expressions.access import dereferenced
 from ggmltool.debugger.expressions.evaluate import value_of
 from ggmltool.debugger.expressions.functions import FUNCTIONS
 from ggmltool.debugger.expressions.image.image import TABLE_NAMES
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.scope import Scope
+from ggmltool.debugger.expressions.values import dereferenced
 from ggmltool.structs.errors import ExpressionError
 from ggmltool.structs.types import Pointer, Struct
 

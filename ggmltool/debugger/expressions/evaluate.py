@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from ggmltool.debugger.expressions import arithmetic
-from ggmltool.debugger.expressions.access import dereferenced, field_of, subscript
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.debugger.expressions.syntax import (
+from ggmltool.debugger.expressions.parser import (
     Binary,
     Call,
     Cast,
@@ -23,7 +22,7 @@ from ggmltool.debugger.expressions.syntax import (
     Unary,
     Variable,
 )  # fmt: skip
-from ggmltool.debugger.expressions.values import CValue, fraction, whole
+from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, fraction, whole
 from ggmltool.structs.errors import ExpressionError, NoMemoryError
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import (
@@ -151,7 +150,7 @@ def _binary(operator: str, left: Node, right: Node, scope: Names) -> CValue:
         case "@":
             return _repeated(a, b)
         case "[":
-            return subscript(a, b)
+            return arithmetic.subscript(a, b)
     same = _texts(a, b) if operator in ("==", "!=") else None
     if same is not None:
         return arithmetic.truth_value(same == (operator == "=="), a)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from ggmltool.debugger.expressions.characters import string
 from ggmltool.debugger.expressions.evaluate import Place, value_of
-from ggmltool.debugger.expressions.formats import formatted
 from ggmltool.debugger.expressions.parser import parse
-from ggmltool.debugger.expressions.printing import zero_ended
+from ggmltool.debugger.expressions.printing import raw_formatted, string, zero_ended
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.structs.errors import ExpressionError, NoMemoryError
 from ggmltool.structs.types import Float, Function, Pointer, Struct, bare, size_of
@@ -119,7 +117,7 @@ def _units(scope: Place, address: int, count: int, letter: str, size: int) -> tu
             raise ExpressionError(str(missing)) from None
         if i % in_line == 0:
             lines.append(f"{_where(scope, address)}:")
-        lines[-1] += "\t" + formatted(scope.memory, raw, letter, padded=True)
+        lines[-1] += "\t" + raw_formatted(scope.memory, raw, letter, padded=True)
         address += size
     return lines, address
 

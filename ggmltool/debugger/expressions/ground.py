@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ggmltool.debugger.expressions.access import field_of
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.image import Image
 from ggmltool.debugger.expressions.image.images import Images
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.debugger.expressions.values import CValue, whole
+from ggmltool.debugger.expressions.values import CValue, field_of, whole
 from ggmltool.inspect.history.cells import TensorCell
 from ggmltool.inspect.history.frames import Frame
 from ggmltool.inspect.history.history import History

@@ -1,34 +1,166 @@
-"""Values as gdb prints C: `{type = GGML_TYPE_F32, buffer = 0x0, ne = {1, 1, 1, 1}, …}`."""
+"""Values as gdb prints C: `{type = GGML_TYPE_F32, buffer = 0x0, ne = {1, 1, 1, 1}, …}`: formats, characters, lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
-from ggmltool.debugger.expressions.characters import MOST_ELEMENTS, MOST_REPEATS, char, string
-from ggmltool.debugger.expressions.formats import PRINT_LETTERS, floating, formatted
-from ggmltool.debugger.expressions.held import Held
-from ggmltool.debugger.expressions.memory import NOT_KNOWN
-from ggmltool.debugger.expressions.wrapping import Piece
+from ggmltool.debugger.expressions.memory import NOT_KNOWN, Memory
+from ggmltool.debugger.expressions.values import CValue
 from ggmltool.structs.errors import ExpressionError, NoMemoryError
-from ggmltool.structs.types import (
-    Array,
-    Enum,
-    Float,
-    Function,
-    Int,
-    Pointer,
-    Struct,
-    Void,
-    bare,
-    size_of,
-    type_name,
-)  # fmt: skip
+from ggmltool.structs.types import Array, Enum, Float, Function, Int, Pointer, Struct, Void, bare, size_of, type_name
+
+PRINT_LETTERS = frozenset("xduotacfszr")
+_DIGITS = {2: 5, 4: 9, 8: 17}
+_FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 
-def printed(value: Held, letter: str = "", typed: bool = True) -> Iterator[Piece]:
-    """What `print` shows of a value behind `$1 = `; without `typed` a pointer has no type in front.
+def raw_formatted(memory: Memory, raw: bytes, letter: str, signed: bool = True, padded: bool = False) -> str:
+    """The bytes of a scalar in a format; `padded`: hexadecimal and binary numbers have all their digits, as those of
+    `x` have. Raises ExpressionError for a format there is not.
+    """
+    size = len(raw)
+    number = int.from_bytes(raw, "little")
+    match letter:
+        case "x":
+            return f"0x{number:0{2 * size}x}" if padded else f"{number:#x}"
+        case "z":
+            return f"0x{number:0{2 * size}x}"
+        case "t":
+            return f"{number:0{8 * size}b}" if padded else f"{number:b}"
+        case "o":
+            if padded:
+                return f"{number:0{-(-8 * size // 3)}o}" if number else "0" * -(-8 * size // 3)
+            return f"0{number:o}" if number else "0"
+        case "u":
+            return str(number)
+        case "d":
+            return str(int.from_bytes(raw, "little", signed=True))
+        case "c":
+            code = int.from_bytes(raw[:1], "little", signed=signed)
+            return f"{code} {char(code)}"
+        case "a":
+            symbol = memory.symbol(number)
+            return f"{number:#x} <{symbol}>" if symbol else f"{number:#x}"
+        case "f":
+            if size not in _FLOATS:
+                return str(int.from_bytes(raw, "little", signed=signed))
+            return floating(raw)
+    raise ExpressionError(f'Undefined output format "{letter}".')
 
-    Raises ExpressionError.
+
+def floating(raw: bytes) -> str:
+    """The bytes of a floating number, in as many digits as tell it from its neighbors."""
+    size = len(raw)
+    number = float(struct.unpack(_FLOATS[size], raw)[0])
+    if math.isnan(number):
+        bits = int.from_bytes(raw, "little")
+        mantissa = bits & ((1 << {2: 10, 4: 23, 8: 52}[size]) - 1)
+        return f"{'-' if bits >> (8 * size - 1) else ''}nan({mantissa:#x})"
+    return f"{number:.{_DIGITS[size]}g}"
+
+
+MOST_ELEMENTS = 200
+"""How many elements of an array or a string are printed: `set print elements`."""
+MOST_REPEATS = 10
+"""How many equal elements are printed one by one: `set print repeats`."""
+
+_ESCAPED = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
+
+
+def char(code: int) -> str:
+    """A character in single quotes."""
+    return f"'{_quoted([code], chr(39))}'"
+
+
+def string(codes: Sequence[int], longer: bool = False) -> list[str]:
+    """The parts of a string, to be joined by commas; `longer`: it goes on behind these codes.
+
+    What is repeated stands apart.
+    """
+    if not codes:
+        return ['""' + ("..." if longer else "")]
+    parts: list[str] = []
+    plain: list[int] = []
+    left = MOST_ELEMENTS
+    for code, n in _runs(codes):
+        if left <= 0:
+            break
+        if n > MOST_REPEATS:
+            if plain:
+                parts.append(f'"{_quoted(plain, chr(34))}"')
+                plain = []
+            parts.append(f"{char(code)} <repeats {n} times>")
+            left -= MOST_REPEATS
+        else:
+            taken = min(n, left)
+            plain += [code] * taken
+            left -= taken
+            longer = longer or taken < n
+    else:
+        left = max(left, 1)
+    if plain:
+        parts.append(f'"{_quoted(plain, chr(34))}"')
+    if longer or left <= 0:
+        parts[-1] += "..."
+    return parts
+
+
+def _runs(codes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    for code, same in groupby(codes):
+        yield code, sum(1 for _ in same)
+
+
+def _quoted(codes: Sequence[int], quote: str) -> str:
+    out = []
+    for code in codes:
+        code &= 0xFF
+        letter = chr(code)
+        if code in _ESCAPED:
+            out.append(_ESCAPED[code])
+        elif 32 <= code < 127:
+            out.append(f"\\{letter}" if letter in (quote, "\\") else letter)
+        else:
+            out.append(f"\\{code:03o}")
+    return "".join(out)
+
+
+class Piece(NamedTuple):
+    """A text in front of which a line may be broken, with so many spaces on the new line (None: it may not)."""
+
+    text: str
+    indent: int | None = None
+
+
+def wrapped(pieces: Iterable[Piece], width: int | None = None, taken: int = 0) -> str:
+    """The pieces in lines of less than `width` columns (None: one line), the first of which begins at `taken`.
+
+    A piece that no line has room for is not broken.
+    """
+    if width is None:
+        return "".join(piece.text for piece in pieces)
+    out: list[str] = []
+    pending, indent, column = "", None, taken
+    for piece in pieces:
+        if piece.indent is not None:
+            out.append(pending)
+            pending, indent = "", piece.indent
+        pending += piece.text
+        column += len(piece.text)
+        if column >= width and indent is not None:
+            out.append("\n" + " " * indent)
+            column, indent = indent + len(pending), None
+        column %= width
+    out.append(pending)
+    return "".join(out)
+
+
+def formatted(value: CValue, letter: str = "", width: int | None = None, indent: int = 0) -> str:
+    """A value as gdb prints it, in a format of `print/FMT`; lines of at most `width` columns (None: one line), where
+    `indent` are taken already. Raises ExpressionError.
     """
     if letter and letter not in PRINT_LETTERS:
         if letter == "i":
@@ -36,17 +168,17 @@ def printed(value: Held, letter: str = "", typed: bool = True) -> Iterator[Piece
         raise ExpressionError(f'Undefined output format "{letter}".')
     letter = "" if letter in ("r", "s") else letter
     t = value.bare
-    if isinstance(t, Pointer) and typed and not letter and not _is_text(value):
-        yield Piece(f"({value.type_name()}) ")
-    yield from _printed(value, letter, 0)
+    if isinstance(t, Pointer) and not letter and not _is_text(value):
+        return wrapped([Piece(f"({value.type_name()}) "), *_printed(value, letter, 0)], width, indent)
+    return wrapped(_printed(value, letter, 0), width, indent)
 
 
-def _is_text(value: Held) -> bool:
+def _is_text(value: CValue) -> bool:
     """Whether a pointer is printed as a string, without its type."""
     return type_name(value.type).removeprefix("const ") == "char *"
 
 
-def _printed(value: Held, letter: str, depth: int) -> Iterator[Piece]:
+def _printed(value: CValue, letter: str, depth: int) -> Iterator[Piece]:
     t = value.bare
     match t:
         case Void():
@@ -67,7 +199,7 @@ def _printed(value: Held, letter: str, depth: int) -> Iterator[Piece]:
             yield from _scalar(value, letter, depth)
 
 
-def _struct(value: Held, t: Struct, letter: str, depth: int) -> Iterator[Piece]:
+def _struct(value: CValue, t: Struct, letter: str, depth: int) -> Iterator[Piece]:
     if t.members is None:
         yield Piece("<incomplete type>")
         return
@@ -80,7 +212,7 @@ def _struct(value: Held, t: Struct, letter: str, depth: int) -> Iterator[Piece]:
     yield Piece("}")
 
 
-def _array(value: Held, length: int, letter: str, depth: int) -> Iterator[Piece]:
+def _array(value: CValue, length: int, letter: str, depth: int) -> Iterator[Piece]:
     t = value.bare
     assert isinstance(t, Array)
     size = size_of(t.of)
@@ -121,13 +253,13 @@ def _text(raw: bytes, depth: int) -> Iterator[Piece]:
         yield Piece(f", {part}" if i else part)
 
 
-def _scalar(value: Held, letter: str, depth: int) -> Iterator[Piece]:
+def _scalar(value: CValue, letter: str, depth: int) -> Iterator[Piece]:
     t = value.bare
     raw = value.raw()
     if letter:
         signed = isinstance(t, Int) and t.signed
         letter = "x" if letter == "z" and isinstance(t, Pointer) else letter
-        yield Piece(formatted(value.memory, raw, letter, signed))
+        yield Piece(raw_formatted(value.memory, raw, letter, signed))
         return
     match t:
         case Int(char=True):
@@ -159,7 +291,7 @@ def _enum(t: Enum, number: int) -> str:
     return f"({' | '.join(names)}{f' | unknown: {rest:#x}' if rest else ''})"
 
 
-def _pointer(value: Held, to: object, depth: int) -> Iterator[Piece]:
+def _pointer(value: CValue, to: object, depth: int) -> Iterator[Piece]:
     address = value.integer()
     yield Piece(_address(value, address, isinstance(to, Function)))
     if isinstance(to, Int) and to.char and address:
@@ -173,7 +305,7 @@ def _pointer(value: Held, to: object, depth: int) -> Iterator[Piece]:
             yield Piece(part if not i else f", {part}")
 
 
-def zero_ended(value: Held, address: int) -> tuple[bytes, bool]:
+def zero_ended(value: CValue, address: int) -> tuple[bytes, bool]:
     """The bytes before the first zero from an address on, and whether there are more than are printed.
 
     Raises NoMemoryError.
@@ -192,7 +324,7 @@ def zero_ended(value: Held, address: int) -> tuple[bytes, bool]:
     return codes, value.memory.read(address + len(codes), 1) != b"\0"
 
 
-def _address(value: Held, address: int, function: bool) -> str:
+def _address(value: CValue, address: int, function: bool) -> str:
     symbol = value.memory.symbol(address)
     if symbol == NOT_KNOWN:
         return f"<{symbol}>"

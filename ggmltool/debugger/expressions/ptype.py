@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ggmltool.debugger.expressions.evaluate import Names, Place, value_of
-from ggmltool.debugger.expressions.parser import parse
-from ggmltool.debugger.expressions.syntax import TypeName
+from ggmltool.debugger.expressions.parser import TypeName, parse
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import (
     CType,

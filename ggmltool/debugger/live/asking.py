@@ -7,6 +7,7 @@ import re
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import evaluate, examine, type_text
 from ggmltool.debugger.expressions.examine import Examined
+from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.live.desk import Asked, Visit
 
 _FORMAT = re.compile(r"/(\S*)\s*")
@@ -28,7 +29,7 @@ def printed(visit: Visit, asked: Asked) -> str:
     """The value of an expression, as gdb prints it. Raises ExpressionError."""
     fmt, text = _formatted(asked.argument)
     value = evaluate(_expression(text, "an expression of C"), visit.scope)
-    return value.format(fmt, asked.width) + "\n"
+    return formatted(value, fmt, asked.width) + "\n"
 
 
 def type_of(visit: Visit, asked: Asked) -> str:

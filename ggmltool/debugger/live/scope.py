@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from ggmltool.attach.link import Call, Link, LinkError, LinkLost
 from ggmltool.debugger.expressions import arithmetic
-from ggmltool.debugger.expressions.access import dereferenced, field_of
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
-from ggmltool.debugger.expressions.values import CValue, whole
+from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, whole
 from ggmltool.debugger.live.functions import INLINE
 from ggmltool.ggml.releases.release import Release
 from ggmltool.structs.declarations import Cursor, declaration, read_type

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import events
@@ -15,7 +16,6 @@ from textual.widgets import Input
 
 from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.screen import stops
-from ggmltool.debugger.screen.arranged import CSS, classes_of
 from ggmltool.debugger.screen.bottom import Hints, Scrubber, Tabs, Title
 from ggmltool.debugger.screen.find import find
 from ggmltool.debugger.screen.graph_pane import GraphPane
@@ -31,6 +31,47 @@ from ggmltool.debugger.walk import Reason, Stop, WalkError
 from ggmltool.ggml.events import Entered, Left
 from ggmltool.inspect.history.labels import about
 from ggmltool.show.text import count, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ggmltool.debugger.walk import Walker
+    from ggmltool.inspect.opened import Opened
+
+_WIDE, _MEDIUM = (150, 36), (100, 28)
+"""Columns and rows from which on all panes have room, and all but the calls; below, one pane and the events."""
+_LOW = 16
+"""Rows below which the events stand behind the pane in front."""
+
+CSS = """
+Screen { layout: vertical; overflow: hidden; }
+#body { height: 1fr; layout: grid; grid-gutter: 0; }
+.wide #body { grid-size: 3 3; grid-columns: 10fr 13fr 9fr; grid-rows: 5fr 5fr 8; }
+.wide #graph, .wide #story { row-span: 3; }
+.medium #body { grid-size: 2 3; grid-columns: 5fr 6fr; grid-rows: 4fr 4fr 3fr; }
+.medium #graph { row-span: 3; }
+.medium #calls { display: none; }
+.small #body { layout: vertical; }
+.small #body Pane { display: none; height: 1fr; }
+.small #body Pane.front { display: block; }
+.small #body #events { display: block; height: 7; }
+.small #body #events.front { height: 1fr; }
+.behind #body #events { display: none; }
+.behind #body #events.front { display: block; }
+.answering.small #body #events { display: none; }
+.answering.small #body #events.front { display: block; }
+.small Tabs { display: block; }
+#answer { display: none; height: 40%; }
+#answer.open { display: block; }
+"""
+
+
+def classes_of(width: int, height: int, zoomed: bool) -> frozenset[str]:
+    """What the screen is with so many columns and rows, or with one pane `zoomed`: the classes of its style."""
+    wide, medium = (width >= least[0] and height >= least[1] for least in (_WIDE, _MEDIUM))
+    if medium and not zoomed:
+        return frozenset({"wide" if wide else "medium"})
+    return frozenset({"small", "behind"} if height < _LOW or zoomed else {"small"})
 
 
 class DebuggerApp(App[None]):
@@ -390,3 +431,21 @@ class DebuggerApp(App[None]):
         answer.set_class(bool(told.strip()), "open")
         self.screen.set_class(bool(told.strip()), "answering")
         self.call_after_refresh(self.show)
+
+
+def show(
+    opened: Opened,
+    walker: Walker,
+    execute: Callable[[str, int], str] | None = None,
+    dark: bool = True,
+    colored: bool = True,
+    left: Callable[[], bool] = lambda: False,
+) -> None:
+    """Walk through the history of a scenario from where the walker is, and leave it where the user quits. `execute`
+    gives the answer of a command, in lines of so many columns; after it `left` says whether the user wants to quit."""
+    scene = Scene(opened, walker.history, walker)
+    gc.freeze()  # the history stays: looking through it again and again would stop the screen
+    try:
+        DebuggerApp(scene, execute, dark, colored, left).run()
+    finally:
+        gc.unfreeze()

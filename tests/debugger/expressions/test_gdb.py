@@ -12,6 +12,7 @@ import pytest
 from ggmltool.debugger.expressions.evaluate import value_of
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.parser import parse
+from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.expressions.ptype import described
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.structs.declarations import Cursor, read_type
@@ -169,7 +170,7 @@ def ours(command: str, names: Globals) -> str:
         if verb in ("ptype", "whatis"):
             return described(text, names, names.layout, verb == "whatis")
         letter, text = (text[0], text[1:]) if verb == "print/" else ("", text)
-        return value_of(parse(text, names.layout), names).format(letter)
+        return formatted(value_of(parse(text, names.layout), names), letter)
     except ExpressionError as error:
         return str(error)
 

@@ -10,6 +10,7 @@ import pytest
 from ggmltool.debugger.breakpoints import Breakpoints, Kind
 from ggmltool.debugger.expressions import ExpressionError, Scope, complete, evaluate
 from ggmltool.debugger.expressions.image.images import Images
+from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.walk import Walker
 from ggmltool.ggml.releases.table import RELEASES
@@ -26,7 +27,7 @@ POINTS = 5
 
 def said(text: str, scope: Scope) -> str:
     try:
-        return evaluate(text, scope).format()
+        return formatted(evaluate(text, scope))
     except ExpressionError as error:
         return str(error)
 

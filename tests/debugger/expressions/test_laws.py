@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import ggmltool
 from ggmltool.debugger.expressions import ExpressionError, Scope, complete, evaluate, examine, type_text
 from ggmltool.debugger.expressions.parser import parse
+from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.history.history import History, record_history
 from ggmltool.scenario.errors import ScenarioError
@@ -65,8 +66,8 @@ def test_what_is_offered_can_be_printed(release: str, seed: int) -> None:
             scope = Scope(run, at, frame)
             for text in offered(scope):
                 value = evaluate(text, scope)
-                assert value.format(), text
-                assert value.format("x") or True
+                assert formatted(value), text
+                assert formatted(value, "x") or True
                 assert type_text(text, scope).startswith("type = ")
                 n_printed += 1
     assert n_printed > 100
@@ -111,7 +112,7 @@ WORDS = [
 def test_whatever_is_typed_is_a_value_or_an_error(text: str) -> None:
     scope = end("0.26")
     for ask in (
-        lambda: evaluate(text, scope).format(),
+        lambda: formatted(evaluate(text, scope)),
         lambda: type_text(text, scope),
         lambda: examine("2xw", text, scope),
     ):
@@ -133,10 +134,10 @@ def test_no_type_is_too_deep(text: str) -> None:
     with suppress(ExpressionError):
         assert type_text(text, scope)
     with suppress(ExpressionError):
-        evaluate(f"sizeof({text})", scope).format()
+        formatted(evaluate(f"sizeof({text})", scope))
 
 
 def test_nothing_is_at_an_address_of_nothing() -> None:
     run = history("0.26", 1)
     with pytest.raises(NoMemoryError, match="Cannot access memory at address 0x10"):
-        evaluate("*(int *) 16", Scope(run, 0)).format()
+        formatted(evaluate("*(int *) 16", Scope(run, 0)))

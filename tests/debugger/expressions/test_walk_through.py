@@ -6,6 +6,7 @@ import pytest
 
 import ggmltool
 from ggmltool.debugger.expressions import ExpressionError, Scope, complete, evaluate, examine, truth, type_text
+from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.ggml.events import Allocated
 from ggmltool.inspect.history.history import History, record_history
 
@@ -52,7 +53,7 @@ PRINTED = {
 
 @pytest.mark.parametrize("text", PRINTED)
 def test_what_gdb_printed(scope: Scope, text: str) -> None:
-    assert evaluate(text, scope).format() == PRINTED[text]
+    assert formatted(evaluate(text, scope)) == PRINTED[text]
 
 
 def test_a_struct_with_its_fields(scope: Scope) -> None:
@@ -93,5 +94,5 @@ ERRORS = {
 @pytest.mark.parametrize("text", ERRORS)
 def test_what_gdb_says_of_a_mistake(scope: Scope, text: str) -> None:
     with pytest.raises(ExpressionError) as raised:
-        evaluate(text, scope).format()
+        formatted(evaluate(text, scope))
     assert str(raised.value).startswith(ERRORS[text])
