@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ggmltool.ggml.op import CAN_INPLACE, VIEW_OPS
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
-from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.run.devices import make_backends, make_bufts
 from ggmltool.scenario.spec import ScenarioSpec, TensorSpec
 
 Memory = tuple[str, int]

@@ -12,9 +12,9 @@ import pytest
 import ggmltool
 from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.scenario.backends import BACKEND_KEYS, BUFFER_TYPE_KEYS, SCHEDULER_KEYS
+from ggmltool.scenario.devices.backends import BACKEND_KEYS, BUFFER_TYPE_KEYS, SCHEDULER_KEYS
 from ggmltool.scenario.load import CONTEXT_KEYS, GRAPH_KEYS, TOP_KEYS, USAGES
-from ggmltool.scenario.long_form import KEYS
+from ggmltool.scenario.nodes.long_form import KEYS
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, OTHER_STEPS
 from tests.cli.conftest import Call, call
 

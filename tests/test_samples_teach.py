@@ -226,7 +226,7 @@ def test_packed_weights_stay_on_the_cpu_and_pinned_ones_go_to_the_gpu() -> None:
 def test_a_wrong_kernel_spoils_everything_behind_it_and_nothing_else() -> None:
     from ggmltool.ggml.sched.compute import backend_graph_compute
     from ggmltool.inspect.comparison import compare
-    from ggmltool.scenario.injected import broken, read_injections
+    from ggmltool.scenario.run.placed import broken, read_injections
 
     scenario = load("wrong-kernel")
     first, second = scenario.model.backends

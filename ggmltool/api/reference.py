@@ -63,7 +63,7 @@ def backends(*devices: str, ggml: str | None = None) -> Result[tuple[BackendInfo
     from ggmltool.ggml.releases.parts import profiles_of
     from ggmltool.ggml.releases.table import DEFAULT
     from ggmltool.inspect.devices import profile_info
-    from ggmltool.scenario.device_texts import read_devices
+    from ggmltool.scenario.devices.texts import read_devices
     from ggmltool.scenario.errors import Mistake
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.scenario.versions import check_profiles, read_ggml

@@ -20,9 +20,9 @@ from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.ggml.devices.recorded import Recorded
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.version import SCHED_MAX_COPIES
+from ggmltool.scenario.devices.recorded import dump_answers
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.past import dump_past
-from ggmltool.scenario.recorded import dump_answers
 from ggmltool.scenario.spec import FORMAT
 from ggmltool.sources.llama.text import scenario_text
 

@@ -175,7 +175,7 @@ def _given(scenario: str | None, devices: tuple[str, ...], release: Release | No
     """The model whose backends to show, with a title; one without graphs for --device. Raises CliError."""
     from ggmltool.cli.scenario import open_scenario
     from ggmltool.ggml.releases.table import DEFAULT
-    from ggmltool.scenario.device_texts import read_devices
+    from ggmltool.scenario.devices.texts import read_devices
     from ggmltool.scenario.errors import Mistake
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.scenario.versions import check_profiles

@@ -17,7 +17,7 @@ from ggmltool.scenario.errors import quoted
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
     from ggmltool.inspect.opened import Opened
-    from ggmltool.scenario.text import Readable
+    from ggmltool.scenario.text.text import Readable
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
     from ggmltool.sources.sched_log.stream import Lines
 

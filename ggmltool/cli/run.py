@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ggmltool.cli.watcher import Watcher
     from ggmltool.ggml.releases.release import Release
     from ggmltool.inspect.next_token import NextToken
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import Step
     from ggmltool.views.compute.times import GraphTimes
 

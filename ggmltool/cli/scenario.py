@@ -15,7 +15,7 @@ from ggmltool.scenario.samples import DEFAULT, ENDINGS, find_sample, sample_name
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
-    from ggmltool.scenario.text import Readable
+    from ggmltool.scenario.text.text import Readable
 
 MINE = "graph.yaml"
 """The file that is taken if nobody names one."""

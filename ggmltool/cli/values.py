@@ -13,7 +13,7 @@ from ggmltool.show.text import shortened
 
 if TYPE_CHECKING:
     from ggmltool.ggml.bounds import Bounds
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import ScenarioSpec, Step
 
 _NAMES_SHOWN = 3

@@ -14,7 +14,7 @@ from ggmltool.views.compute.watch import watched_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.tensor import Tensor
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
 
 
 class Watcher:

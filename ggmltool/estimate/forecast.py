@@ -14,7 +14,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SCHED_MAX_COPIES
-from ggmltool.scenario.compiled import Compiled
+from ggmltool.scenario.run.compiled import Compiled
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 _WIDE = Range(0.4, 0.7, 1.0)

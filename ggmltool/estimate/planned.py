@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
+from ggmltool.scenario.run.compiled import NONE, Compiled, CompiledTensor
 
 
 class PlannedCopy(NamedTuple):

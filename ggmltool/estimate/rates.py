@@ -8,8 +8,8 @@ from functools import cache
 
 from ggmltool.data import load
 from ggmltool.estimate.records import Efficiency, Link, Range, Rates
-from ggmltool.scenario.known_devices import CpuData, GpuData, KnownDevice, known, rates_data
-from ggmltool.scenario.own_rates import OwnRates, dump_rates
+from ggmltool.scenario.devices.known import CpuData, GpuData, KnownDevice, known, rates_data
+from ggmltool.scenario.devices.rates import OwnRates, dump_rates
 from ggmltool.scenario.spec import BackendSpec
 
 GIGA, TERA, MICRO = 1e9, 1e12, 1e-6

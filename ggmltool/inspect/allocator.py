@@ -17,8 +17,8 @@ from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched
-from ggmltool.scenario.arenas import addresses, arenas
 from ggmltool.scenario.errors import nearest, quoted
+from ggmltool.scenario.tensor_info import addresses, arenas
 
 
 class AllocRow(NamedTuple):

@@ -92,7 +92,7 @@ def tolerance_of(node: Tensor) -> float:
 
 def measure(a: Tensor, b: Tensor) -> Apart:
     """How the values of `b` differ from those of `a`, two tensors of one layout in memory of their own."""
-    from ggmltool.scenario.run import values_of
+    from ggmltool.scenario.run.run import values_of
 
     return measure_values(a, values_of(a), values_of(b))
 

@@ -19,12 +19,11 @@ from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.real_sides import VULKAN, RealSide, library_side, vulkan_side
 from ggmltool.inspect.work import UNSEEN, Work
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.errors import Mistake, ScenarioError, did_you_mean, quoted
-from ggmltool.scenario.injected import broken, read_injections
+from ggmltool.scenario.run.placed import broken, read_injections
 from ggmltool.scenario.since import days
-from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
-from ggmltool.scenario.valueless import valueless
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec, valueless
 from ggmltool.scenario.versions import lacks
 from ggmltool.show.text import shortened
 

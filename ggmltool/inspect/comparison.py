@@ -14,10 +14,9 @@ from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.releases.parts import copier_of
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.inspect.apart import Apart, measure, measure_values, tolerance_of
-from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.gpus import take_gpus
-from ggmltool.scenario.placed import PlacedGraph
-from ggmltool.scenario.run import values_of
+from ggmltool.scenario.run.devices import make_backends, make_bufts, take_gpus
+from ggmltool.scenario.run.placed import PlacedGraph
+from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.inspect.errors import InspectError
-from ggmltool.scenario.arenas import arenas
 from ggmltool.scenario.errors import did_you_mean, quoted
+from ggmltool.scenario.tensor_info import arenas
 
 if TYPE_CHECKING:
     from ggmltool.ggml.context import Context

@@ -21,9 +21,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.interfaces import Table, tables_of
 from ggmltool.inspect.own_data import own_data
-from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.gpus import Computing, computing
-from ggmltool.scenario.registry import registry_of
+from ggmltool.scenario.run.devices import Computing, computing, make_backends, make_bufts, registry_of
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 PLAIN = "ggml_nbytes"
@@ -240,10 +238,10 @@ def device_facts(model: ScenarioSpec) -> list[DeviceFacts]:
     from ggmltool.ggml.devices.conditions import Supports
     from ggmltool.ggml.devices.written_rules import profile_rules
     from ggmltool.ggml.releases.parts import profiles_of
-    from ggmltool.scenario.device_files import device_map
+    from ggmltool.scenario.devices.files import device_map
+    from ggmltool.scenario.devices.supports import dump_supports
     from ggmltool.scenario.dump import op_names
-    from ggmltool.scenario.engine import make_backends, make_bufts
-    from ggmltool.scenario.support_rules import dump_supports
+    from ggmltool.scenario.run.devices import make_backends, make_bufts
 
     facts = []
     profiles = profiles_of(model.release)

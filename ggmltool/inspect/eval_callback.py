@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import VIEW_OPS
 from ggmltool.ggml.tensor import Tensor, op_desc
-from ggmltool.scenario.run import Run, values_of
+from ggmltool.scenario.run.run import Run, values_of
 from ggmltool.scenario.spec import ScenarioSpec
 
 if TYPE_CHECKING:

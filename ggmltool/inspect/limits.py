@@ -12,7 +12,7 @@ from ggmltool.inspect.limit_watch import LimitWatch
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 

@@ -9,7 +9,7 @@ from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.op import VIEW_OPS
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.scenario.data import GgufData
-from ggmltool.scenario.run import MAPPED
+from ggmltool.scenario.run.run import MAPPED
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ContextSpec, ScenarioSpec, TensorSpec
 

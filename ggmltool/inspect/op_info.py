@@ -15,7 +15,7 @@ from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.params import signature
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.scenario.yaml_text import compose_yaml
+from ggmltool.scenario.text.yaml import compose_yaml
 
 RESULT = "y"
 """The id of an example's node."""

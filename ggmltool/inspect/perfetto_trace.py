@@ -28,7 +28,7 @@ from ggmltool.show.perfetto import Clock, PerfettoTrace
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import Step
 
 _MEASURED = (

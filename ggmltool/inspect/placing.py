@@ -125,7 +125,7 @@ def devices_of(
 
     `note` is told of a device that is not known. Raises InspectError.
     """
-    from ggmltool.scenario.device_texts import NO_DEVICE
+    from ggmltool.scenario.devices.texts import NO_DEVICE
 
     if not common.device and any(_type(model, b) in ("gpu", "igpu") for b in model.backends):
         return list(model.backends)
@@ -142,7 +142,7 @@ def devices_of(
 
 def named_devices(texts: Sequence[str]) -> list[BackendSpec]:
     """The devices that --device names. Raises InspectError."""
-    from ggmltool.scenario.device_texts import read_devices
+    from ggmltool.scenario.devices.texts import read_devices
     from ggmltool.scenario.errors import Mistake
 
     try:

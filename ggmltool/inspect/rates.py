@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ggmltool.estimate.rates import OWN, known_rates, rates_of_backend
 from ggmltool.estimate.records import Rates
-from ggmltool.scenario.known_devices import known_devices
+from ggmltool.scenario.devices.known import known_devices
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 
@@ -47,7 +47,7 @@ def _of_backend(spec: BackendSpec) -> RatesInfo:
 def measured_backends(progress: Callable[[str], None]) -> Sequence[BackendSpec]:
     """This machine's devices with the rates that were measured just now; `progress` is told which is."""
     from ggmltool.ggml.devices.profiles import profile_of_name
-    from ggmltool.scenario.measure import measure
+    from ggmltool.scenario.devices.rates import measure
 
     return [
         BackendSpec(m.backend, profile_of_name(m.backend), memory=m.memory or None, rates=m.rates)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ggmltool.ggml import bounds
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.need import need_of_compare, need_of_run
+from ggmltool.scenario.spec import valueless
 from ggmltool.scenario.steps import computed_by
-from ggmltool.scenario.valueless import valueless
 from ggmltool.show.text import shortened, size
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.inspect.errors import InspectError, StepRefused
 from ggmltool.inspect.opened import Opened
-from ggmltool.scenario.reserving_run import ReservingRun
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.reserving import ReservingRun
+from ggmltool.scenario.run.run import Run
 
 
 class GraphFacts(NamedTuple):

@@ -19,8 +19,8 @@ from ggmltool.ggml.releases.parts import copier_of
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.inspect.apart import Apart, measure_values, position, tolerance_of
 from ggmltool.inspect.comparison import Compared, Comparison, touched
-from ggmltool.scenario.placed import PlacedGraph
-from ggmltool.scenario.run import values_of
+from ggmltool.scenario.run.placed import PlacedGraph
+from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.values.sample import Sample
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ggmltool.ggml.sched.state import SchedulerState
     from ggmltool.ggml.vbuffer import TensorAlloc
     from ggmltool.inspect.record import Record
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import Step
 
 

@@ -12,7 +12,7 @@ from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.inspect.answers import Unreadable, answer
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.spec import BackendSpec
 
 State = Literal["yes", "no", "copy", "offload"]

@@ -13,8 +13,8 @@ from ggmltool.inspect.allocator import WatchedAllocator
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.inspect.watched import Watched
-from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
 from ggmltool.scenario.errors import nearest, quoted
+from ggmltool.scenario.tensor_info import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
 
 
 @dataclass(frozen=True, slots=True)

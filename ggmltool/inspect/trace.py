@@ -12,7 +12,7 @@ from ggmltool.ggml.events import Computed, Event, UsedAfterFree
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.history.history import backend_names
 from ggmltool.inspect.history.points import BackendNames, Point, entered_at
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import Step
 

@@ -19,7 +19,7 @@ from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
 from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.memory import MemoryPlan, MemoryRecorder
 from ggmltool.inspect.opened import Opened
-from ggmltool.scenario.compiled import Compiled
+from ggmltool.scenario.run.compiled import Compiled
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.perfetto import (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ggmltool.ggml.dtypes import NO_FROM_FLOAT_REF, NO_TO_FLOAT, NO_VEC_DOT, TYPES, TYPES_BY_ID, DType
 from ggmltool.inspect.errors import InspectError
-from ggmltool.scenario.encode import can_decode, can_encode
+from ggmltool.scenario.encoded import can_decode, can_encode
 from ggmltool.scenario.errors import did_you_mean, quoted
 
 

@@ -11,7 +11,7 @@ from ggmltool.ggml.sched.freed import freed_buffer
 if TYPE_CHECKING:
     from ggmltool.ggml.buffer import Outgrown
     from ggmltool.ggml.tensor import Tensor
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import ScenarioSpec
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ggmltool.ggml.sched.debug import SchedDebug
     from ggmltool.oracle import OracleRun
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import ScenarioSpec
 
     Printed = Callable[[SchedDebug], str]

@@ -14,7 +14,7 @@ from ggmltool.inspect.errors import InspectError, StepRefused
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Record
 from ggmltool.inspect.rehearsed import rehearse
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.spec import Step
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, translated
 from ggmltool.show.text import count, shortened

@@ -132,7 +132,7 @@ def put_all(model: ScenarioSpec, ids: Iterable[str], backend: str) -> ScenarioSp
 
 def _put(model: ScenarioSpec, id: str, backend: BackendSpec) -> Iterator[Change]:
     """A context's tensor, with its views, in the backend's own buffer type."""
-    from ggmltool.scenario.backends import default_buft
+    from ggmltool.scenario.devices.backends import default_buft
 
     buft = default_buft(backend)
     own = _context_of(model, id)

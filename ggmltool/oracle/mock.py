@@ -25,7 +25,7 @@ from ggmltool.oracle.memory import FakeMemory, RealMemory
 from ggmltool.oracle.mirror import Mirror
 from ggmltool.oracle.profile import BackendProfile, resolve
 from ggmltool.oracle.structs import Tensor
-from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.run.devices import make_backends, make_bufts
 from ggmltool.scenario.spec import BufferTypeSpec, ScenarioSpec
 
 REAL_MEMORY_LIMIT = 1 << 30

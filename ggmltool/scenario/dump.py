@@ -9,9 +9,10 @@ from typing import Any
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, N_OP_KEYS, Op
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import FLAGS, cut_name
-from ggmltool.scenario.own_rates import dump_rates
+from ggmltool.scenario.devices.rates import dump_rates
+from ggmltool.scenario.devices.recorded import dump_answers
+from ggmltool.scenario.devices.supports import dump_supports
 from ggmltool.scenario.past import dump_past
-from ggmltool.scenario.recorded import dump_answers
 from ggmltool.scenario.spec import (
     FORMAT,
     BackendSpec,
@@ -23,7 +24,6 @@ from ggmltool.scenario.spec import (
     Step,
     TensorSpec,
 )
-from ggmltool.scenario.support_rules import dump_supports
 from ggmltool.scenario.versions import has_no_flags, without_unknown
 
 _FAMILIES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -18,7 +19,7 @@ from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.backends import (
+from ggmltool.scenario.devices.backends import (
     as_backend,
     as_buft,
     check_bufts,
@@ -28,18 +29,17 @@ from ggmltool.scenario.backends import (
     read_buffer_types,
     read_scheduler,
 )
-from ggmltool.scenario.captured import Seen, is_described
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.long_form import build_long
-from ggmltool.scenario.meta import read_meta
-from ggmltool.scenario.nodes import build_short
-from ggmltool.scenario.scope import Scope
-from ggmltool.scenario.shortform import is_tensor
+from ggmltool.scenario.nodes.captured import Seen, is_described
+from ggmltool.scenario.nodes.long_form import build_long
+from ggmltool.scenario.nodes.nodes import Scope, build_short
+from ggmltool.scenario.nodes.short_form import is_tensor
+from ggmltool.scenario.nodes.tensors import MAX_NAME_LENGTH, TensorReader, check_printable
 from ggmltool.scenario.spec import FORMAT, ContextSpec, GraphSpec, ScenarioSpec, Step, TensorSpec, Usage
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, StepReader, default_steps, translated
-from ggmltool.scenario.tensors import MAX_NAME_LENGTH, TensorReader, check_printable
-from ggmltool.scenario.text import Document, Readable, read_document
+from ggmltool.scenario.text.text import Document, Readable, read_document
 from ggmltool.scenario.values import (
+    INT64_MAX,
     MAX_ID,
     as_id,
     as_int,
@@ -60,6 +60,40 @@ from ggmltool.scenario.versions import (
     without_flags,
     without_unknown,
 )
+
+Fact = str | int | float | bool
+
+MAX_FACTS = 1000
+
+
+def read_meta(value: object) -> dict[str, Fact]:
+    """A map of names to text, numbers and truth values. Raises Mistake."""
+    given = as_map({} if value is None else value, "meta")
+    if len(given) > MAX_FACTS:
+        raise Mistake(f"meta has {len(given)} entries", f"at most {MAX_FACTS}")
+    return {key: at(key, _fact, key, fact) for key, fact in given.items()}
+
+
+def _fact(key: str, value: object) -> Fact:
+    _check_text(key)
+    match value:
+        case str():
+            _check_text(value)
+            return value
+        case bool():
+            return value
+        case int() if -INT64_MAX <= value <= INT64_MAX:
+            return value
+        case float() if math.isfinite(value):
+            return value
+    raise Mistake(f"a fact must be text, a number or a truth value, not {kind_of(value)}")
+
+
+def _check_text(text: str) -> None:
+    if len(text) > MAX_NAME_LENGTH:
+        raise Mistake(f"{quoted(text)} has {len(text)} characters", f"at most {MAX_NAME_LENGTH}")
+    check_printable(text, "the text")
+
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.ops.registry import Constructor, Param
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.shortform import Arg, Call
+from ggmltool.scenario.nodes.short_form import Arg, Call
 from ggmltool.scenario.values import as_bool, as_float, as_int, as_list, as_type, kind_of
 
 INT64_MIN = -(1 << 63)

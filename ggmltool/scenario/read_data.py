@@ -24,11 +24,11 @@ from ggmltool.scenario.data import (
     NpyData,
     Number,
     UniformData,
+    check_npy_file,
+    inside_folder,
 )
-from ggmltool.scenario.data_files import check_npy_file, inside_folder
-from ggmltool.scenario.encode import can_encode
+from ggmltool.scenario.encoded import can_encode, check_gguf_file, read_gguf_tensor
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.gguf_file import check_gguf_file, read_gguf_tensor
 from ggmltool.scenario.kinds import NUMBER, Keys, integer
 from ggmltool.scenario.values import as_float, as_int, as_map, as_text, at, check_keys, kind_of, shape_text
 

@@ -47,9 +47,8 @@ def scenario_path(argument: str) -> str:
     sample = find_sample(argument)
     if sample is not None:
         return str(sample)
-    from ggmltool.scenario.beside import files_beside
     from ggmltool.scenario.errors import ScenarioError, did_you_mean
-    from ggmltool.scenario.text import elsewhere
+    from ggmltool.scenario.text.text import elsewhere, files_beside
 
     if hint := elsewhere(argument):
         raise ScenarioError("there is no such file", argument, expected=hint)

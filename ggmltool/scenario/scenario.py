@@ -10,12 +10,11 @@ from ggmltool.ggml.events import Listener
 from ggmltool.ggml.op import CUSTOM_OPS
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import FLAG_OUTPUT, CustomFunction, Tensor
-from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.errors import Mistake, ScenarioError, quoted
-from ggmltool.scenario.names import graph_called, no_tensor
-from ggmltool.scenario.reserving_run import ReservingRun
-from ggmltool.scenario.run import Run, collector_paused, values_of
-from ggmltool.scenario.spec import ScenarioSpec, Step
+from ggmltool.scenario.run.compiled import Compiled
+from ggmltool.scenario.run.reserving import ReservingRun
+from ggmltool.scenario.run.run import Run, collector_paused, values_of
+from ggmltool.scenario.spec import ScenarioSpec, Step, graph_called, no_tensor
 from ggmltool.scenario.values import as_list
 from ggmltool.scenario.versions import has_no_flags
 
@@ -61,7 +60,7 @@ class Scenario:
             run = ReservingRun(self.compiled, events, debug or self.on_debug is not None, values)
             run.on_debug = self.on_debug
             return run
-        from ggmltool.scenario.measured_run import MeasuredRun
+        from ggmltool.scenario.run.measured import MeasuredRun
 
         return MeasuredRun(self.compiled, events, debug, values)
 

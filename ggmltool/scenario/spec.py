@@ -6,10 +6,10 @@ and over the nodes of a graph; `src`, `view_src` and `expand` are ids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.bounds import BOUNDS, Bounds
 from ggmltool.ggml.devices.conditions import Supports
@@ -17,13 +17,15 @@ from ggmltool.ggml.devices.recorded import RECORDED, Recorded
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.ggml.tensor import Dims
+from ggmltool.ggml.tensor import Dims, nbytes_of
+from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
+from ggmltool.scenario.values import kind_of
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.past import Past
     from ggmltool.scenario.data import Data
+    from ggmltool.scenario.devices.rates import OwnRates
     from ggmltool.scenario.errors import Place
-    from ggmltool.scenario.own_rates import OwnRates
 
 FORMAT = 1
 
@@ -220,3 +222,71 @@ class ScenarioSpec:
     def tensors(self) -> Sequence[TensorSpec]:
         """The tensors of all contexts, in the order of the file."""
         return [t for c in self.contexts for t in c.tensors]
+
+
+def graph_called(model: ScenarioSpec, name: object = None) -> str:
+    """The name of a graph, by default that of the first one. Raises ScenarioError for one that is not there."""
+    if name is None:
+        if not model.graphs:
+            raise ScenarioError("the scenario has no graph", model.source)
+        return next(iter(model.graphs))
+    if not isinstance(name, str):
+        raise ScenarioError(f"the name of a graph must be text, not {kind_of(name)}", model.source)
+    if name not in model.graphs:
+        hint = did_you_mean(name, model.graphs) or "its graphs are " + ", ".join(model.graphs)
+        raise ScenarioError(f"no graph is called {quoted(name)}", model.source, None, hint)
+    return name
+
+
+def no_tensor(model: ScenarioSpec, id: object, ids: Iterable[str], where: str = "there is") -> ScenarioError:
+    """What to raise for an id that none of `ids` is."""
+    if not isinstance(id, str):
+        return ScenarioError(f"the id of a tensor must be text, not {kind_of(id)}", model.source)
+    return ScenarioError(f"{where} no tensor {quoted(id)}", model.source, None, did_you_mean(id, ids))
+
+
+class Valueless(NamedTuple):
+    """The ids of tensors without values: of contexts with `usage: weights`, and of others."""
+
+    weights: list[str]
+    inputs: list[str]
+
+
+def valueless(model: ScenarioSpec, graphs: Iterable[str], steps: Iterable[Step] = ()) -> Valueless:
+    """The tensors that the graphs' computed nodes read and that have neither data nor a `set` among the steps.
+
+    What a graph writes to, as to a KV cache, may well begin as zeros and is left out; so is what has no bytes.
+    """
+    given = {name for step in steps for name, _ in step.data}
+    read, written = _used(model, graphs)
+    found = Valueless([], [])
+    for context in model.contexts:
+        for t in context.tensors:
+            if t.id not in read or t.id in written or t.id in given or t.data is not None or t.view_src is not None:
+                continue
+            if nbytes_of(t.type, t.ne, t.nb):
+                (found.weights if context.usage == "weights" else found.inputs).append(t.id)
+    return found
+
+
+def _used(model: ScenarioSpec, graphs: Iterable[str]) -> tuple[set[str], set[str]]:
+    """What the graphs' computed nodes read, directly or through a view, and what they write to."""
+    from ggmltool.ggml.op import VIEW_OPS
+
+    tensors = {t.id: t for t in model.tensors()}
+    read: set[str] = set()
+    written: set[str] = set()
+    for name in graphs:
+        known = tensors | {n.id: n for n in model.graphs[name].nodes}
+        for n in model.graphs[name].computed():
+            if n.op not in VIEW_OPS and n.view_src is not None:
+                written.add(n.view_src)
+            for s in n.src:
+                source = known.get(s) if s is not None else None
+                if source is not None:
+                    read.update(_seen(source))
+    return read, written
+
+
+def _seen(t: TensorSpec) -> tuple[str, ...]:
+    return (t.id,) if t.view_src is None else (t.id, t.view_src)

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ggmltool.scenario.gguf_file import read_gguf_tensor
+from ggmltool.scenario.encoded import read_gguf_tensor
 from tests.attach.programs import decoding, environment
 from tests.sources import random_weights
 from tests.sources.gguf_file import write_gguf

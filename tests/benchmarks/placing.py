@@ -11,7 +11,7 @@ import os
 import time
 from typing import Any
 
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.overrides import n_cpu_moe

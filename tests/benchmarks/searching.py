@@ -16,7 +16,7 @@ from itertools import islice, product
 from ggmltool.inspect.fit_wishes import Ranges, Wishes
 from ggmltool.inspect.fitting import fit
 from ggmltool.inspect.placing import Common
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.measurer import Measurer

@@ -12,7 +12,7 @@ import pytest
 
 from ggmltool.cli.backends import backends
 from ggmltool.ggml.op import Op
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from tests.cli.conftest import SAMPLES, Call
@@ -171,8 +171,8 @@ def test_a_profile_is_one_device_in_a_file_beside_the_scenario(call: Call, tmp_p
 @pytest.mark.parametrize("device", ["CPU", "BLAS", "CUDA0", "Metal", "Vulkan0", "SYCL0", "OpenCL", "CANN0"])
 def test_the_list_of_ops_that_is_offered_is_the_one_of_the_rules(call: Call, tmp_path: Path, device: str) -> None:
     from ggmltool.ggml.device import NO
-    from ggmltool.scenario.engine import make_backends, make_bufts
     from ggmltool.scenario.load import load_spec
+    from ggmltool.scenario.run.devices import make_backends, make_bufts
 
     text = call("backends", "--device", device, "-f", "yaml").out
     lines = text.splitlines()

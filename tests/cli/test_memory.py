@@ -11,7 +11,7 @@ import pytest
 import ggmltool
 from ggmltool.inspect.gauges import Checked, _all
 from ggmltool.inspect.limit_watch import LimitWatch
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.needs import margins_of, measure, place_and_measure

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.scenario.device_listings import listed_devices
+from ggmltool.scenario.devices.texts import listed_devices
 from ggmltool.sources.llama import capture as capturing
 from tests.cli.conftest import Call, call
 from tests.sources.library import needs_library

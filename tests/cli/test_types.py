@@ -17,7 +17,7 @@ from ggmltool.ggml.dtypes import TYPES, TYPES_BY_ID
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.memory import dequantize, quantize
 from ggmltool.ggml.ops.tables import TABLES, table_bits
-from ggmltool.scenario.encode import can_decode, can_encode
+from ggmltool.scenario.encoded import can_decode, can_encode
 from tests.cli.conftest import SAMPLES, Call
 
 

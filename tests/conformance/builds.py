@@ -18,7 +18,7 @@ import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.oracle.run import FREED, Places
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.compare import compare_runs, is_crash

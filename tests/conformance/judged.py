@@ -13,7 +13,7 @@ from ggmltool.ggml.releases.rules import Rules
 from ggmltool.oracle import OracleRun
 from ggmltool.oracle import run as run_on_library
 from ggmltool.oracle.trace import trace_of
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.views.plan.sched_debug import sched_debug
 from tests.conformance.compare import is_crash
 from tests.conformance.run import judge

@@ -26,7 +26,7 @@ from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.oracle import run_many
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, ScenarioSpec
 from tests.conformance.compare import compare_runs

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import OracleRun, run_many
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.views.plan.sched_debug import sched_debug

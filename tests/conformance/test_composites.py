@@ -17,7 +17,7 @@ from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import run
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.prototypes import CONSTRUCTORS
-from ggmltool.scenario.nodes import constructor_of
+from ggmltool.scenario.nodes.nodes import constructor_of
 from tests.conformance.ops_case import nmse
 from tests.conformance.releases import release_of
 

@@ -24,10 +24,10 @@ from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner
 from ggmltool.oracle.trace import trace_of
 from ggmltool.oracle.values import read_values
-from ggmltool.scenario.backends import read_backends
-from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.placed import PlacedGraph
-from ggmltool.scenario.run import values_of
+from ggmltool.scenario.devices.backends import read_backends
+from ggmltool.scenario.run.devices import make_backends, make_bufts
+from ggmltool.scenario.run.placed import PlacedGraph
+from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.releases import release_of
 from tests.conformance.test_compute import nmse, with_data

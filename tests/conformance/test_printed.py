@@ -15,8 +15,8 @@ from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.structs import CGraph
-from ggmltool.scenario.arenas import arenas
 from ggmltool.scenario.spec import ScenarioSpec
+from ggmltool.scenario.tensor_info import arenas
 from ggmltool.views.memory.objects import print_objects
 from ggmltool.views.plan.graph_print import graph_print
 from tests.conformance.fuzz import scenario

@@ -12,7 +12,7 @@ from ggmltool.ggml.dtypes import NO_TO_FLOAT, TYPES, DType
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.quants import dequantize, quantize
 from ggmltool.oracle.lib import Lib
-from ggmltool.scenario.encode import can_decode, can_encode
+from ggmltool.scenario.encoded import can_decode, can_encode
 from tests.conformance.ops_case import SPECIAL
 from tests.conformance.test_type_reference import TypeTraits, traits
 

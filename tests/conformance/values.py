@@ -17,7 +17,7 @@ import ggmltool
 from ggmltool.ggml.events import EventCall, Listener, Synchronized
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.compare import compare_runs

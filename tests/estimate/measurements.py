@@ -24,8 +24,8 @@ from typing import NamedTuple
 from ggmltool.estimate.planned import nodes_of
 from ggmltool.estimate.seconds import GraphWork
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.compiled import Compiled
 from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.run.compiled import Compiled
 from ggmltool.sources.llama.capture import capture_many
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.options import CaptureOptions

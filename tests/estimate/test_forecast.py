@@ -12,9 +12,9 @@ from ggmltool.estimate.planned import nodes_of, splits_of
 from ggmltool.estimate.records import Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.estimate.work import VIEW, Kind
-from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.reserving_run import ReservingRun
+from ggmltool.scenario.devices.texts import read_devices
+from ggmltool.scenario.run.compiled import Compiled
+from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.sources.llama.capture import capture
 from ggmltool.sources.llama.layers import PlaceOptions

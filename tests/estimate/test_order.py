@@ -15,7 +15,7 @@ from ggmltool.estimate.records import Link, Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.estimate.timeline import duration
 from ggmltool.ggml.events import Computed, Event, EventCall, Synchronized, TensorCopied
-from ggmltool.scenario.compiled import Compiled
+from ggmltool.scenario.run.compiled import Compiled
 from tests.estimate.tensors import rates
 
 LINK = Link(pinned=2e6, pageable=1e6, latency=1e-3)

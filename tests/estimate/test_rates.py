@@ -6,10 +6,9 @@ import pytest
 
 from ggmltool.estimate.rates import efficiency_of, known_rates, rates_of, rates_of_backend
 from ggmltool.estimate.records import Efficiency
-from ggmltool.scenario.device_texts import read_devices
-from ggmltool.scenario.known_devices import known_devices
-from ggmltool.scenario.measure import measure
-from ggmltool.scenario.own_rates import OwnRates
+from ggmltool.scenario.devices.known import known_devices
+from ggmltool.scenario.devices.rates import OwnRates, measure
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.spec import BackendSpec
 from tests.batches import in_batches
 

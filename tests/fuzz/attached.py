@@ -19,8 +19,8 @@ from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.redacted import redacted
 from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.written import written
+from ggmltool.scenario.devices.recorded import WORDS
 from ggmltool.scenario.past import PAST_KEYS
-from ggmltool.scenario.recorded import WORDS
 from tests.fuzz import junk, scenarios
 from tests.sources.process.recorded import FOLDER, recorded
 

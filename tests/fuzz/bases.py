@@ -15,7 +15,7 @@ from typing import Any
 from ggmltool.ggml.op import Op
 from ggmltool.inspect.op_info import op_example
 from ggmltool.scenario.samples import samples
-from ggmltool.scenario.text import read_document
+from ggmltool.scenario.text.text import read_document
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = (ROOT / "tests" / "sources" / "logs", ROOT.parent / "shared" / "logs")
@@ -42,7 +42,7 @@ def _parsed(name: str) -> dict[str, Any]:
 
 
 def _read(text: str) -> Any:
-    from ggmltool.scenario.yaml_text import compose_yaml
+    from ggmltool.scenario.text.yaml import compose_yaml
 
     return compose_yaml(text)
 

@@ -54,7 +54,7 @@ def perform(case: Case) -> Outcome:
 
 
 def place_of(error: BaseException) -> str:
-    """`KeyError@scenario/run.py:tensor`: the innermost function of ours that the error passed through."""
+    """`KeyError@scenario/run/run.py:tensor`: the innermost function of ours that the error passed through."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(_PACKAGE)]
     if not frames:
         return f"{type(error).__name__}@outside"
@@ -121,8 +121,8 @@ def _given(case: Case) -> None:
 
 
 def _tensors(case: Case) -> None:
+    from ggmltool.scenario.encoded import read_gguf_tensor
     from ggmltool.scenario.errors import Mistake, ScenarioError
-    from ggmltool.scenario.gguf_file import read_gguf_tensor
     from tests.fuzz.headers import TENSORS
 
     for name in (*TENSORS, "x"):

@@ -16,7 +16,7 @@ import ggmltool
 from ggmltool.inspect.history.history import record_history
 from ggmltool.inspect.history.record import AREAS, EVENTS, record_bytes
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.record_file import MAGIC, VERSION
+from ggmltool.scenario.text.record import MAGIC, VERSION
 from tests.fuzz import junk, scenarios
 
 BASES = ("matmul", "moe", "inplace", "pipeline", "preallocated", "versions-2026")

@@ -13,12 +13,12 @@ from typing import Any
 import jsonschema
 
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.scenario.backends import BACKEND_KEYS
+from ggmltool.scenario.devices.backends import BACKEND_KEYS
+from ggmltool.scenario.devices.supports import CONDITION_KEYS, RULE_KEYS, SUPPORTS_KEYS
 from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.load import CONTEXT_KEYS, GRAPH_KEYS, TOP_KEYS, load_document
 from ggmltool.scenario.schema import scenario_schema
-from ggmltool.scenario.support_rules import CONDITION_KEYS, RULE_KEYS, SUPPORTS_KEYS
-from ggmltool.scenario.text import Document
+from ggmltool.scenario.text.text import Document
 from tests.fuzz import bases, junk, scenarios
 
 NOT_OF_A_SCHEMA = {

@@ -50,7 +50,7 @@ def test_many_cases_get_past_the_first_check(kind: Kind, tmp_path: Path, monkeyp
 
 def test_a_gguf_file_that_nothing_was_done_to_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    from ggmltool.scenario.gguf_file import read_gguf_tensor
+    from ggmltool.scenario.encoded import read_gguf_tensor
 
     raw = b"".join(field.raw() for field in headers.fields())
     Path("a.gguf").write_bytes(raw + bytes(-len(raw) % 32 + 256))

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import ggmltool
-from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.gpus import computing
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.devices import computing, make_backends, make_bufts
+from ggmltool.scenario.run.run import Run
 from tests.conformance.fuzz import scenario
 from tests.gpu.conftest import Doubles
 

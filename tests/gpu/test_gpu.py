@@ -13,7 +13,7 @@ import ggmltool
 from ggmltool.ggml.devices.gpu import Gpu, Queue
 from ggmltool.ggml.errors import GgmlError, GgmlFailed
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from tests.conformance.ops_case import Engine, bytes_of, check_result
 from tests.gpu.on_gpu import OnGpu, other_on_host, tolerance
 from tests.gpu.test_ops_on_double import CASES

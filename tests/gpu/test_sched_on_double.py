@@ -12,7 +12,7 @@ import yaml
 import ggmltool
 from ggmltool.ggml.devices.gpu import Queue
 from ggmltool.ggml.events import Event, EventCall, Synchronized, TensorCopied
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from tests.gpu.conftest import Doubles
 from tests.gpu.double import Cupy
 from tests.gpu.timeline import Race, Work

@@ -21,9 +21,9 @@ from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.inspect.comparison import Comparison, compare
 from ggmltool.inspect.op_info import RESULT, op_example
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.injected import broken, read_injections
+from ggmltool.scenario.run.placed import broken, read_injections
 
 load()
 

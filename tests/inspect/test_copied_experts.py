@@ -10,7 +10,7 @@ import pytest
 import ggmltool
 from ggmltool.ggml.events import Event, TensorWritten
 from ggmltool.inspect.copied_experts import expert_copies
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.tensor_info import TensorInfo
 from ggmltool.views.plan.copied import experts_line
 

@@ -12,7 +12,7 @@ import ggmltool
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.inspect.comparison import Comparison, make_backend
 from ggmltool.inspect.recorded import Told, compare_recorded
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.sources.values.eval_log import parse_eval_log
 from ggmltool.sources.values.files import read_values

@@ -18,7 +18,7 @@ from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.verified import verify
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.reserving_run import ReservingRun
+from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario

@@ -25,7 +25,7 @@ from ggmltool.ggml.tensor import Tensor
 from ggmltool.inspect.op_info import RESULT, op_example
 from ggmltool.inspect.op_reference import op_facts
 from ggmltool.scenario.spec import TensorSpec
-from ggmltool.scenario.yaml_text import compose_yaml
+from ggmltool.scenario.text.yaml import compose_yaml
 
 UNRULED = {
     "NONE", "CUSTOM", "FLASH_ATTN_BACK", "COL2IM_1D", "GATED_DELTA_NET", "IM2COL_3D", "OPT_STEP_ADAMW", "OPT_STEP_SGD",

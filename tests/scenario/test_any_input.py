@@ -14,7 +14,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.tensors import TensorReader
+from ggmltool.scenario.nodes.tensors import TensorReader
 from tests.scenario.texts import BASE
 
 ops.load()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ggmltool.ggml.op import Op, keys_of
-from ggmltool.scenario.backends import read_backends
+from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.run.devices import make_backends, make_bufts
 from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, SchedulerSpec
 from ggmltool.scenario.values import as_size
 

@@ -13,10 +13,10 @@ from ggmltool.ggml import ops
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import BY_OP
 from ggmltool.ggml.tensor import MAX_SRC
-from ggmltool.scenario.captured import Seen, is_described
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.long_form import _ELSEWHERE, KEYS
+from ggmltool.scenario.nodes.captured import Seen, is_described
+from ggmltool.scenario.nodes.long_form import _ELSEWHERE, KEYS
 from ggmltool.scenario.scenario import Scenario
 
 ops.load()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
 from ggmltool.scenario.data import BytesData, Data, ListData
-from ggmltool.scenario.encode import can_encode, decode, encode
+from ggmltool.scenario.encoded import can_encode, decode, encode
 from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.read_data import parse_data
@@ -224,7 +224,7 @@ def test_quantizing_what_was_quantized_changes_little(name: str, seed: int) -> N
 
 def test_quantized_bytes_of_no_rows_have_no_values() -> None:
     from ggmltool.ggml.dtypes import TYPES
-    from ggmltool.scenario.encode import decode
+    from ggmltool.scenario.encoded import decode
 
     assert decode(b"", TYPES["q4_0"], (32, 0, 1, 1)).shape == (1, 1, 0, 32)
     assert decode(b"", TYPES["q4_0"], (0, 2, 1, 1)).shape == (1, 1, 2, 0)

@@ -12,8 +12,8 @@ import pytest
 from gguf import GGUFWriter
 
 import ggmltool
+from ggmltool.scenario.encoded import read_gguf_tensor
 from ggmltool.scenario.errors import Mistake
-from ggmltool.scenario.gguf_file import read_gguf_tensor
 
 N = 2048
 VALUES = np.arange(2 * N, dtype=np.float32).reshape(2, N)

@@ -16,7 +16,7 @@ from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlCrash, GgmlError, Gg
 from ggmltool.ggml.ops.work import work_of
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.run import values_of
+from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import Scenario
 from tests.forked import first_crash
 

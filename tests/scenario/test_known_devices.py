@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from ggmltool.ggml.devices.profiles import PROFILES
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.known import known, known_devices, rates_data
+from ggmltool.scenario.devices.rates import OwnRates
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.dump import dump_backend
 from ggmltool.scenario.errors import Mistake
-from ggmltool.scenario.known_devices import known, known_devices, rates_data
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.own_rates import OwnRates
 
 
 @pytest.mark.parametrize(

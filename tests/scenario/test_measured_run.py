@@ -10,8 +10,8 @@ import pytest
 import ggmltool
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.measured_run import MeasuredRun
-from ggmltool.scenario.registry import registry_of
+from ggmltool.scenario.run.devices import registry_of
+from ggmltool.scenario.run.measured import MeasuredRun
 
 DATA = [[1, 2], [3, 4]]
 

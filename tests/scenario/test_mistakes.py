@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.errors import Mistake, Place, ScenarioError, nearest, quoted
 from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.errors import CaptureError

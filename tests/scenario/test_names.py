@@ -14,7 +14,7 @@ import ggmltool
 from ggmltool.ggml import errors
 from ggmltool.ggml.errors import Breach, GgmlAssert, GgmlError, LineAssert
 from ggmltool.scenario.errors import Place, ScenarioError
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 
 SCENARIO: dict[str, Any] = {
     "ggmltool": 1,

@@ -12,7 +12,7 @@ from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.scenario.valueless import valueless
+from ggmltool.scenario.spec import valueless
 from tests.scenario.texts import load_node, load_nodes, load_text
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
-from ggmltool.scenario.long_form import KEYS
+from ggmltool.scenario.nodes.long_form import KEYS
 from ggmltool.scenario.samples import samples
 from ggmltool.scenario.schema import scenario_schema
-from ggmltool.scenario.text import read_document
+from ggmltool.scenario.text.text import read_document
 from tests.batches import in_batches
 from tests.cli.conftest import Call, call
 from tests.fuzz import bases

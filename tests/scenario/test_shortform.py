@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggmltool.scenario.errors import Mistake
-from ggmltool.scenario.shortform import Arg, Call, is_tensor, literal, parse_call, parse_tensor
+from ggmltool.scenario.nodes.short_form import Arg, Call, is_tensor, literal, parse_call, parse_tensor
 
 
 def test_a_tensor_is_a_type_and_extents() -> None:

@@ -13,7 +13,7 @@ from ggmltool.inspect.answers import answer
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 
 TENSORS = {

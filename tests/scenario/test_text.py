@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.scenario import text as text_module
 from ggmltool.scenario.errors import Place, ScenarioError
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.text import inside_string, parse_document, read_document
+from ggmltool.scenario.text import text as text_module
+from ggmltool.scenario.text.text import inside_string, parse_document, read_document
 from tests.scenario.texts import load_text
 
 YAML = """\

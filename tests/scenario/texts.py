@@ -6,7 +6,7 @@ import textwrap
 
 from ggmltool.scenario.load import load_document
 from ggmltool.scenario.spec import ScenarioSpec, TensorSpec
-from ggmltool.scenario.text import parse_document
+from ggmltool.scenario.text.text import parse_document
 
 BASE = """\
 ggmltool: 1

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
-from ggmltool.scenario.gguf_file import GgufTensor, read_gguf_tensor
+from ggmltool.scenario.encoded import GgufTensor, read_gguf_tensor
 from tests.sources.gguf_file import write_gguf
 from tests.sources.models import MODELS
 

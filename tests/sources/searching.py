@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.sources.llama.capture import capture

@@ -16,7 +16,7 @@ from ggmltool.inspect.chosen import FitAsked, printed
 from ggmltool.inspect.chosen import choose as choose_for
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.placing import Asked, Common
-from ggmltool.scenario.backends import read_backends
+from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec

@@ -13,7 +13,7 @@ import ggmltool
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.run import values_of
+from ggmltool.scenario.run.run import values_of
 from ggmltool.sources.values.cut import Cut, computed_nodes, cut
 from ggmltool.sources.values.packed import packed
 from tests.conformance.fuzz import scenario

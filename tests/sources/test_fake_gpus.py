@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import ggmltool
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import Step
 from ggmltool.sources.llama.capture import capture

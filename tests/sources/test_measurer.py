@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ggmltool.ggml.releases.parts import profiles_of
-from ggmltool.scenario.device_texts import read_devices
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.errors import PlaceError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ggmltool.scenario.backends import read_backends
+from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec

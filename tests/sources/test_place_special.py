@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.scenario.backends import read_backends
+from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.measurer import Measurer
 from ggmltool.sources.llama.needs import place_and_measure

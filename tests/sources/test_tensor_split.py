@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.scenario.backends import read_backends
+from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.capture import capture

@@ -13,7 +13,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.oracle.vulkan import Answer, Vulkan
 from ggmltool.oracle.vulkan_hardware import hardware_of
-from ggmltool.scenario.placed import PlacedGraph
+from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.scenario import Scenario
 from tests.vulkan.graphs import graph
 from tests.vulkan.ops import VulkanCases

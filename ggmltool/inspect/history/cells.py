@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.ggml.vbuffer import TensorAlloc
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
 
 ENDLESS = 1 << 62
 """A free block of so many bytes or more is the rest of a chunk that has no end."""

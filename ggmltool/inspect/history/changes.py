@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.history.points import Point
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
 
 _CUT, _INPUTS_LAST, _BEHIND = 5, 6, 7
 """In place of a rule: the graph is being cut, inputs of leafs are copied behind that, devices order their nodes."""

@@ -20,13 +20,13 @@ from ggmltool.inspect.history.frames import Frame, frame_at, functions_at, key_a
 from ggmltool.inspect.history.labels import Labels
 from ggmltool.inspect.history.points import START, BackendNames, Point, entered_at
 from ggmltool.inspect.history.shadow import GONE, Changes
-from ggmltool.scenario.run import collector_paused, values_of
+from ggmltool.scenario.run.run import collector_paused, values_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.ggml.buffer import Buffer
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.scenario import Scenario
 
 

@@ -23,9 +23,9 @@ from ggmltool.inspect.history.shadow import GONE, Changes
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.record_file import RecordFile, damaged, is_record, packed, unpacked
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.scenario.text import read_bytes
+from ggmltool.scenario.text.record import RecordFile, damaged, is_record, packed, unpacked
+from ggmltool.scenario.text.text import read_bytes
 from ggmltool.version import __version__
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ggmltool.inspect.history.cells import Key, Value
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.ggml.tensor import Tensor
-    from ggmltool.scenario.run import Run
+    from ggmltool.scenario.run.run import Run
 
 
 class _Gone:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.op import KEY_NAMES
-from ggmltool.scenario.backends import BACKEND_KEYS, BUFFER_TYPE_KEYS, SCHEDULER_KEYS
-from ggmltool.scenario.device_files import SUFFIXES
-from ggmltool.scenario.kinds import BOOL, ID, TEXT, Schema, any_case, either, nullable, one_or_list
-from ggmltool.scenario.own_rates import OWN_RATES_KEYS
-from ggmltool.scenario.past import PAST_KEYS
-from ggmltool.scenario.recorded import ANSWERS_KEYS, answers_schema
-from ggmltool.scenario.schema.forms import by_id, closed, described, of_keys, ref
-from ggmltool.scenario.support_rules import (
+from ggmltool.scenario.devices.backends import BACKEND_KEYS, BUFFER_TYPE_KEYS, SCHEDULER_KEYS
+from ggmltool.scenario.devices.files import SUFFIXES
+from ggmltool.scenario.devices.rates import OWN_RATES_KEYS
+from ggmltool.scenario.devices.recorded import ANSWERS_KEYS, answers_schema
+from ggmltool.scenario.devices.supports import (
     ANY,
     CONDITION_KEYS,
     MOST_ITEMS,
@@ -20,6 +17,9 @@ from ggmltool.scenario.support_rules import (
     RULE_KEYS,
     SUPPORTS_KEYS,
 )
+from ggmltool.scenario.kinds import BOOL, ID, TEXT, Schema, any_case, either, nullable, one_or_list
+from ggmltool.scenario.past import PAST_KEYS
+from ggmltool.scenario.schema.forms import by_id, closed, described, of_keys, ref
 
 
 def definitions() -> dict[str, Schema]:

@@ -11,13 +11,13 @@ from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.ops.registry import BY_OP, CONSTRUCTORS, SELF_BY_OP, Constructor, Param
 from ggmltool.ggml.tensor import FLAGS, MAX_DIMS, MAX_OP_PARAMS, MAX_SRC
 from ggmltool.scenario.kinds import BOOL, ID, NUMBER, TEXT, Schema, either, integer, nullable, one_or_list
-from ggmltool.scenario.long_form import KEYS
-from ggmltool.scenario.nodes import OPS
+from ggmltool.scenario.nodes.long_form import KEYS
+from ggmltool.scenario.nodes.nodes import OPS
+from ggmltool.scenario.nodes.short_form import MAX_LENGTH
+from ggmltool.scenario.nodes.tensors import MAX_NAME_LENGTH
 from ggmltool.scenario.params import INT64_MIN, signature
 from ggmltool.scenario.schema.forms import FALSY, NO_CONTROLS, NULL, closed, described, ref
 from ggmltool.scenario.schema.texts import call, short_tensor, type_name
-from ggmltool.scenario.shortform import MAX_LENGTH
-from ggmltool.scenario.tensors import MAX_NAME_LENGTH
 
 _SECTION = "Tensors and nodes"
 _WORD = integer(-0x80000000, 0xFFFFFFFF).schema

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import MAX_DIMS
 from ggmltool.scenario.kinds import any_case
-from ggmltool.scenario.shortform import HEX, NUMBER
+from ggmltool.scenario.nodes.short_form import HEX, NUMBER
 
 _EXTENT = rf"(?!-0*\.?0*[1-9])(?:{NUMBER.pattern}|{HEX.pattern})"
 _WORD = r"""[^\s"'(),=\[\]][^(),=\[\]]*"""

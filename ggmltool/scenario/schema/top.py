@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from ggmltool.ggml import ops
 from ggmltool.ggml.releases.table import BY_NAME, DEFAULT, RELEASES
 from ggmltool.scenario.kinds import ID, TEXT, Schema, either, integer, nullable, one_or_list
-from ggmltool.scenario.load import CONTEXT_KEYS, GRAPH_KEYS, MAX_MISALIGN, TOP_KEYS, USAGES
-from ggmltool.scenario.meta import MAX_FACTS
+from ggmltool.scenario.load import CONTEXT_KEYS, GRAPH_KEYS, MAX_FACTS, MAX_MISALIGN, TOP_KEYS, USAGES
+from ggmltool.scenario.nodes.tensors import MAX_NAME_LENGTH
 from ggmltool.scenario.schema import backends, data, nodes
 from ggmltool.scenario.schema.forms import NO_CONTROLS, NULL, by_id, closed, described, ref
 from ggmltool.scenario.schema.texts import plain_step
 from ggmltool.scenario.spec import FORMAT
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, MAX_STEPS, OTHER_STEPS
-from ggmltool.scenario.tensors import MAX_NAME_LENGTH
 
 _TEXT: Schema = {**TEXT.schema(), "maxLength": MAX_NAME_LENGTH, "pattern": NO_CONTROLS}
 

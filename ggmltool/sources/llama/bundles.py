@@ -14,8 +14,8 @@ from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.assign import assign_from_buffers
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.engine import make_backends, make_bufts
-from ggmltool.scenario.kept import KeptArena, KeptGraph, KeptModel
+from ggmltool.scenario.run.devices import make_backends, make_bufts
+from ggmltool.scenario.run.kept import KeptArena, KeptGraph, KeptModel
 from ggmltool.scenario.spec import TensorSpec
 from ggmltool.sources.llama.choices import Choices
 from ggmltool.sources.llama.overrides import Override

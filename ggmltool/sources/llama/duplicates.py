@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, Buffer
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.kept import Exchange, KeptModel, Variant
+from ggmltool.scenario.run.kept import Exchange, KeptModel, Variant
 from ggmltool.scenario.spec import TensorSpec
 from ggmltool.sources.llama.bundles import Setup
 from ggmltool.sources.llama.choices import Choices

@@ -15,8 +15,8 @@ from ggmltool.ggml.plan import PlanError
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_PARAM, nbytes_of
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX
-from ggmltool.scenario.kept import KeptModel, Variant, bind
-from ggmltool.scenario.run import collector_paused
+from ggmltool.scenario.run.kept import KeptModel, Variant, bind
+from ggmltool.scenario.run.run import collector_paused
 from ggmltool.scenario.spec import ContextSpec, SchedulerSpec, TensorSpec
 from ggmltool.sources.llama.bundles import Bundle, Group, Groups, Overridden, Setup
 from ggmltool.sources.llama.choices import Choices

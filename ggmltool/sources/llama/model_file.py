@@ -18,8 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.scenario.beside import file_meant
-from ggmltool.scenario.text import elsewhere, not_downloaded
+from ggmltool.scenario.text.text import elsewhere, file_meant, not_downloaded
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.convert import converted, is_folder_of_safetensors
 from ggmltool.sources.llama.header.gguf_header import (

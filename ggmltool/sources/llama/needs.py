@@ -10,9 +10,9 @@ from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.sched.scheduler import Scheduler
-from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.reserving_run import ReservingRun
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.compiled import Compiled
+from ggmltool.scenario.run.reserving import ReservingRun
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.sources.llama.heads import attention_layers
 from ggmltool.sources.llama.layers import LayerDevices, PlaceOptions

@@ -14,7 +14,7 @@ from ggmltool.ggml.devices.profiles import extra_names
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.engine import make_backends, make_bufts
+from ggmltool.scenario.run.devices import make_backends, make_bufts
 from ggmltool.scenario.spec import BackendSpec, GraphSpec, ScenarioSpec, TensorSpec
 from ggmltool.sources.llama.overrides import Override, overridden
 from ggmltool.sources.llama.parts import Parts

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ggmltool.scenario.encoded import gguf_texts
 from ggmltool.scenario.errors import Mistake
-from ggmltool.scenario.gguf_file import gguf_texts
 
 _MODEL, _TOKENS = "tokenizer.ggml.model", "tokenizer.ggml.tokens"
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")

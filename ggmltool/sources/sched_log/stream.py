@@ -12,10 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from ggmltool.scenario.beside import file_meant
-from ggmltool.scenario.encoding import Recoded, wide_codec
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.text import MAX_BYTES, Readable, no_model
+from ggmltool.scenario.text.text import MAX_BYTES, Readable, Recoded, file_meant, no_model, wide_codec
 from ggmltool.sources.sched_log.lines import HEADER_MARK, NODE_MARK
 from ggmltool.sources.sched_log.wrapped import Rejoined
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ggmltool.scenario.text import Readable
+from ggmltool.scenario.text.text import Readable
 from ggmltool.sources.sched_log.lines import (
     HEADER_MARK,
     NODE_MARK,

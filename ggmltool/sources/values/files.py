@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ggmltool.ggml.tensor import Dims
-from ggmltool.scenario.data_files import check_npy_file, read_npy
+from ggmltool.scenario.data import check_npy_file, read_npy
+from ggmltool.scenario.encoded import check_gguf_file, gguf_tensors
 from ggmltool.scenario.errors import Mistake, ScenarioError
-from ggmltool.scenario.gguf_file import check_gguf_file, gguf_tensors
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.values.names import matched, tensors_by_name
 

@@ -73,7 +73,7 @@ class ValueStore:
         """
         import numpy as np
 
-        from ggmltool.scenario.encode import can_decode, decode
+        from ggmltool.scenario.encoded import can_decode, decode
 
         kept = self._kept[id]
         if not can_decode(kept.type):

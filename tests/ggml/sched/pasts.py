@@ -17,7 +17,7 @@ from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.reserving_run import ReservingRun
+from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario

@@ -11,7 +11,7 @@ import ggmltool
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed
 from ggmltool.ggml.events import Computed, Event, TensorCopied, TensorWritten
 from ggmltool.ggml.tensor import FLAG_COMPUTE
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 
 
 def normal(*ne: int, seed: int, **more: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.sched.past import Past, PastCopy, past_of
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.reserving_run import ReservingRun
+from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import Step
 from tests.conformance.fuzz import scenario

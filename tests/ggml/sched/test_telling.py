@@ -23,7 +23,7 @@ from ggmltool.ggml.events import (
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_rules import scenario_with_rules

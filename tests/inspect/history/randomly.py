@@ -24,7 +24,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.history.cells import Cells, cells_of
 from ggmltool.inspect.history.history import History, Point, record_history, visit_points
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario

@@ -10,7 +10,7 @@ import pytest
 import ggmltool
 from ggmltool.ggml.events import SPLIT_GRAPH, Allocated, Assigned, Entered, Event, Freed, Left, Reused
 from ggmltool.inspect.history.cells import Cells, cells_of
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.samples import samples
 
 SAMPLES = [path for path in samples() if path.suffix == ".yaml"]

@@ -17,8 +17,8 @@ from ggmltool.inspect.history.cells import cells_of
 from ggmltool.inspect.history.history import History, record_history
 from ggmltool.inspect.history.record import AREAS, EVENTS, open_history, record_bytes
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.record_file import MAGIC, MAX_UNPACKED, VERSION
 from ggmltool.scenario.samples import samples
+from ggmltool.scenario.text.record import MAGIC, MAX_UNPACKED, VERSION
 from tests.inspect.history.randomly import random_scenarios
 
 SMALL = [path for path in samples() if path.suffix == ".yaml"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggmltool.scenario.arenas import BUFFERS, BUFFERS_STEP, FIRST, STEP
+from ggmltool.scenario.tensor_info import BUFFERS, BUFFERS_STEP, FIRST, STEP
 
 REBUILT = 0x1000_0000
 """How far apart the builds of an arena lie that each graph makes anew."""

@@ -14,7 +14,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM
 from ggmltool.ggml.version import MEM_ALIGN, pad
 from ggmltool.inspect.history.cells import State, TensorCell
-from ggmltool.scenario.arenas import EXTRAS, EXTRAS_STEP
+from ggmltool.scenario.tensor_info import EXTRAS, EXTRAS_STEP
 from ggmltool.structs.layout import Layout
 
 _GPU = 10

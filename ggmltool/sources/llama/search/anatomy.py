@@ -8,7 +8,7 @@ from itertools import accumulate
 from ggmltool.estimate.planned import nodes_of
 from ggmltool.estimate.seconds import GraphWork
 from ggmltool.ggml.tensor import Tensor, root_of
-from ggmltool.scenario.compiled import Compiled
+from ggmltool.scenario.run.compiled import Compiled
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.place import Placer
 

@@ -11,7 +11,7 @@ from ggmltool.ggml.events import Assigned, Event, InputAdded, SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.january_2024.scheduler import Scheduler
 from ggmltool.ggml.releases.january_2024.state import memory_names
-from ggmltool.scenario.measured_run import MeasuredRun
+from ggmltool.scenario.run.measured import MeasuredRun
 from ggmltool.scenario.scenario import Scenario
 
 WEIGHTS = {

@@ -9,7 +9,7 @@ import pytest
 import ggmltool
 from ggmltool.ggml.debug_assert import DebugAssert
 from ggmltool.ggml.events import Event, TensorCopied, TensorWritten
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.samples import samples_folder
 
 Spec = dict[str, Any]

@@ -10,7 +10,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.parts import scheduler_of
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.compute import Watch

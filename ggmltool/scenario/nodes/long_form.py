@@ -11,7 +11,7 @@ from ggmltool.ggml.op import VIEW_OPS, Op, op_key
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, SELF, Constructor, Raw, for_node
 from ggmltool.ggml.tensor import MAX_OP_PARAMS, MAX_SRC, Dims, Tensor, contiguous_nb, nbytes_of, op_desc
 from ggmltool.scenario.errors import Mistake, quoted
-from ggmltool.scenario.nodes import OPS, check_function, check_sources, constructor_of, own_source, run
+from ggmltool.scenario.nodes.nodes import OPS, Scope, check_function, check_sources, constructor_of, own_source, run
 from ggmltool.scenario.params import (
     check_required,
     is_inner_nb,
@@ -20,7 +20,6 @@ from ggmltool.scenario.params import (
     unknown_param,
     with_shape_params,
 )
-from ggmltool.scenario.scope import Scope
 from ggmltool.scenario.values import (
     INT64_MAX,
     as_bool,

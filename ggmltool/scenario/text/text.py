@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import os
 import re
 import stat
 import sys
@@ -9,17 +11,127 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Literal, Protocol
 
-from ggmltool.scenario.beside import file_meant
-from ggmltool.scenario.encoding import decoded
-from ggmltool.scenario.errors import Mistake, Place, ScenarioError, quoted
-from ggmltool.scenario.json_text import decode_json, find_in_json
-from ggmltool.scenario.log_text import is_scenario, no_log
-from ggmltool.scenario.record_file import is_record, unpacked
-from ggmltool.scenario.yaml_text import compose_yaml, find_in_yaml
+from ggmltool.scenario.errors import Mistake, Place, ScenarioError, did_you_mean, quoted
+from ggmltool.scenario.text.json import decode_json, find_in_json
+from ggmltool.scenario.text.record import is_record, unpacked
+from ggmltool.scenario.text.yaml import compose_yaml, find_in_yaml
+
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_LANES = {
+    (False, True, True, True): "utf-32-le",
+    (True, True, True, False): "utf-32-be",
+    (False, True, False, True): "utf-16-le",
+    (True, False, True, False): "utf-16-be",
+}
+"""Which of every four bytes are 0 where the text is mostly ASCII."""
+
+_HEAD = 256
+
+
+def wide_codec(head: bytes) -> str | None:
+    """The codec of a text that begins so, where that is UTF-16 or UTF-32, with a byte order mark or without one."""
+    for mark, codec in _MARKS:
+        if head.startswith(mark):
+            return codec
+    lanes = [head[i:_HEAD:4] for i in range(4)]
+    if min(map(len, lanes)) == 0:
+        return None
+    zeros = [lane.count(0) / len(lane) for lane in lanes]
+    if any(0.1 < part < 0.9 for part in zeros):
+        return None
+    return _LANES.get((zeros[0] > 0.5, zeros[1] > 0.5, zeros[2] > 0.5, zeros[3] > 0.5))
+
+
+def decoded(raw: bytes) -> str:
+    """The text of bytes in any of these encodings, or in UTF-8; raises UnicodeDecodeError for what is in none."""
+    return raw.decode(wide_codec(raw) or "utf-8-sig")
+
+
+class Recoded:
+    """A stream in UTF-16 or UTF-32 as one in UTF-8; what cannot be decoded comes out as U+FFFD."""
+
+    def __init__(self, stream: Readable, codec: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(codec)("replace")
+        self._ready = b""
+        self._ended = False
+
+    def read(self, n: int = -1, /) -> bytes:
+        """Up to `n` bytes, fewer only at the end; all of them for -1."""
+        parts = [self._ready]
+        have = len(self._ready)
+        while not self._ended and (n < 0 or have < n):
+            raw = self._stream.read(_CHUNK)
+            self._ended = not raw
+            parts.append(self._decoder.decode(raw, final=not raw).encode("utf-8", "replace"))
+            have += len(parts[-1])
+        whole = b"".join(parts)
+        end = len(whole) if n < 0 else n
+        self._ready = whole[end:]
+        return whole[:end]
+
+
+_MOST_ENTRIES = 10_000
+"""Entries of a folder that are looked at."""
+
+
+def files_beside(argument: str, endings: tuple[str, ...] = ("",)) -> list[str]:
+    """The files with these endings in the folder that `argument` names a file of, as they are named from here."""
+    folder = os.path.dirname(argument)  # noqa: PTH120 - the names go on as they began
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [e.name for e in islice(entries, _MOST_ENTRIES) if e.name.endswith(endings) and e.is_file()]
+    except (OSError, ValueError):
+        return []
+    return sorted(os.path.join(folder, name) for name in names)  # noqa: PTH118
+
+
+def file_meant(argument: str) -> str:
+    """`did you mean "x"?` for the name of a file that is not there, "" if none beside it is called like it."""
+    return did_you_mean(argument, files_beside(argument))
+
+
+_LOG_HEAD = 1 << 20
+_GRAPH_LINE = re.compile(r"## SPLIT #\d{1,9}: |node # *\d{1,9} \(.{1,10}\): ")
+_LOAD_LINE = re.compile(
+    r"^.{0,100}?(?<!\w)(?:llama_\w{3,60}|llm_load_\w{3,40}|ggml_(?:cuda|metal|vulkan|vk|backend|gallocr|sycl)\w{0,60}"
+    r"|common_\w{3,60}|load_tensors|print_info|sched_reserve|graph_reserve|load_backend|create_tensor): +\S"
+    r"|GGML_ASSERT\(|GGML_ASSERT: |\.(?:c|cpp|cu|m|h):\d{1,6}: \S|(?:CUDA|ROCm|MUSA) error: ",
+    re.MULTILINE,
+)
+"""A line of llama.cpp's while it loads a model, or of ggml's where it stops."""
+
+_FORMAT_KEY = re.compile(r"^[\s{,]{0,200}[\"']?ggmltool[\"']?\s{0,20}:", re.MULTILINE)
+_TAKES_LOGS = "`ggmltool import` shows what is in it, and `splits`, `plan` and `dot` take it too"
+_HOW_TO_LOG = (
+    "`ggmltool import` shows what is in it; for its graphs run the program with GGML_SCHED_DEBUG=2 in the environment, "
+    "llama.cpp also with -v"
+)
+
+
+def is_scenario(text: str) -> bool:
+    """Whether a text has the key `ggmltool` at the beginning of a line or object."""
+    return _FORMAT_KEY.search(text) is not None
+
+
+def no_log(text: str, source: str) -> None:
+    """Raises ScenarioError for a text that is a log: of the scheduler's prints, or of a model that is loaded."""
+    if _GRAPH_LINE.search(text):
+        if not is_scenario(text):
+            raise ScenarioError("this is a log of GGML_SCHED_DEBUG, not a scenario", source, expected=_TAKES_LOGS)
+    elif not is_scenario(text) and _LOAD_LINE.search(text[:_LOG_HEAD]):
+        raise ScenarioError("this is a log without graphs, not a scenario", source, expected=_HOW_TO_LOG)
+
 
 MAX_BYTES = 128 << 20
 """Bytes of a scenario's text, unpacked. Larger data belongs into npy and gguf files."""

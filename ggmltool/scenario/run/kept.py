@@ -12,8 +12,8 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.sched.arena import Arena
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.compiled import Compiled
-from ggmltool.scenario.reserving_run import ReservingRun
+from ggmltool.scenario.run.compiled import Compiled
+from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.spec import ScenarioSpec
 
 _APART = 1 << 20

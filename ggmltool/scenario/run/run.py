@@ -22,12 +22,10 @@ from ggmltool.ggml.sched.debug import SchedDebug
 from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
 from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor, nelements, root_of
-from ggmltool.scenario.compiled import NONE, Compiled, CompiledTensor
-from ggmltool.scenario.engine import make_backends, make_bufts
 from ggmltool.scenario.errors import Mistake, ScenarioError
-from ggmltool.scenario.gpus import take_gpus
-from ggmltool.scenario.names import graph_called, no_tensor
-from ggmltool.scenario.spec import ContextSpec, Step
+from ggmltool.scenario.run.compiled import NONE, Compiled, CompiledTensor
+from ggmltool.scenario.run.devices import make_backends, make_bufts, take_gpus
+from ggmltool.scenario.spec import ContextSpec, Step, graph_called, no_tensor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,7 +195,7 @@ class Run(ABC):
     def _in_file(self, data: Data, t: Tensor) -> NDArray[Any] | None:
         """The bytes of `t` in the file that its data names; None if they have to be made."""
         from ggmltool.scenario.data import GgufData
-        from ggmltool.scenario.gguf_file import map_file
+        from ggmltool.scenario.encoded import map_file
 
         found = data.as_it_is(t.type, t.ne, t.nb) if isinstance(data, GgufData) and t.view_src is None else None
         if found is None or found.size < MAPPED:

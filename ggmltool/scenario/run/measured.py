@@ -14,7 +14,7 @@ from ggmltool.ggml.releases.parts import measuring_scheduler_of
 from ggmltool.ggml.sched.measuring import MeasuringScheduler
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Listener

@@ -12,13 +12,13 @@ from ggmltool.ggml.op import KEY_NAMES, op_key
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAGS, Dims, Tensor, contiguous_nb, cut_name, nbytes_of
-from ggmltool.scenario.backends import as_backend
 from ggmltool.scenario.data import Data
+from ggmltool.scenario.devices.backends import as_backend
 from ggmltool.scenario.errors import Mistake, quoted
-from ggmltool.scenario.long_form import KEYS
+from ggmltool.scenario.nodes.long_form import KEYS
+from ggmltool.scenario.nodes.nodes import Scope
+from ggmltool.scenario.nodes.short_form import parse_tensor
 from ggmltool.scenario.read_data import parse_data
-from ggmltool.scenario.scope import Scope
-from ggmltool.scenario.shortform import parse_tensor
 from ggmltool.scenario.spec import TensorSpec
 from ggmltool.scenario.values import (
     as_id,

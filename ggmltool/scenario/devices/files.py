@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.scenario.data_files import inside_folder
+from ggmltool.scenario.data import inside_folder
 from ggmltool.scenario.dump import dump_backend
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.spec import BackendSpec
-from ggmltool.scenario.text import Document, read_document
+from ggmltool.scenario.text.text import Document, read_document
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.dtypes import F32, TYPES, DType
 from ggmltool.ggml.op import FIRST_GLU_KEY, keys_of
 from ggmltool.ggml.tensor import Dims
-from ggmltool.scenario.data_files import inside_folder
+from ggmltool.scenario.data import inside_folder
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 
 COLUMNS = ("backend_name", "op_name", "op_params", "supported")

@@ -13,18 +13,7 @@ from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.op import KEY_NAMES, keys_of
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import (
-    BOOL,
-    Keys,
-    Kind,
-    Schema,
-    either,
-    integer,
-    nullable,
-    one_or_list,
-    read_keys,
-    size,
-)
+from ggmltool.scenario.kinds import BOOL, Keys, Kind, Schema, either, integer, nullable, one_or_list, read_keys, size
 from ggmltool.scenario.values import as_bool, as_id, as_list, as_map, as_text, as_word, at, check_keys
 
 T = TypeVar("T")
@@ -73,7 +62,7 @@ def read_supports(value: object, own_name: str, folder: Path | None) -> Supports
 
 
 def _cases(given: dict[str, Any], own_name: str, folder: Path | None) -> Any:
-    from ggmltool.scenario.support_csv import read_support_csv
+    from ggmltool.scenario.devices.support_csv import read_support_csv
 
     backend = None if given.get("backend") is None else as_id(given["backend"], "backend")
     return read_support_csv(as_text(given["csv"], "csv"), backend, own_name, folder)

@@ -8,37 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.sched.copy_callback import COPY_CALLBACKS
+from ggmltool.scenario.devices.rates import read_rates
+from ggmltool.scenario.devices.recorded import read_answers
+from ggmltool.scenario.devices.supports import op_keys, read_supports
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import (
-    BOOL,
-    ID,
-    Keys,
-    Kind,
-    defined,
-    either,
-    integer,
-    one_or_list,
-    read_keys,
-    size,
-    word,
-)
-from ggmltool.scenario.own_rates import read_rates
+from ggmltool.scenario.kinds import BOOL, ID, Keys, Kind, defined, either, integer, one_or_list, read_keys, size, word
 from ggmltool.scenario.past import read_past
-from ggmltool.scenario.recorded import read_answers
 from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec
-from ggmltool.scenario.support_rules import op_keys, read_supports
-from ggmltool.scenario.values import (
-    as_id,
-    as_int,
-    as_list,
-    as_map,
-    as_size,
-    as_text,
-    as_word,
-    at,
-    check_keys,
-    kind_of,
-)
+from ggmltool.scenario.values import as_id, as_int, as_list, as_map, as_size, as_text, as_word, at, check_keys, kind_of
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.profile import Profile
@@ -87,7 +64,7 @@ def _read_backend(value: object, folder: Path | None = None, by_file: bool = Tru
     given = as_map(value, "a backend")
     check_keys(given, BACKEND_KEYS, "a backend")
     if by_file and given.get("profile").__class__ is str:
-        from ggmltool.scenario.device_files import is_device_file, profile_file
+        from ggmltool.scenario.devices.files import is_device_file, profile_file
 
         if is_device_file(given["profile"]):
             file = at("profile", profile_file, given["profile"], folder, lambda v: read_device(v, folder))
@@ -124,7 +101,7 @@ def _family(given: Mapping[str, Any], profile: str) -> str:
 
 def _with_device(given: dict[str, Any], profile: str) -> dict[str, Any]:
     """The map with what is known of the device that it runs on: the memory that is free, and what the hardware has."""
-    from ggmltool.scenario.known_devices import known
+    from ggmltool.scenario.devices.known import known
 
     rates = given["rates"]
     if not isinstance(rates, str):

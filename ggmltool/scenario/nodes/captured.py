@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Dims
-from ggmltool.scenario.long_form import KEYS
-from ggmltool.scenario.scope import Scope
+from ggmltool.scenario.nodes.long_form import KEYS
+from ggmltool.scenario.nodes.nodes import Scope
 from ggmltool.scenario.spec import TensorSpec
 
 _DESCRIBED_KEYS = frozenset(KEYS) - {"inplace"}

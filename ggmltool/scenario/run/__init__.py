@@ -1,0 +1,1 @@
+"""A scenario on the engine: its devices, contexts and steps."""
