@@ -260,8 +260,10 @@ def _address(function: Any) -> int | None:
 
 def _constructors(library: ctypes.CDLL) -> dict[str, Any]:
     constructors = {}
-    later = {name: s for name, s in prototypes.LATER_CONSTRUCTORS.items() if hasattr(library, f"ggml_{name}")}
-    for name, arguments in (prototypes.CONSTRUCTORS | later).items():
+    always = prototypes.in_all_libraries()
+    for name, arguments in prototypes.constructors().items():
+        if name not in always and not hasattr(library, f"ggml_{name}"):
+            continue
         function = getattr(library, f"ggml_{name}")
         function.restype = ctypes.c_void_p
         function.argtypes = [ctypes.c_void_p, *[prototypes.CTYPES[a] for a in arguments]]

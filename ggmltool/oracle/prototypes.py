@@ -7,6 +7,13 @@ I uint32, q int64, z size_t, f float, b bool, B uint8, v nothing. Objects of ggm
 from __future__ import annotations
 
 import ctypes
+import inspect
+from functools import cache
+
+from ggmltool.ggml.ops import load
+from ggmltool.ggml.ops.composites import COMPOSITES
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, since_of
+from ggmltool.ggml.releases.table import RELEASES
 
 CTYPES: dict[str, object] = {
     "t": ctypes.c_void_p,
@@ -24,96 +31,37 @@ CTYPES: dict[str, object] = {
     "v": None,
 }
 
-_CONSTRUCTORS: dict[str, str] = {
-    "t": (
-        "dup_tensor view_tensor dup dup_inplace sqr sqr_inplace sqrt sqrt_inplace log log_inplace expm1 "
-        "expm1_inplace softplus softplus_inplace sin sin_inplace cos cos_inplace sum sum_rows cumsum mean argmax "
-        "abs abs_inplace sgn sgn_inplace neg neg_inplace step step_inplace tanh tanh_inplace elu elu_inplace relu "
-        "relu_inplace sigmoid sigmoid_inplace gelu gelu_inplace gelu_erf gelu_erf_inplace gelu_quick "
-        "gelu_quick_inplace silu silu_inplace hardswish hardsigmoid exp exp_inplace floor floor_inplace ceil "
-        "ceil_inplace round round_inplace trunc trunc_inplace reglu reglu_swapped geglu geglu_swapped swiglu "
-        "swiglu_swapped geglu_erf geglu_erf_swapped geglu_quick geglu_quick_swapped cont transpose diag soft_max "
-        "soft_max_inplace"
-    ),
-    "tt": (
-        "add add_inplace add1 add1_inplace sub sub_inplace mul mul_inplace div div_inplace count_equal repeat "
-        "repeat_back silu_back reglu_split geglu_split swiglu_split geglu_erf_split geglu_quick_split mul_mat "
-        "out_prod cpy reshape get_rows conv_2d_sk_p0 conv_2d_s1_ph ssm_conv dsv4_hc_pre cross_entropy_loss"
-    ),
-    "tti": "add_cast concat glu_split conv_transpose_2d_p0",
-    "ttt": (
-        "add_id mul_mat_id get_rows_back set_rows add_rel_pos add_rel_pos_inplace cross_entropy_loss_back opt_step_sgd"
-    ),
-    "ttzzzz": "acc acc_inplace set set_inplace",
-    "tqqqq": "repeat_4d cont_4d reshape_4d",
-    "tfb": "leaky_relu",
-    "tffff": "xielu",
-    "tib": "glu",
-    "ttff": "swiglu_oai soft_max_ext soft_max_ext_inplace soft_max_ext_back soft_max_ext_back_inplace",
-    "tf": ("norm norm_inplace rms_norm rms_norm_inplace l2_norm l2_norm_inplace scale scale_inplace fill fill_inplace"),
-    "tif": "group_norm group_norm_inplace",
-    "ttf": "rms_norm_back",
-    "tff": "scale_bias scale_bias_inplace clamp",
-    "ttz": "set_1d set_1d_inplace",
-    "ttzz": "set_2d set_2d_inplace",
-    "ti": (
-        "cast diag_mask_inf diag_mask_inf_inplace diag_mask_zero diag_mask_zero_inplace tri argsort argsort_top_k "
-        "top_k win_part unary unary_inplace"
-    ),
-    "tq": "cont_1d reshape_1d",
-    "tqq": "cont_2d reshape_2d",
-    "tqqq": "cont_3d reshape_3d",
-    "tqz": "view_1d",
-    "tqqzz": "view_2d",
-    "tqqqzzz": "view_3d",
-    "tqqqqzzzz": "view_4d",
-    "tiiii": "permute pool_1d pad pad_circular roll",
-    "ttii": "rope rope_inplace conv_1d_dw_ph conv_1d_ph",
-    "tttiiiffffff": "rope_ext rope_ext_inplace rope_ext_back",
-    "tttipiiffffff": "rope_multi rope_multi_inplace rope_multi_back",
-    "ttiiiffffff": "rope_custom rope_custom_inplace",
-    "ttiiiiiibi": "im2col",
-    "ttpiiiiiib": "im2col_back",
-    "tiii": "col2im_1d win_unpart",
-    "ttiii": "conv_1d conv_1d_dw conv_transpose_1d",
-    "ttiiiiii": "conv_2d conv_2d_dw conv_2d_dw_direct conv_2d_direct",
-    "ttqiiiiiiiiii": "im2col_3d",
-    "ttqiiiiiiiii": "conv_3d",
-    "ttiiiiiiiiiiii": "conv_3d_direct",
-    "tiiiiiff": "pool_2d",
-    "ttiiiiiff": "pool_2d_back",
-    "tii": "upscale pad_reflect_1d timestep_embedding get_rel_pos",
-    "tiiiii": "upscale_ext",
-    "tqqqqI": "interpolate",
-    "tiiiiiiii": "pad_ext pad_ext_circular",
-    "fff": "arange",
-    "ttttfff": "flash_attn_ext",
-    "ttttb": "flash_attn_back",
-    "tttttttq": "ssm_scan",
-    "tttttt": "rwkv_wkv6",
-    "tttttf": "gated_linear_attn",
-    "ttttttt": "rwkv_wkv7",
-    "ttbbb": "solve_tri",
-    "ttttttq": "gated_delta_net",
-    "tttt": "lightning_indexer dsv4_hc_post",
-    "tttfi": "dsv4_hc_comb",
-    "tpip": "map_custom1 map_custom1_inplace",
-    "ttpip": "map_custom2 map_custom2_inplace",
-    "tttpip": "map_custom3 map_custom3_inplace",
-    "iqqqqpipip": "custom_4d",
-    "tpipip": "custom_inplace",
-    "ttttt": "opt_step_adamw",
-}
+_LETTERS = {"int": "i", "int64_t": "q", "size_t": "z", "float": "f", "bool": "b", "DType": "i", "Sequence[int]": "p"}
 
-CONSTRUCTORS: dict[str, str] = {name: args for args, names in _CONSTRUCTORS.items() for name in names.split()}
-"""Every op constructor without its ggml_ prefix -> its arguments after the context."""
 
-LATER_CONSTRUCTORS: dict[str, str] = {
-    "clamp_inplace": "tff",
-    "dsv4_hc_pre_gated": "ttf",
-    "swiglu_clamp": "ttf",
-}
-"""Those that a library after 0.20.2 may have."""
+@cache
+def constructors() -> dict[str, str]:
+    """Every op constructor without its ggml_ prefix -> its arguments after the context."""
+    load()
+    out = {"dup_tensor": "t", "view_tensor": "t"}
+    for c in (*CONSTRUCTORS.values(), *COMPOSITES.values()):
+        name = c.name.removesuffix("_im2col")
+        said = c.prototype if c.prototype is not None else _of_signature(c)
+        if isinstance(said, str):
+            said = {name: said}
+        if name in said:
+            out[name] = said[name]
+            if c.inplace:
+                out[f"{name}_inplace"] = said.get(f"{name}_inplace", said[name])
+    return {name: arguments for name, arguments in out.items() if arguments}
+
+
+def in_all_libraries() -> set[str]:
+    """The constructors that the library of every release has."""
+    oldest = min(release.date for release in RELEASES.values() if release.library is not None)
+    return {name for name in constructors() if since_of(name) <= oldest}
+
+
+def _of_signature(c: Constructor) -> str:
+    """Sources, then parameters, each of the C type that its annotation names."""
+    said = inspect.signature(c.build).parameters
+    return "t" * len(c.sources) + "".join(_LETTERS[str(said[p.name].annotation)] for p in c.params)
+
 
 BASE: dict[str, str] = {
     "ggml_version": "s:",

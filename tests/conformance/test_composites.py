@@ -16,7 +16,7 @@ from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import run
 from ggmltool.oracle.lib import Lib
-from ggmltool.oracle.prototypes import CONSTRUCTORS
+from ggmltool.oracle.prototypes import constructors
 from ggmltool.scenario.nodes.nodes import constructor_of
 from tests.conformance.ops_case import nmse
 from tests.conformance.releases import release_of
@@ -100,7 +100,7 @@ def test_the_values_are_ggmls(case: Any, release: str) -> None:
 
 def test_every_function_of_ggmls_that_makes_nodes_has_a_name_here() -> None:
     of_no_op = {"dup_tensor", "view_tensor"}
-    for name in set(CONSTRUCTORS) - of_no_op:
+    for name in set(constructors()) - of_no_op:
         constructor, inplace = constructor_of(name)
         assert inplace == (name.endswith("_inplace") and name != constructor.name)
 

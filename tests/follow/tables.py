@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.ops.registry import since_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import hash_size
 from ggmltool.inspect.diff.changes import changes
@@ -17,7 +18,6 @@ from ggmltool.oracle import prototypes, structs
 from ggmltool.oracle.fork import Abort, ChildError
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.run import Log
-from ggmltool.scenario.since import days
 from tests.follow.library import Library
 
 _NAME = re.compile(rb"[A-Z][A-Z0-9_]{1,40}")
@@ -39,7 +39,7 @@ class TableDifference(NamedTuple):
 
 def functions(library: Library, like: Library | None) -> Iterator[TableDifference]:
     """Functions that the tests need and the library lacks, and what it exports otherwise than the one of a release."""
-    needed = {*prototypes.BASE, *prototypes.CPU, *(f"ggml_{name}" for name in prototypes.CONSTRUCTORS)}
+    needed = {*prototypes.BASE, *prototypes.CPU, *(f"ggml_{name}" for name in prototypes.in_all_libraries())}
     for name in sorted(needed - library.exports):
         yield TableDifference("functions", f"{name} is missing")
     if like is not None:
@@ -71,7 +71,7 @@ def _asked(lib: Lib, function: Callable[[], Any]) -> Any:
 
 def _known(ops: type[IntEnum], release: Release) -> list[str]:
     """The names of ops that the release has, by their numbers."""
-    return [op.name for op in ops if days().ops.get(op.name.lower(), "") <= release.date]
+    return [op.name for op in ops if since_of(op.name.lower()) <= release.date]
 
 
 def _names(lib: Lib, table: str, function: str, known: Sequence[str]) -> Iterator[TableDifference]:

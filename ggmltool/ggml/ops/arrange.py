@@ -11,7 +11,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import operands, param_f32, param_i32
-from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, float_of, int64_t, kernel, words
 from ggmltool.ggml.ops.shapes import new_tensor, read_ne, require_elements, target_shape
 from ggmltool.ggml.tensor import Tensor, can_repeat, is_contiguous, is_empty
 
@@ -27,6 +27,7 @@ TRI_TYPES: dict[str, int] = {"upper_diag": 0, "upper": 1, "lower_diag": 2, "lowe
     slots="a",
     example="row: f32[8]; repeat(row, ne=[8, 4])",
     shape="a repeats into ne -> a.type[ne]",
+    prototype="tt",
 )
 def repeat(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] | None = None) -> Tensor:
     """ggml_repeat: a repeated until it has b's shape, or the extents `ne`. b is no source of the node."""
@@ -44,7 +45,7 @@ def repeat(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] | Non
 
 
 @constructor(Op.REPEAT, unpack=lambda raw: {f"ne{i}": n for i, n in enumerate(raw.ne)})
-def repeat_4d(ctx: Context, a: Tensor, ne0: int, ne1: int = 1, ne2: int = 1, ne3: int = 1) -> Tensor:
+def repeat_4d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t = 1, ne2: int64_t = 1, ne3: int64_t = 1) -> Tensor:
     """ggml_repeat_4d: a repeated until it has the extents ne0 … ne3."""
     ne = (ne0, ne1, ne2, ne3)
     if not is_empty(a) and any(n % m for n, m in zip(ne, a.ne, strict=True)):
@@ -119,6 +120,7 @@ def pad_circular(ctx: Context, a: Tensor, p0: int, p1: int, p2: int, p3: int) ->
         "rp#": "elements behind those of dimension #",
         "circular": "whether a dimension goes on from its other end instead of with zeros",
     },
+    prototype="tiiiiiiii",
 )
 def pad_ext(
     ctx: Context,

@@ -51,6 +51,7 @@ _MINUS_INFINITY = 0xFC00
         Part("n_kv_max", "2026-09-05", words=(4,)),
         Part("prec but default and f32", "2026-09-12", words=(3,), before=(0, 10)),
     ),
+    prototype="ttttfff",
 )
 def flash_attn_ext(
     ctx: Context,

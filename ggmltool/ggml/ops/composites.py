@@ -18,7 +18,7 @@ from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.im2col import im2col, im2col_3d
 from ggmltool.ggml.ops.matmul import mul_mat
 from ggmltool.ggml.ops.reduce import SORT_ORDERS, argsort
-from ggmltool.ggml.ops.registry import Build, Constructor
+from ggmltool.ggml.ops.registry import Build, Constructor, int64_t
 from ggmltool.ggml.ops.views import permute, reshape, view
 from ggmltool.ggml.tensor import Tensor
 
@@ -100,7 +100,7 @@ def conv_3d_im2col(
     ctx: Context,
     a: Tensor,
     b: Tensor,
-    IC: int,  # noqa: N803 - ggml's name
+    IC: int64_t,  # noqa: N803 - ggml's name
     s0: int,
     s1: int,
     s2: int,

@@ -196,6 +196,7 @@ def conv_transpose_1d(ctx: Context, a: Tensor, b: Tensor, s0: int, p0: int = 0, 
     shape="a.ne[3] = b.ne[2] -> f32[(b.ne[0] - 1) * stride + a.ne[0], (b.ne[1] - 1) * stride + a.ne[1], a.ne[2], "
     "b.ne[3]]",
     means={"stride": "places between two elements of the image in the result"},
+    prototype={"conv_transpose_2d_p0": "tti"},
 )
 def conv_transpose_2d(ctx: Context, a: Tensor, b: Tensor, stride: int) -> Tensor:
     """ggml_conv_transpose_2d_p0: kernel a [kw, kh, channels out, channels in], no padding."""

@@ -9,7 +9,7 @@ from ggmltool.ggml.dtypes import BF16, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show
-from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
+from ggmltool.ggml.ops.registry import Arrays, constructor, int64_t, kernel
 from ggmltool.ggml.tensor import Tensor, cut_name, nelements
 
 
@@ -47,7 +47,9 @@ def cast(ctx: Context, a: Tensor, type: DType) -> Tensor:
     return result
 
 
-@constructor(Op.CONT, unpack=lambda raw: {"ne": raw.ne}, example="x: f32[8, 4]; cont(x)", shape="-> a.type[a.ne]")
+@constructor(
+    Op.CONT, unpack=lambda raw: {"ne": raw.ne}, example="x: f32[8, 4]; cont(x)", shape="-> a.type[a.ne]", prototype="t"
+)
 def cont(ctx: Context, a: Tensor, ne: Sequence[int] | None = None) -> Tensor:
     """ggml_cont, and with `ne` ggml_cont_1d … _4d: a contiguous copy, with other extents if they are given."""
     if ne is not None:
@@ -65,25 +67,25 @@ def cont(ctx: Context, a: Tensor, ne: Sequence[int] | None = None) -> Tensor:
 
 
 @constructor(Op.CONT)
-def cont_1d(ctx: Context, a: Tensor, ne0: int) -> Tensor:
+def cont_1d(ctx: Context, a: Tensor, ne0: int64_t) -> Tensor:
     """ggml_cont_1d."""
     return cont(ctx, a, (ne0,))
 
 
 @constructor(Op.CONT)
-def cont_2d(ctx: Context, a: Tensor, ne0: int, ne1: int) -> Tensor:
+def cont_2d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t) -> Tensor:
     """ggml_cont_2d."""
     return cont(ctx, a, (ne0, ne1))
 
 
 @constructor(Op.CONT)
-def cont_3d(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int) -> Tensor:
+def cont_3d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, ne2: int64_t) -> Tensor:
     """ggml_cont_3d."""
     return cont(ctx, a, (ne0, ne1, ne2))
 
 
 @constructor(Op.CONT)
-def cont_4d(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int) -> Tensor:
+def cont_4d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, ne2: int64_t, ne3: int64_t) -> Tensor:
     """ggml_cont_4d."""
     return cont(ctx, a, (ne0, ne1, ne2, ne3))
 

@@ -59,6 +59,7 @@ def _read_n_tasks(raw: Raw) -> dict[str, int] | None:
     shape="-> a.type[a.ne]",
     means=_MEANS,
     note=_NOTE,
+    prototype="tpip",
 )
 def map_custom1(ctx: Context, a: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False) -> Tensor:
     """ggml_map_custom1: what a function makes of a; the result has a's type and extents."""
@@ -74,6 +75,7 @@ def map_custom1(ctx: Context, a: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace:
     shape="-> a.type[a.ne]",
     means=_MEANS,
     note=_NOTE,
+    prototype="ttpip",
 )
 def map_custom2(ctx: Context, a: Tensor, b: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False) -> Tensor:
     """ggml_map_custom2: what a function makes of a and b; the result has a's type and extents."""
@@ -89,6 +91,7 @@ def map_custom2(ctx: Context, a: Tensor, b: Tensor, n_tasks: int = N_TASKS_MAX, 
     shape="-> a.type[a.ne]",
     means=_MEANS,
     note=_NOTE,
+    prototype="tttpip",
 )
 def map_custom3(
     ctx: Context, a: Tensor, b: Tensor, c: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False
@@ -113,6 +116,7 @@ def _read_shape(raw: Raw) -> dict[str, Any] | None:
     example="a: f32[8, 4]; b: f32[8, 4]; custom(a, b, type=f32, ne=[8, 4])",
     means=_MEANS,
     note=_NOTE,
+    prototype="",
 )
 def custom(ctx: Context, *args: Tensor | None, type: DType, ne: Sequence[int], n_tasks: int = N_TASKS_MAX) -> Tensor:
     """ggml_custom_4d: what a function makes of at most 9 sources, in a type and extents of its own."""
@@ -127,7 +131,7 @@ def custom(ctx: Context, *args: Tensor | None, type: DType, ne: Sequence[int], n
     return result
 
 
-@constructor(Op.CUSTOM, choices=N_TASKS)
+@constructor(Op.CUSTOM, choices=N_TASKS, prototype="iqqqqpipip")
 def custom_4d(
     ctx: Context,
     *args: Tensor | None,
@@ -142,7 +146,7 @@ def custom_4d(
     return custom(ctx, *args, type=type, ne=(ne0, ne1, ne2, ne3), n_tasks=n_tasks)
 
 
-@constructor(Op.CUSTOM, choices=N_TASKS)
+@constructor(Op.CUSTOM, choices=N_TASKS, prototype="tpipip")
 def custom_inplace(ctx: Context, a: Tensor, *args: Tensor | None, n_tasks: int = N_TASKS_MAX) -> Tensor:
     """ggml_custom_inplace: what a function makes of a and at most 8 further sources, in the memory of a."""
     if len(args) >= MAX_SRC - 1:

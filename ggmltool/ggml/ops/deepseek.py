@@ -128,6 +128,7 @@ def dsv4_hc_comb(ctx: Context, mixes: Tensor, scale: Tensor, base: Tensor, eps: 
         Part("scale", "2026-09-17", words=(0,), before=(0, 1065353216)),
         Part("gates", "2026-09-17", words=(1,)),
     ),
+    prototype="tt",
 )
 def dsv4_hc_pre(ctx: Context, x: Tensor, weights: Tensor, scale: float = 1.0, gated: bool = False) -> Tensor:
     """ggml_dsv4_hc_pre: the weighted sum of the streams x [n_embd, hc, tokens], weights [hc, tokens].

@@ -18,7 +18,7 @@ from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.flat import flat, flat_operand
 from ggmltool.ggml.ops.params import operands as sources_of
 from ggmltool.ggml.ops.params import param_f32, param_i32
-from ggmltool.ggml.ops.registry import Arrays, Build, Part, Raw, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Build, Part, Raw, constructor, float_bits, kernel, size_t, words
 from ggmltool.ggml.ops.shapes import not_computable, require_same
 from ggmltool.ggml.tensor import (
     Tensor,
@@ -67,6 +67,7 @@ def _add_type(raw: Raw) -> dict[str, Any]:
     example="x: f32[8, 4]; bias: f32[8]; add(x, bias)",
     shape="b repeats into a -> a.type[a.ne]",
     means={"type": "type of the result; a's where left out"},
+    prototype="tt",
 )
 def add(ctx: Context, a: Tensor, b: Tensor, type: DType | None = None, *, inplace: bool = False) -> Tensor:
     """ggml_add: a + b, with b repeated into a; with a `type` other than a's it is ggml_add_cast."""
@@ -141,7 +142,7 @@ def add1(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor
     shape="b has no more elements than a; a is contiguous; a.type = f32; b.type = f32 -> a.type[a.ne]",
 )
 def acc(
-    ctx: Context, a: Tensor, b: Tensor, nb1: int, nb2: int, nb3: int, offset: int, *, inplace: bool = False
+    ctx: Context, a: Tensor, b: Tensor, nb1: size_t, nb2: size_t, nb3: size_t, offset: size_t, *, inplace: bool = False
 ) -> Tensor:
     """ggml_acc: a, with b added to the part of it that has strides nb1 … nb3 and starts at `offset` bytes."""
     if nelements(b) > nelements(a):
@@ -176,7 +177,7 @@ def _require_near(function: str, offset: int) -> None:
     shape="b has no more elements than a -> a.type[a.ne]",
 )
 def set_(
-    ctx: Context, a: Tensor, b: Tensor, nb1: int, nb2: int, nb3: int, offset: int, *, inplace: bool = False
+    ctx: Context, a: Tensor, b: Tensor, nb1: size_t, nb2: size_t, nb3: size_t, offset: size_t, *, inplace: bool = False
 ) -> Tensor:
     """ggml_set: a, with the part of it that has strides nb1 … nb3 and starts at `offset` bytes replaced by b."""
     if nelements(a) < nelements(b):
@@ -190,13 +191,13 @@ def set_(
 
 
 @constructor(Op.SET, inplace=True)
-def set_1d(ctx: Context, a: Tensor, b: Tensor, offset: int, *, inplace: bool = False) -> Tensor:
+def set_1d(ctx: Context, a: Tensor, b: Tensor, offset: size_t, *, inplace: bool = False) -> Tensor:
     """ggml_set_1d: ggml_set with the strides of a."""
     return set_(ctx, a, b, a.nb[1], a.nb[2], a.nb[3], offset, inplace=inplace)
 
 
 @constructor(Op.SET, inplace=True)
-def set_2d(ctx: Context, a: Tensor, b: Tensor, nb1: int, offset: int, *, inplace: bool = False) -> Tensor:
+def set_2d(ctx: Context, a: Tensor, b: Tensor, nb1: size_t, offset: size_t, *, inplace: bool = False) -> Tensor:
     """ggml_set_2d: ggml_set with the strides of a but for nb1."""
     return set_(ctx, a, b, nb1, a.nb[2], a.nb[3], offset, inplace=inplace)
 
@@ -248,6 +249,7 @@ cos = _function(Op.COS, "cos", "the cosine", since="2024-08-12")
     shape="-> a.type[a.ne]",
     means={"s": "factor", "b": "bias, added after the product"},
     parts=(Part("bias", "2025-07-09", words=(1,)),),
+    prototype={"scale": "tf", "scale_bias": "tff"},
 )
 def scale(ctx: Context, a: Tensor, s: float, b: float = 0.0, *, inplace: bool = False) -> Tensor:
     """ggml_scale and ggml_scale_bias: a * s + b."""
@@ -280,6 +282,7 @@ def clamp(ctx: Context, a: Tensor, min: float, max: float, *, inplace: bool = Fa
     example="x: f32[8, 4]; leaky_relu(x, negative_slope=0.1)",
     shape="-> a.type[a.ne]",
     means={"negative_slope": "factor where x is negative"},
+    prototype={"leaky_relu": "tfb", "leaky_relu_inplace": ""},
 )
 def leaky_relu(ctx: Context, a: Tensor, negative_slope: float, *, inplace: bool = False) -> Tensor:
     """ggml_leaky_relu: x where positive, else negative_slope * x."""

@@ -73,6 +73,7 @@ def _read(raw: Raw) -> dict[str, Any]:
         "limit": "bound of x and g",
     },
     note="the functions are listed below the ops; each is written by its own name too",
+    prototype="tib",
 )
 def glu(
     ctx: Context,
@@ -113,7 +114,9 @@ def _named(op: GluOp, since: str) -> None:
     whole.__doc__ = f"ggml_{name}: of the halves of each row of a, or of a and b (as a node with two sources says)."
     swap.__doc__ = f"ggml_{name}_swapped: the function of the second half of each row, times the first."
     split.__doc__ = f"ggml_{name}_split: the function of a, times b."
-    constructor(Op.GLU, name, pack="_ i:swapped", since=since, example=f"x: f32[8, 4]; {name}(x)", shape=_WHOLE)(whole)
+    constructor(
+        Op.GLU, name, pack="_ i:swapped", prototype="t", since=since, example=f"x: f32[8, 4]; {name}(x)", shape=_WHOLE
+    )(whole)
     constructor(Op.GLU, f"{name}_swapped", shape=_SWAPPED)(swap)
     constructor(Op.GLU, f"{name}_split", shape=_SPLIT)(split)
 

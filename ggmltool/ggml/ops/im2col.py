@@ -17,7 +17,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.convolve import WINDOW, contiguous_planes, conv_output_size, patches, volume_patches, window
 from ggmltool.ggml.ops.explain import show, show_nb
 from ggmltool.ggml.ops.params import param_i32
-from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, int64_t, kernel, words
 from ggmltool.ggml.ops.shapes import not_computable
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_matrix, nelements
 
@@ -134,7 +134,7 @@ def im2col_3d(
     ctx: Context,
     a: Tensor,
     b: Tensor,
-    IC: int,  # noqa: N803 - ggml's name
+    IC: int64_t,  # noqa: N803 - ggml's name
     s0: int,
     s1: int,
     s2: int,

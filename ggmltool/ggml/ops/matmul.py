@@ -67,6 +67,7 @@ _PRECISIONS = {"prec": PREC, "prec_b": PREC}
         Part("prec but default and f32", "2026-09-12", words=(0,), before=(0, 10)),
         Part("prec_b", "2026-09-12", words=(3,)),
     ),
+    prototype="tt",
 )
 def mul_mat(ctx: Context, a: Tensor, b: Tensor, prec: int = 0, hint: int = 0, prec_b: int = 0) -> Tensor:
     """ggml_mul_mat: a's rows times b's rows. `prec` and `prec_b` are what ggml_prec_set_acc and _set_src set, the
@@ -98,6 +99,7 @@ def mul_mat(ctx: Context, a: Tensor, b: Tensor, prec: int = 0, hint: int = 0, pr
         "prec_b": "the lowest precision that b may be converted to; since September 2026",
     },
     parts=(Part("prec", "2026-09-12", words=(0, 3)),),
+    prototype="ttt",
 )
 def mul_mat_id(ctx: Context, as_: Tensor, b: Tensor, ids: Tensor, prec: int = 0, prec_b: int = 0) -> Tensor:
     """ggml_mul_mat_id: for each token t and slot e, matrix ids[e, t] of `as` times row e of b's matrix t.

@@ -15,7 +15,7 @@ from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import requirer, show
 from ggmltool.ggml.ops.params import operands, param_f32, param_i32
-from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, int64_t, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_contiguous_rows, nelements
 
 Named = tuple[tuple[str, Tensor], ...]
@@ -128,7 +128,7 @@ def gated_delta_net(
     g: Tensor,
     beta: Tensor,
     state: Tensor,
-    K: int = 1,  # noqa: N803 - ggml's name
+    K: int64_t = 1,  # noqa: N803 - ggml's name
 ) -> Tensor:
     """ggml_gated_delta_net: q, k [S, heads, tokens, seqs] repeated over v [S, heads, tokens, seqs].
 

@@ -88,6 +88,7 @@ def count_equal(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     slots="a",
     example="x: f32[8, 4]; repeat_back(x, ne=[8, 1])",
     shape="ne repeats into a -> a.type[ne]",
+    prototype="tt",
 )
 def repeat_back(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] | None = None) -> Tensor:
     """ggml_repeat_back: sums a over the repetitions of b's shape. b gives only the shape, as `ne` does."""

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import struct
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +65,10 @@ S = TypeVar("S")
 
 SELF = "self"
 """In `slots`: the node itself."""
+
+int64_t = int
+size_t = int
+"""In a constructor's signature: a number that C takes as another type than int."""
 
 Build = Callable[..., Tensor]
 """A constructor: (ctx, *sources, **parameters) -> result."""
@@ -138,6 +143,9 @@ COMMON_MEANINGS = {
 """What parameters of these names mean where their constructor and their op do not say."""
 
 
+_C_NUMBER = re.compile(r"\b(?:int64_t|size_t)\b")
+
+
 class _Signature(NamedTuple):
     """What the arguments of a constructor are: `shown` the sources as texts call them, `n_most` how many ggml takes."""
 
@@ -168,6 +176,7 @@ class Constructor:
     means: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
     parts: tuple[Part, ...] = ()
+    prototype: str | Mapping[str, str] | None = None
     _signature: _Signature | None = field(default=None, repr=False)
 
     def _inspect(self) -> _Signature:
@@ -177,7 +186,7 @@ class Constructor:
             needed = spare = 0
             params: list[Param] = []
             for i, p in enumerate(inspect.signature(self.build).parameters.values()):
-                kind = str(p.annotation)
+                kind = _C_NUMBER.sub("int", str(p.annotation))
                 if i == 0 or p.name == "inplace":
                     continue
                 if p.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -330,6 +339,7 @@ def constructor(
     means: Mapping[str, str] | None = None,
     note: str = "",
     parts: tuple[Part, ...] = (),
+    prototype: str | Mapping[str, str] | None = None,
 ) -> Callable[[Build], Build]:
     """Register a constructor under `names` (default: the function's name; a trailing "_" is dropped).
 
@@ -338,7 +348,8 @@ def constructor(
     the constructor's sources in the order of the node's slots, where that is another one. `by_name_only`: nodes of `op`
     that were not written as a call do not go through it. `since`, `example`, `shape` and `means` are as above;
     `inplace_since` is the day of the twin where it is younger, `parts` are what the op has since other days, `note` is
-    what else is to be said.
+    what else is to be said. `prototype` is what ggml's function takes where that is not what the constructor does, as
+    letters (`oracle.prototypes`), or that of each function of these; "" for none.
     """
 
     def register(build: Build) -> Build:
@@ -360,6 +371,7 @@ def constructor(
                 means or {},
                 note,
                 parts,
+                prototype,
             )
             CONSTRUCTORS[name] = entry
             if by_name_only:

@@ -132,6 +132,7 @@ def _rope(
     shape=_SHAPE,
     means=_MEANS,
     parts=_PARTS,
+    prototype={"rope": "ttii", "rope_ext": "tttiiiffffff"},
 )
 def rope_ext(
     ctx: Context,
@@ -162,7 +163,7 @@ def rope_ext(
     return _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace, offset)
 
 
-@constructor(Op.ROPE, inplace=True, unpack=_read_params, choices=_CHOICES)
+@constructor(Op.ROPE, inplace=True, unpack=_read_params, choices=_CHOICES, prototype="tttipiiffffff")
 def rope_multi(
     ctx: Context,
     a: Tensor,
@@ -219,6 +220,7 @@ def rope_custom(
     shape=_SHAPE,
     means=_MEANS,
     parts=_PARTS,
+    prototype={"rope_ext_back": "tttiiiffffff"},
 )
 def rope_ext_back(
     ctx: Context,
@@ -245,7 +247,7 @@ def rope_ext_back(
     return result
 
 
-@constructor(Op.ROPE_BACK, unpack=_read_params, choices=_CHOICES)
+@constructor(Op.ROPE_BACK, unpack=_read_params, choices=_CHOICES, prototype="tttipiiffffff")
 def rope_multi_back(
     ctx: Context,
     a: Tensor,

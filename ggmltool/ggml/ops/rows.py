@@ -46,6 +46,7 @@ def get_rows(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     unpack=lambda raw: {"ne": raw.ne},
     example="grad: f32[64, 4]; ids: i32[4]; get_rows_back(grad, ids, ne=[64, 1000])",
     shape="a is a matrix; b is a vector; b.type = i32; a.ne[0] = ne[0] -> f32[ne]",
+    prototype="ttt",
 )
 def get_rows_back(
     ctx: Context, a: Tensor, b: Tensor, c: Tensor | None = None, ne: Sequence[int] | None = None

@@ -57,6 +57,7 @@ def _check_mask(a: Tensor, mask: Tensor) -> None:
     "sinks.type = f32 -> a.type[a.ne]",
     means={"scale": "factor of the scores", "max_bias": "largest slope of ALiBi; 0 for no slopes"},
     parts=(Part("sinks", "2025-08-05", source=2),),
+    prototype={"soft_max": "t", "soft_max_ext": "ttff"},
 )
 def soft_max_ext(
     ctx: Context,
@@ -104,6 +105,7 @@ def soft_max_ext(
     example="grad: f32[8, 4]; p: f32[8, 4]; soft_max_back(grad, p)",
     shape="-> a.type[a.ne]",
     means={"scale": "factor of the scores", "max_bias": "largest slope of ALiBi; 0 for no slopes"},
+    prototype={"soft_max_ext_back": "ttff"},
 )
 def soft_max_ext_back(
     ctx: Context, a: Tensor, b: Tensor, scale: float = 1.0, max_bias: float = 0.0, *, inplace: bool = False

@@ -11,7 +11,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import requirer, show
 from ggmltool.ggml.ops.mathfn import exp, softplus
 from ggmltool.ggml.ops.params import operands, param_i32
-from ggmltool.ggml.ops.registry import Arrays, Part, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, constructor, int64_t, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_3d, is_contiguous, is_matrix, is_vector, nelements
 
 INT32_MAX = 2**31 - 1
@@ -65,7 +65,7 @@ def ssm_scan(
     B: Tensor,  # noqa: N803 - ggml's name
     C: Tensor,  # noqa: N803 - ggml's name
     ids: Tensor,
-    K: int = 1,  # noqa: N803 - ggml's name
+    K: int64_t = 1,  # noqa: N803 - ggml's name
 ) -> Tensor:
     """ggml_ssm_scan: the selective scan over the tokens of each sequence.
 

@@ -37,7 +37,15 @@ def _read(raw: Raw) -> dict[str, Any]:
     return {**{f"ne{i}": n for i, n in enumerate(raw.ne)}, "mode": raw.word(0)}
 
 
-@constructor(Op.UPSCALE, "interpolate", "upscale_ext", canonical=True, unpack=_read, choices={"mode": MODES})
+@constructor(
+    Op.UPSCALE,
+    "interpolate",
+    "upscale_ext",
+    canonical=True,
+    unpack=_read,
+    choices={"mode": MODES},
+    prototype={"interpolate": "tqqqqI", "upscale_ext": "tiiiii"},
+)
 def interpolate(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int, mode: int) -> Tensor:
     """ggml_interpolate and ggml_upscale_ext: a in the size ne0 … ne3; `mode` is a word or ggml's number."""
     function = "ggml_interpolate_impl"

@@ -12,7 +12,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.explain import show, show_nb
-from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, int64_t, kernel, size_t, words
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, Tensor, cut_name, is_contiguous, nelements
 from ggmltool.ggml.version import SIZE_MAX
 
@@ -29,6 +29,7 @@ def _view_params(raw: Raw) -> dict[str, Any]:
     example="x: {type: f32, ne: [8, 4, 2], flags: [input]}; view(x, ne=[8, 2], nb=[32], offset=64)",
     shape="-> a.type[ne]",
     means={"nb": "byte strides from nb1 on; contiguous where left out"},
+    prototype="",
 )
 def view(ctx: Context, a: Tensor, ne: Sequence[int], nb: Sequence[int] = (), offset: int = 0) -> Tensor:
     """ggml_view_1d … ggml_view_4d, by the length of `ne`: that many elements, from `offset` bytes within a on.
@@ -56,26 +57,37 @@ def view(ctx: Context, a: Tensor, ne: Sequence[int], nb: Sequence[int] = (), off
 
 
 @constructor(Op.VIEW)
-def view_1d(ctx: Context, a: Tensor, ne0: int, offset: int) -> Tensor:
+def view_1d(ctx: Context, a: Tensor, ne0: int64_t, offset: size_t) -> Tensor:
     """ggml_view_1d: `ne0` elements from `offset` bytes within a on."""
     return view(ctx, a, (ne0,), (), offset)
 
 
 @constructor(Op.VIEW)
-def view_2d(ctx: Context, a: Tensor, ne0: int, ne1: int, nb1: int, offset: int) -> Tensor:
+def view_2d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, nb1: size_t, offset: size_t) -> Tensor:
     """ggml_view_2d: rows `nb1` bytes apart."""
     return view(ctx, a, (ne0, ne1), (nb1,), offset)
 
 
 @constructor(Op.VIEW)
-def view_3d(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, nb1: int, nb2: int, offset: int) -> Tensor:
+def view_3d(
+    ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, ne2: int64_t, nb1: size_t, nb2: size_t, offset: size_t
+) -> Tensor:
     """ggml_view_3d: rows `nb1`, matrices `nb2` bytes apart."""
     return view(ctx, a, (ne0, ne1, ne2), (nb1, nb2), offset)
 
 
 @constructor(Op.VIEW)
 def view_4d(
-    ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int, nb1: int, nb2: int, nb3: int, offset: int
+    ctx: Context,
+    a: Tensor,
+    ne0: int64_t,
+    ne1: int64_t,
+    ne2: int64_t,
+    ne3: int64_t,
+    nb1: size_t,
+    nb2: size_t,
+    nb3: size_t,
+    offset: size_t,
 ) -> Tensor:
     """ggml_view_4d: all strides but the first given."""
     return view(ctx, a, (ne0, ne1, ne2, ne3), (nb1, nb2, nb3), offset)
@@ -114,6 +126,7 @@ def _product(ne: Sequence[int]) -> int:
     slots="a",
     example="x: {type: f32, ne: [8, 4, 2], flags: [input]}; reshape(x, ne=[4, 2, 8])",
     shape="a is contiguous; a has as many elements as ne -> a.type[ne]",
+    prototype="tt",
 )
 def reshape(ctx: Context, a: Tensor, b: Tensor | None = None, ne: Sequence[int] | None = None) -> Tensor:
     """ggml_reshape to the extents of b (which is no source), or ggml_reshape_1d … _4d by the length of `ne`."""
@@ -127,25 +140,25 @@ def reshape(ctx: Context, a: Tensor, b: Tensor | None = None, ne: Sequence[int] 
 
 
 @constructor(Op.RESHAPE)
-def reshape_1d(ctx: Context, a: Tensor, ne0: int) -> Tensor:
+def reshape_1d(ctx: Context, a: Tensor, ne0: int64_t) -> Tensor:
     """ggml_reshape_1d."""
     return reshape(ctx, a, ne=(ne0,))
 
 
 @constructor(Op.RESHAPE)
-def reshape_2d(ctx: Context, a: Tensor, ne0: int, ne1: int) -> Tensor:
+def reshape_2d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t) -> Tensor:
     """ggml_reshape_2d."""
     return reshape(ctx, a, ne=(ne0, ne1))
 
 
 @constructor(Op.RESHAPE)
-def reshape_3d(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int) -> Tensor:
+def reshape_3d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, ne2: int64_t) -> Tensor:
     """ggml_reshape_3d."""
     return reshape(ctx, a, ne=(ne0, ne1, ne2))
 
 
 @constructor(Op.RESHAPE)
-def reshape_4d(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int) -> Tensor:
+def reshape_4d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, ne2: int64_t, ne3: int64_t) -> Tensor:
     """ggml_reshape_4d."""
     return reshape(ctx, a, ne=(ne0, ne1, ne2, ne3))
 
