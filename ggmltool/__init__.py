@@ -23,8 +23,8 @@ if _TYPE_CHECKING:
     from ggmltool.api.logs import import_log
     from ggmltool.api.recorded import open_record
     from ggmltool.api.reference import backends, explain_error, ops, samples, types
-    from ggmltool.api.result import Result
     from ggmltool.api.scenario import Scenario
+    from ggmltool.ask.answer import Answer as Result
     from ggmltool.ggml.errors import Error, GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
     from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.errors import InspectError, StepRefused
@@ -69,7 +69,7 @@ _HOMES = {
     "GgmlFailed": "ggmltool.ggml.errors",
     "InspectError": "ggmltool.inspect.errors",
     "Plan": "ggmltool.ggml.plan",
-    "Result": "ggmltool.api.result",
+    "Result": "ggmltool.ask.answer",
     "Scenario": "ggmltool.api.scenario",
     "ScenarioError": "ggmltool.scenario.errors",
     "StepRefused": "ggmltool.inspect.errors",
@@ -94,5 +94,5 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         from importlib import import_module
 
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(_HOMES[name]), "Answer" if name == "Result" else name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ggmltool.api.checked import checked
 from ggmltool.api.placed import Placing, common_of, several
 from ggmltool.api.result import Result
+from ggmltool.ask.checked import checked
 from ggmltool.inspect.fit_wishes import DEPTH, Ranges, Wishes
 from ggmltool.inspect.placing import shares_of
 from ggmltool.inspect.ranges import doublings, read_range

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.api.checked import checked
 from ggmltool.api.scenario import Scenario
 from ggmltool.api.sources import captured, read
+from ggmltool.ask.checked import checked
 from ggmltool.ggml.bounds import BOUNDS, Bounds
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from ggmltool.api.checked import checked
 from ggmltool.api.result import Result
+from ggmltool.ask.checked import checked
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ggmltool.api.look import Look, answer
 from ggmltool.api.result import Result
 from ggmltool.inspect.allocator import watch_allocator
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import WhatIf
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.allocations import AllocMoment, AllocStep
     from ggmltool.inspect.allocator import AllocRow
-    from ggmltool.inspect.hash_tables import HashRow, SchedRow
-    from ggmltool.inspect.lifetime import TensorLife
     from ggmltool.inspect.memory import MemoryPlan
     from ggmltool.inspect.tensor import TensorFacts
     from ggmltool.show.svg import Svg
@@ -130,44 +127,6 @@ def free_blocks(look: Look, node: str) -> Result[AllocMoment]:
     )
 
 
-def hash_table(look: Look, at: str | None, before: str | None) -> Result[tuple[HashRow, ...]]:
-    from ggmltool.inspect.hash_tables import hash_rows
-    from ggmltool.views.memory.alloc_documents import HashDocument
-    from ggmltool.views.memory.hash_nodes import hash_view
-
-    if at is not None and before is not None:
-        raise InspectError("at and before are two moments; choose one")
-    found = watch_allocator(look.opened, look.moment, before or at, before is not None)
-    state, size = found.at, found.gallocr.hash_size
-    rows = tuple(hash_rows(found))
-    then = f" when {at} was allocated" if at is not None else f" before {before}" if before is not None else ""
-    return answer(
-        state,
-        "hash table of the allocator",
-        rows,
-        partial(HashDocument.of, state.plan, rows, size, at, before),
-        partial(hash_view, rows, size, state.title, found.heading + then),
-        rows,
-    )
-
-
-def sched_table(look: Look) -> Result[tuple[SchedRow, ...]]:
-    from ggmltool.inspect.hash_tables import sched_rows
-    from ggmltool.views.memory.alloc_documents import SchedHash
-    from ggmltool.views.memory.hash_nodes import sched_view
-
-    at = look.watch()
-    rows, size, names = tuple(sched_rows(at)), at.sched.hash_size, at.sched.names
-    return answer(
-        at,
-        "hash table of the scheduler",
-        rows,
-        partial(SchedHash.of, at.plan, rows, size),
-        partial(sched_view, rows, names, size, at.title, at.heading),
-        rows,
-    )
-
-
 def context(look: Look, only: str | None) -> Result[tuple[Context, ...]]:
     from ggmltool.inspect.contexts import contexts_at
     from ggmltool.views.memory.documents import ContextDocument
@@ -198,23 +157,4 @@ def tensor(look: Look, name: str) -> Result[TensorFacts]:
         facts,
         partial(TensorDocument.of, at.plan, facts),
         partial(tensor_view, facts, at.title, at.heading),
-    )
-
-
-def lifetime(look: Look, names: tuple[str, ...]) -> Result[tuple[TensorLife, ...]]:
-    from ggmltool.inspect.lifetime import Lifetimes
-    from ggmltool.views.memory.documents import LifetimeDocument
-    from ggmltool.views.memory.lifetime import lifetime_view
-
-    found = Lifetimes(look.opened, look.moment)
-    at, facts = found.watched.at, tuple(found.of(name) for name in names)
-    if len(facts) == 2 and facts[0].tensor == facts[1].tensor:
-        raise InspectError(f"{facts[0].tensor} is one tensor; name another one beside it, or it alone")
-    return answer(
-        at,
-        f"lifetime of {' and '.join(names)}",
-        facts,
-        partial(LifetimeDocument.of, at.plan, facts, found.nodes),
-        partial(lifetime_view, facts, found.turns, at.title, found.watched.heading),
-        facts[0].neighbors if len(facts) == 1 else facts,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ggmltool.api.checked import checked
+from ggmltool.ask.checked import checked
 from ggmltool.inspect.history.history import History, record_history
 from ggmltool.inspect.ready import check_weights, computed_graphs
 

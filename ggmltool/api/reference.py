@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ggmltool.api.checked import checked
 from ggmltool.api.result import Result
+from ggmltool.ask.checked import checked
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:

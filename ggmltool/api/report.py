@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.api.checked import checked_methods
+from ggmltool.ask.checked import checked_methods
 from ggmltool.ggml.printable import printable
 
 if TYPE_CHECKING:

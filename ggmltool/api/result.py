@@ -1,14 +1,11 @@
-"""What a method of the API answers with: the facts as a value, and the ways in which its command shows them."""
+"""An answer whose view and document are made by functions: of questions that are not yet in `ask/`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ggmltool.api.checked import checked_methods
-from ggmltool.ggml.printable import printable
+from ggmltool.ask.answer import Answer
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
@@ -17,54 +14,44 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", covariant=True)
 
-_WIDTH = 100
-"""Columns of the text that a notebook and `str` show."""
 
+class Result(Answer[F]):
+    """An answer with its functions."""
 
-@checked_methods
-@dataclass(frozen=True, slots=True, repr=False)
-class Result(Generic[F]):
-    """An answer: `facts` is the record with all that was found, `rows` its lists as records of one kind each (for
-    `pandas.DataFrame(result.rows)`), `plan` the plan it is about, None if it is about several or none.
+    __slots__ = ("_about", "_document", "_rows", "_view")
 
-    `str(result)` is the text that the command prints, `as_dict()` its JSON; a notebook shows the same text.
-    """
+    def __init__(
+        self,
+        about: str,
+        facts: F,
+        document: Callable[[], Document],
+        view: Callable[[Style], str],
+        rows: tuple[Any, ...] = (),
+        plan: Plan | None = None,
+    ) -> None:
+        super().__init__(facts, plan=plan)
+        for name, value in (("_about", about), ("_document", document), ("_rows", rows), ("_view", view)):
+            object.__setattr__(self, name, value)
 
-    about: str
-    facts: F
-    document: Callable[[], Document] = field(compare=False)
-    view: Callable[[Style], str] = field(compare=False)
-    rows: tuple[Any, ...] = ()
-    plan: Plan | None = None
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Result, (self._about, self.facts, self._document, self._view, self._rows, self.plan)
 
     @property
-    def ok(self) -> bool:
-        """Whether ggml went on; where it is false, `plan.error` says why."""
-        return self.plan is None or self.plan.ok
+    def about(self) -> str:
+        return self._about
 
-    def as_dict(self) -> dict[str, Any]:
-        """The facts as dicts, lists, texts and numbers: what the command prints with --json."""
-        from ggmltool.show.document import json_text
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        return self._rows
 
-        found: dict[str, Any] = json.loads(json_text(self.document()))
-        return found
+    def document(self) -> Document:
+        return self._document()
 
-    def text(self, width: int = _WIDTH) -> str:
-        """What the command prints in a terminal of so many columns, without colors."""
-        from ggmltool.show.table import Style
+    def shown(self, format: str, style: Style) -> str:
+        return self._view(style)
 
-        return self.view(Style(width))
-
-    def __str__(self) -> str:
-        return self.text()
-
-    def __repr__(self) -> str:
-        refused = "" if self.ok else ", refused by ggml"
-        return f"<{printable(self.about)}{refused}>"
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the command's text with its colors, names escaped."""
-        from ggmltool.show.html import view_html
-        from ggmltool.show.table import Style
-
-        return view_html(self.view(Style(_WIDTH, "256")))
+    if TYPE_CHECKING:
+        _about: str
+        _document: Callable[[], Document]
+        _rows: tuple[Any, ...]
+        _view: Callable[[Style], str]

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from ggmltool.api.checked import checked_methods
 from ggmltool.api.look import Look, When, look
 from ggmltool.api.sources import read
+from ggmltool.ask.checked import checked_methods
+from ggmltool.ask.hash import Hash
+from ggmltool.ask.lifetime import Lifetime
+from ggmltool.ask.question import method
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened, WhatIf
@@ -28,9 +31,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.compared import ComparedGraph
     from ggmltool.inspect.devices import BackendInfo
     from ggmltool.inspect.diff.plans import PlanDiff
-    from ggmltool.inspect.hash_tables import HashRow, SchedRow
     from ggmltool.inspect.history.history import History
-    from ggmltool.inspect.lifetime import TensorLife
     from ggmltool.inspect.limits import Checkup
     from ggmltool.inspect.memory import MemoryPlan
     from ggmltool.inspect.next_token import NextToken
@@ -213,19 +214,8 @@ class Scenario(Base):
             return memory.free_blocks(at, free_blocks)
         return memory.story(at) if trace else memory.allocs(at)
 
-    def hash(
-        self, *, at: str | None = None, before: str | None = None, sched: bool = False, **when: Unpack[When]
-    ) -> Result[tuple[HashRow, ...]] | Result[tuple[SchedRow, ...]]:
-        """The allocator's hash table, at the end, `at` a node that had got its memory, or `before` one; with `sched`
-        the scheduler's.
-
-        Raises InspectError if the allocator never came to the node.
-        """
-        from ggmltool.api import memory
-
-        _one_of(at=at is not None, before=before is not None, sched=sched)
-        looked = self._look(**when)
-        return memory.sched_table(looked) if sched else memory.hash_table(looked, at, before)
+    hash = method(Hash)
+    lifetime = method(Lifetime)
 
     def limits(self, *, all: bool = False, **when: Unpack[When]) -> Result[tuple[Checkup, ...]]:
         """Every limit of ggml with its gauge (`check`); with `all` of every graph, the closest of each.
@@ -281,15 +271,6 @@ class Scenario(Base):
             return explained.realloc(first, Look(second.opened, second.moment._replace(graph=what[1])))
         at = self._look(**when)
         return explained.split(at, what) if isinstance(what, int) else explained.node(at, what)
-
-    def lifetime(self, name: str, other: str | None = None, **when: Unpack[When]) -> Result[tuple[TensorLife, ...]]:
-        """Who has a tensor's memory before it and after it; with `other`, whether the two collide.
-
-        Raises InspectError if the graph has no such tensor.
-        """
-        from ggmltool.api import memory
-
-        return memory.lifetime(self._look(**when), (name,) if other is None else (name, other))
 
     def trace(self, *, compute: bool = True, decisions: bool = False, zeros: bool = False) -> Result[Trace]:
         """The calls that ggml makes in every step, in order, with `decisions` also what it decided meanwhile.

@@ -50,6 +50,9 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and its one line of help, so that `--help` imports none of them."""
 
+QUESTIONS = frozenset({"hash", "lifetime"})
+"""The commands that derive from the question of their name in `ask/`."""
+
 EPILOG = """\
 A scenario is a YAML or JSON file, also .gz (`ggmltool help scenario`), or the name of a sample:
 `ggmltool plan moe`; `-` reads standard input. By default it is graph.yaml in the current folder, else the sample
@@ -61,7 +64,8 @@ difference), 2 wrong use or a bad file.
 
 
 class LazyGroup(Group):
-    """Imports `ggmltool.cli.<name>` (`import_` for `import`) for the command `name` when it is needed."""
+    """Imports `ggmltool.cli.<name>` (`import_` for `import`), or `ggmltool.ask.<name>`, for the command `name` when it
+    is needed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
@@ -76,7 +80,12 @@ class LazyGroup(Group):
         if cmd_name not in COMMANDS:
             return None
         module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
-        command = getattr(import_module(f"ggmltool.cli.{module}"), module)
+        if cmd_name in QUESTIONS:
+            from ggmltool.cli import derive
+
+            command = derive.command(getattr(import_module(f"ggmltool.ask.{module}"), cmd_name.title()))
+        else:
+            command = getattr(import_module(f"ggmltool.cli.{module}"), module)
         if not isinstance(command, Command):
             raise TypeError(f"ggmltool.cli.{cmd_name}.{cmd_name} is no command")
         command.short_help = COMMANDS[cmd_name]

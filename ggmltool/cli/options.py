@@ -148,7 +148,7 @@ def moment_options(command: F) -> F:
     @wraps(command)
     def with_moment(*args: object, graph: str | None, step: str, after: int | None, **kwargs: object) -> object:
         if after is not None:
-            _no_other_step("graph", "step")
+            no_other_step("graph", "step")
         return command(*args, moment=Moment(graph, step, after), **kwargs)
 
     option = click.option(
@@ -161,7 +161,7 @@ def moment_options(command: F) -> F:
     return graph_option(step_option(option(cast(F, with_moment))))
 
 
-def _no_other_step(*names: str) -> None:
+def no_other_step(*names: str) -> None:
     """Refuse options that say which step is looked at, beside one that says it already. Raises UsageError."""
     ctx = click.get_current_context()
     for name in names:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 from ggmltool.cli.command import current_settings
 from ggmltool.cli.endings import is_packed
@@ -21,6 +21,7 @@ from ggmltool.show.table import Style
 from ggmltool.show.text import harmless
 
 if TYPE_CHECKING:
+    from ggmltool.ask.answer import Answer
     from ggmltool.show.document import Document
 
 UNLIMITED = 10_000
@@ -99,6 +100,22 @@ class Output:
         if isinstance(result, str):
             result = harmless(result, bool(self._colors())).encode()
         self._write(result)
+
+    def answer(self, answer: Answer[Any], format: str) -> int:
+        """Write an answer in one of its formats; the exit status. ggml's words go to standard error where it refused,
+        unless the answer has them."""
+        document = answer.document()
+        if format in ("json", "csv"):
+            self.write_document(document)
+        else:
+            self.write(answer.shown(format, self.style))
+        plan = answer.plan
+        error = None if plan is None else plan.error or plan.compute_error
+        if error is not None and not document.tells_refusal:
+            from ggmltool.show.text import ggml_error
+
+            note(ggml_error(dict(error)))
+        return FINE if answer.fine else GGML_FAILED
 
     def write_document(self, document: Document) -> None:
         """Write a document as JSON, or one of its tables as CSV. Raises CliError for a table that it does not have."""

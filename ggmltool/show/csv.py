@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import inspect
+from msgspec import inspect, to_builtins
 
 from ggmltool.show.text import printable
 
@@ -46,25 +46,32 @@ def csv_text(document: Document, table: str = "") -> str:
 
     Raises UnknownTableError.
     """
-    import msgspec
-
-    fields = msgspec.to_builtins(document)
     parts = parts_of(type(document))
     there = [name for name, part in parts.items() if part.is_table]
     if table and table not in there:
         raise UnknownTableError(table, there)
     name = table or main_table(type(document))
     if name:
-        found, typed = _rows(fields, name, parts), head_of(name, parts) + columns_of(parts[name])
+        typed = head_of(name, parts) + columns_of(parts[name])
     else:
-        found, typed = iter([fields]), [column for column in own_columns(type(document)) if column.name not in _HEAD]
-    rows = [dict(_flat(row)) for row in found]
+        typed = [column for column in own_columns(type(document)) if column.name not in _HEAD]
+    rows = [dict(_flat(row)) for row in _items_of(document, name)]
     columns = _columns(typed, rows)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(map(cell, columns))
     writer.writerows([cell(row.get(column)) for column in columns] for row in rows)
     return out.getvalue()
+
+
+def main_rows(document: Document) -> tuple[_Item, ...]:
+    """The rows of a document's main table."""
+    return tuple(_items_of(document, main_table(type(document))))
+
+
+def _items_of(document: Document, table: str) -> Iterator[_Item]:
+    fields = to_builtins(document)
+    return _rows(fields, table, parts_of(type(document))) if table else iter([fields])
 
 
 def main_table(document: type[Document]) -> str:
@@ -115,7 +122,7 @@ def _rows(fields: _Item, table: str, parts: Mapping[str, Part]) -> Iterator[_Ite
 
 
 def _head(name: str, row: _Item) -> _Item:
-    return {f"{name}.{key}": value for key, value in row.items() if not isinstance(value, (list, dict))}
+    return {f"{name}.{key}": value for key, value in row.items() if not isinstance(value, (list, tuple, dict))}
 
 
 def _items(value: Any, part: Part) -> Iterable[_Item]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, dataclass_transform
 
-from msgspec import UNSET, Struct, UnsetType, to_builtins
+from msgspec import UNSET, Struct, UnsetType, field, to_builtins
 from msgspec.structs import replace
 
 from ggmltool.show.text import printable
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan, PlanError
 
 
-class Row(Struct):
-    """A part of a document."""
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Row(Struct, frozen=True):
+    """A part of a document. So are all that extend it: frozen."""
 
 
 class Document(Row, kw_only=True):
@@ -26,8 +27,17 @@ class Document(Row, kw_only=True):
     main_table: ClassVar[str | None] = None
     """The table that --csv writes if no other is asked for: the name of one of its parts, "" for the document itself as
     one row, None for its first list."""
+    view: ClassVar[str] = ""
+    """What shows an answer that it is the record of: a function of this name in the module beside it that is called as
+    the format, `text`."""
+    tells_refusal: ClassVar[bool] = False
+    """Whether its text says in ggml's words why ggml refused."""
     ggmltool: Literal[1] = 1
     kind: str
+
+    def document(self) -> Document:
+        """What is printed with --json: itself, unless it has more for its views."""
+        return self
 
 
 class ReleaseDocument(Document, kw_only=True):
@@ -57,7 +67,7 @@ class StepDocument(ReleaseDocument, kw_only=True):
     error: Error | UnsetType = UNSET
     after: int | UnsetType = UNSET
 
-    def after_step(self, number: int) -> StepDocument:
+    def after_step(self, number: int) -> Self:
         """The same for a step that was named by its number."""
         return replace(self, after=number)
 

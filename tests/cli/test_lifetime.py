@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.inspect.lifetime import Lifetimes
+from ggmltool.ask.lifetime.record import Lifetimes
+from ggmltool.ask.lifetime.text import collision, shared, story, together
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.views.memory.lifetime import collision, shared, story, together
 from tests.cli.conftest import SAMPLES, Call
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.invariants import violations
@@ -41,8 +41,8 @@ def test_what_ggml_plans_never_collides(sample: str) -> None:
     lives = [found.of(name) for name in found.tensors]
     over = 0
     for a, b in combinations(lives, 2):
-        assert "DANGER" not in " ".join([*collision(a, b, found.nodes), *story(a, found.nodes)])
-        if a.life is not b.life and shared(a, b) is not None:
+        assert "DANGER" not in " ".join([*collision(a, b, found.nodes), *story(a, found.nodes, "")])
+        if a.life != b.life and shared(a, b) is not None:
             assert together(a, b, len(found.nodes)) is None
             over += 1
     assert over >= 1

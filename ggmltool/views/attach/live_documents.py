@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from ggmltool.attach.state import TensorAllocState
 from ggmltool.inspect.attached.seen import Seen, SeenPlace
@@ -187,7 +187,7 @@ class LiveLifetime(Row):
     owners: list[LiveOwner]
 
 
-class LiveCall(Row):
+class LiveCall(Struct):
     """A scheduler at a moment: before the call `function`, after it, or within (a core dump). Of the views
     those are there that were asked for."""
 

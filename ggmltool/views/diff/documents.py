@@ -319,7 +319,7 @@ class DiffDocument(Document, kw_only=True):
             divergences=[DivergenceRow(d.kind, _place(d.a), _place(d.b)) for d in diff.divergences],
         )
         if not diff.has_log and diff.a.plan.ggml != diff.b.plan.ggml:
-            document.rules = [RuleRow.of(rule) for rule in rules_of(diff)]
+            document = replace(document, rules=[RuleRow.of(rule) for rule in rules_of(diff)])
         return replace(document, **{key: value for part in compared for key, value in _part(diff, part).items()})
 
 

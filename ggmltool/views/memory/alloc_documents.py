@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.show.document import Row, StepDocument, head
 from ggmltool.views.explain.events import AllocEventRow, alloc_event_row
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.allocations import AllocMoment, AllocStep
     from ggmltool.inspect.allocator import AllocRow
-    from ggmltool.inspect.hash_tables import HashRow, SchedRow
 
 
 class SourceAlloc(Row):
@@ -127,63 +124,3 @@ class FreeBlocksDocument(StepDocument, kw_only=True):
             for number, (state, blocks) in enumerate(zip(states, taken, strict=True))
         ]
         return cls(**head(plan), at=at, chunks=chunks)
-
-
-class HashSlot(Row):
-    """A taken slot: the tensor, its uses and views left, its place, and how many slots a look-up visits."""
-
-    slot: int
-    tensor: str
-    n_children: int
-    n_views: int
-    buffer_id: int
-    chunk: int
-    offset: int
-    allocated: bool
-    buft: str
-    probes: int
-
-
-class HashDocument(StepDocument, kw_only=True):
-    """`hash --json`: the allocator's hash table, or with --sched the scheduler's.
-
-    The table has `size` slots, as they are at the end, when the tensor `at` had got its memory, or `before` a node.
-    """
-
-    kind: Literal["hash"] = "hash"
-    at: str | None
-    before: str | None
-    size: int
-    nodes: list[HashSlot]
-
-    @classmethod
-    def of(
-        cls, plan: Plan, rows: Sequence[HashRow], size: int, at: str | None = None, before: str | None = None
-    ) -> HashDocument:
-        """The taken slots."""
-        nodes = [HashSlot(r.slot, r.tensor, *r.node, r.buft, r.probes) for r in rows]
-        return cls(**head(plan), at=at, before=before, size=size, nodes=nodes)
-
-
-class SchedSlot(Row):
-    """What the scheduler knows of a tensor: its backend and why, and the copies it made."""
-
-    tensor: str
-    backend: str | None
-    cause: str
-    copies: list[str]
-
-
-class SchedHash(StepDocument, kw_only=True):
-    """`hash --sched --json`: the scheduler's own table, `of` "scheduler"."""
-
-    kind: Literal["hash"] = "hash"
-    of_: Literal["scheduler"] = msgspec.field(default="scheduler", name="of")
-    size: int
-    tensors: list[SchedSlot]
-
-    @classmethod
-    def of(cls, plan: Plan, rows: Sequence[SchedRow], size: int) -> SchedHash:
-        """The graph's leafs, then its nodes."""
-        tensors = [SchedSlot(r.tensor, r.backend, r.cause, list(r.copies)) for r in rows]
-        return cls(**head(plan), size=size, tensors=tensors)

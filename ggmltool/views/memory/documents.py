@@ -14,7 +14,6 @@ from ggmltool.inspect.use_after_free import FreedBy
 from ggmltool.show.document import Row, StepDocument, error_of, head
 from ggmltool.views.memory.buffers import buffers_of
 from ggmltool.views.memory.chunks import Chunk, chunk_rows
-from ggmltool.views.memory.lifetime import collision, shared, together
 from ggmltool.views.memory.tensor import flag_names, layout, signed
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from ggmltool.ggml.context import Context
     from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.contexts import GraphFacts
-    from ggmltool.inspect.lifetime import TensorLife
-    from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
+    from ggmltool.inspect.memory import MemoryPlan, Peak
     from ggmltool.inspect.tensor import TensorFacts
 
 
@@ -129,117 +127,6 @@ class CopiesDocument(StepDocument, kw_only=True, rename={"parallel": "with"}):
         """Two plans of one graph."""
         document = cls(**head(parallel), parallel=CopiesRow.of(parallel), without=CopiesRow.of(single))
         return document if parallel.error is not None else replace(document, ok=single.ok, error=error_of(single.error))
-
-
-class ReaderRow(Row):
-    """A node that reads a tensor, at `at` of `allocs`' node_allocs (copies counted); through the view `view`, or as a
-    copy of it."""
-
-    at: int
-    node: str
-    view: str
-    is_copy: bool
-
-
-class OwnerRow(Row):
-    """A tensor that has some of the bytes, from `start` to `end` of `allocs`' node_allocs, null for the end."""
-
-    id: str
-    start: int
-    end: int | None
-    offset: int
-    size: int
-    in_place_of: str | None
-
-    @classmethod
-    def of(cls, life: Lifetime) -> OwnerRow:
-        """What the allocator planned for a tensor."""
-        return cls(life.tensor, life.start, life.end, life.offset, life.size, life.reused)
-
-
-class Overwritten(Row):
-    """Who is written over a tensor before a node reads it."""
-
-    by: str
-    read_by: str
-
-
-class UntilRow(Row):
-    """A node, number `at` in program order, until which the device of `backend` keeps a tensor."""
-
-    at: int
-    node: str
-    backend: str
-
-
-class LifeRow(Row):
-    """A tensor's place and time: `where` is a buffer, null without memory; `start` and `end` are numbers of nodes, -1
-    before the first, null for memory of a context's. `owners` have some of its bytes at some time, in order."""
-
-    id: str
-    view_of: str | None
-    where: str | None
-    chunk: int
-    offset: int
-    size: int
-    start: int | None
-    end: int | None
-    output: bool
-    in_place_of: str | None
-    readers: list[ReaderRow]
-    views: list[str]
-    owners: list[OwnerRow]
-    overwritten_too_early: list[Overwritten]
-    kept_until: list[UntilRow]
-    freed: FreedBy | UnsetType = UNSET
-
-    @classmethod
-    def of(cls, f: TensorLife) -> LifeRow:
-        """What is known of a tensor's memory."""
-        life = f.life
-        return cls(
-            f.tensor,
-            f.root,
-            f.where or None,
-            f.chunk,
-            f.offset,
-            f.size,
-            None if life is None else life.start,
-            None if life is None else life.end,
-            f.is_output,
-            None if life is None else life.reused,
-            [ReaderRow(*r) for r in f.readers],
-            list(f.views),
-            [OwnerRow.of(n) for n in f.neighbors],
-            [Overwritten(t.tensor, r.node) for t, r in f.overwritten_too_early],
-            [UntilRow(*u) for u in f.kept_until],
-            f.freed or UNSET,
-        )
-
-
-class LifetimeDocument(StepDocument, kw_only=True):
-    """`lifetime --json`: who has a tensor's memory before it and after it; of two tensors, whether they collide.
-
-    `nodes` are in program order. Of two tensors: the bytes that they share, from one offset to another; the nodes while
-    both are alive, from the first to the last; and in words what that means.
-    """
-
-    kind: Literal["lifetime"] = "lifetime"
-    nodes: list[str]
-    tensors: list[LifeRow]
-    shared: tuple[int, int] | UnsetType | None = UNSET
-    both_alive: tuple[int, int] | UnsetType | None = UNSET
-    told: list[str] | UnsetType = UNSET
-
-    @classmethod
-    def of(cls, plan: Plan, facts: Sequence[TensorLife], nodes: Sequence[str]) -> LifetimeDocument:
-        """One tensor, or two."""
-        document = cls(**head(plan), nodes=list(nodes), tensors=[LifeRow.of(f) for f in facts])
-        if len(facts) < 2:
-            return document
-        a, b = facts
-        both = together(a, b, len(nodes))
-        return replace(document, shared=shared(a, b), both_alive=both, told=collision(a, b, nodes))
 
 
 class HashNodeRow(Row):

@@ -5,29 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.inspect.allocations import ChunkState, HashNode
+from ggmltool.inspect.allocations import ChunkState
 from ggmltool.inspect.allocator import AllocRow
-from ggmltool.inspect.hash_tables import HashRow, SchedRow
 from ggmltool.views.memory.gdb import Printed, Value
-
-
-def hash_prints(rows: Sequence[HashRow], fields: Sequence[str]) -> Iterator[Printed]:
-    """galloc->hash_values of every tensor; struct hash_node has these `fields`."""
-    for row in rows:
-        yield Printed(f"galloc->hash_values[{row.slot}]", _hash_node(row.node, fields), row.tensor)
-
-
-def sched_prints(fields: Mapping[str, int | bool], notes: Sequence[str] = ()) -> Iterator[Printed]:
-    """Plain fields of a scheduler, by name; `notes` say of which tensor each is."""
-    for i, (name, value) in enumerate(fields.items()):
-        yield Printed(f"sched->{name}", str(value).lower(), notes[i] if i < len(notes) else "")
 
 
 def alloc_prints(
@@ -76,18 +62,6 @@ def tallocr_prints(tallocrs: Iterable[TallocrState], chunked: bool) -> Iterator[
                 yield Printed(f"*{name}", {"alignment": str(alignment), **n_free, **blocks, **most}, buft)
 
 
-def _hash_node(node: HashNode, fields: Sequence[str]) -> Value:
-    struct: dict[str, Value] = {
-        "n_children": str(node.n_children),
-        "n_views": str(node.n_views),
-        "buffer_id": str(node.buffer_id),
-        "addr": {"chunk": str(node.chunk), "offset": str(node.offset)},
-        "offset": str(node.offset),
-        "allocated": "true" if node.allocated else "false",
-    }
-    return {field: struct[field] for field in fields}
-
-
 def _node_alloc(row: AllocRow, chunked: bool) -> Value:
     src = [place for _, place in row.sources]
     src += [INVALID] * (MAX_SRC - len(src))
@@ -105,13 +79,3 @@ def _tensor_alloc(place: TensorAlloc, chunked: bool) -> Value:
 def _address(chunk: int, offset: int, chunked: bool) -> dict[str, Value]:
     at = str(offset % (SIZE_MAX + 1))
     return {"addr": {"chunk": str(chunk), "offset": at}} if chunked else {"offset": at}
-
-
-def sched_table_prints(s: AnyScheduler, rows: Sequence[SchedRow]) -> Iterator[Printed]:
-    """The plain fields of struct ggml_backend_sched, and what it knows of each tensor: nothing more after a reset."""
-    yield from sched_prints(s.fields())
-    for array, ids in s.id_arrays().items():
-        yield from sched_prints({f"{array}[{i}]": id for i, id in enumerate(ids)}, [n.label for n in s.nodes])
-    for row in rows:
-        id = -1 if row.backend is None or s.is_reset else s.names.index(row.backend)
-        yield Printed(s.id_of_tensor, str(id), row.tensor)

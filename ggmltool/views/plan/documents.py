@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, SplitPlan
@@ -242,10 +243,8 @@ class CopiedDocument(StepDocument, kw_only=True):
         )
         if other is not None:
             copies = OtherCopies(other.inputs, other.nbytes)
-            if other.op_offload:
-                document.with_op_offload = copies
-            else:
-                document.without_op_offload = copies
+            side = "with_op_offload" if other.op_offload else "without_op_offload"
+            document = replace(document, **{side: copies})
         return document
 
 

@@ -14,31 +14,33 @@ from ggmltool.show.table import Head, Style, heading, render_lines, render_table
 from ggmltool.show.text import count
 
 _MODULES = (
-    "plan.documents",
-    "plan.seconds_documents",
-    "memory.documents",
-    "memory.alloc_documents",
-    "explain.documents",
-    "compute.documents",
-    "diff.documents",
-    "log.documents",
-    "report.document",
-    "place.documents",
-    "place.fit_documents",
-    "reference.documents",
-    "attach.documents",
-    "attach.verified",
-    "attach.end_documents",
-    "attach.live_documents",
+    "views.plan.documents",
+    "views.plan.seconds_documents",
+    "views.memory.documents",
+    "ask.lifetime.record",
+    "views.memory.alloc_documents",
+    "ask.hash.record",
+    "views.explain.documents",
+    "views.compute.documents",
+    "views.diff.documents",
+    "views.log.documents",
+    "views.report.document",
+    "views.place.documents",
+    "views.place.fit_documents",
+    "views.reference.documents",
+    "views.attach.documents",
+    "views.attach.verified",
+    "views.attach.end_documents",
+    "views.attach.live_documents",
 )
-"""Where the documents stand, beside the views."""
+"""Where the records of questions stand."""
 
 
 def kinds() -> dict[str, tuple[type[Document], ...]]:
     """The documents of each kind, in the order of their modules; a kind can have several forms."""
     out: dict[str, tuple[type[Document], ...]] = {}
     for module in _MODULES:
-        for cls in _documents(f"ggmltool.views.{module}"):
+        for cls in _documents(f"ggmltool.{module}"):
             kind = _kind(cls)
             out[kind] = (*out.get(kind, ()), cls)
     return out
@@ -46,7 +48,8 @@ def kinds() -> dict[str, tuple[type[Document], ...]]:
 
 def _documents(module: str) -> Iterator[type[Document]]:
     for value in vars(import_module(module)).values():
-        if isinstance(value, type) and issubclass(value, Document) and value.__module__ == module:
+        is_record = isinstance(value, type) and issubclass(value, Document) and value.__module__ == module
+        if is_record and value.document is Document.document:  # else it is one of them with more for its views
             yield value
 
 

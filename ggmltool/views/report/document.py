@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from ggmltool.show.document import Document, EstimateRow, Row, StepDocument
 
@@ -59,7 +59,7 @@ class BufferRow(Row):
     peak: PeakRow | None
 
 
-class TensorRow(Row, array_like=True):
+class TensorRow(Struct, array_like=True):
     """A tensor: a node, a leaf, a copy made by the scheduler, or another that the allocator met (`kind`: 0 to 3), in
     this order and each in that of the graph.
 
@@ -116,7 +116,7 @@ class InputRow(Row, array_like=True):
     copies: list[int]
 
 
-class SplitRow(Row):
+class SplitRow(Struct):
     """A split: nodes `i_start` up to and without `i_end` run on a backend, behind the copies of `inputs`, of `nbytes`
     in all. It begins for the reason of `text`, which is of the node `tensor`; `computes` and `copies` are seconds,
     where the rates of the devices are known."""
@@ -214,7 +214,7 @@ class GaugeRow(Row):
     beyond: str
 
 
-class MatrixRow(Row):
+class MatrixRow(Struct):
     """An op with how many nodes have it, and for each backend how many of them it would run: as they are (yes), after
     copies, by offload, not (no); `runs` is how many it gets. `why` is the first reason of a no."""
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from ggmltool.ask.lifetime.record import Lifetimes
 from ggmltool.debugger.screen.scene import Scene
-from ggmltool.inspect.lifetime import Lifetimes
 from ggmltool.inspect.opened import Moment
 from tests.debugger.screen.screens import history_of
 

@@ -1,11 +1,14 @@
-"""Where tensors lie and when, from the allocator's events and from the memory that contexts have of their own."""
+"""Where a tensor lies and when, who has its bytes before and after it, from the allocator's events and from the memory
+that contexts have of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.sched.common import n_keepers
@@ -17,13 +20,12 @@ from ggmltool.inspect.memory import Lifetime
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.scenario.errors import nearest, quoted
-from ggmltool.scenario.versions import has_no_flags
+from ggmltool.show.document import Row, StepDocument, head
 
 
-class Reader(NamedTuple):
-    """A node that reads a tensor, its place in the order of computing (copies counted), and the view it reads ("" for
-    none); or a copy of it.
-    """
+class Reader(Row):
+    """A node that reads a tensor, at `at` of `allocs`' node_allocs (copies counted); through the view `view`, or as a
+    copy of it."""
 
     at: int
     node: str
@@ -31,56 +33,80 @@ class Reader(NamedTuple):
     is_copy: bool = False
 
 
-class Until(NamedTuple):
-    """A node until which a device keeps a tensor, its place in the order of computing (copies counted), and the backend
-    of the device."""
+class Owner(Row):
+    """A tensor that has some of the bytes, from `start` to `end` of `allocs`' node_allocs, null for the end."""
+
+    id: str
+    start: int
+    end: int | None
+    offset: int
+    size: int
+    in_place_of: str | None
+
+    @classmethod
+    def of(cls, life: Lifetime) -> Owner:
+        """What the allocator planned for a tensor."""
+        return cls(life.tensor, life.start, life.end, life.offset, life.size, life.reused)
+
+
+class Overwritten(Row):
+    """Who is written over a tensor before a node reads it."""
+
+    by: str
+    read_by: str
+
+
+class Until(Row):
+    """A node, number `at` in program order, until which the device of `backend` keeps a tensor (add_alloc_dep)."""
 
     at: int
     node: str
     backend: str
 
 
-@dataclass(frozen=True, slots=True)
-class TensorLife:
-    """A tensor's place and time.
+class TensorLife(Row, kw_only=True):
+    """A tensor's place and time: `where` is a buffer, null without memory; `start` and `end` are numbers of nodes, -1
+    before the first, null for memory of a context's. `owners` have some of its bytes at some time, in order; `own` is
+    the number of itself (or of what it is a view of) among them. `writers` are nodes that write into it in place of
+    having memory of their own; `older`: an older plan placed it, of which the allocator knows nothing now."""
 
-    `where` names the buffer ("" if it has no memory), `offset` is in `chunk`; a view has its `root` and the bytes that
-    it looks at. `life` is what the allocator planned for it (or its root), None for memory of a context's. `neighbors`
-    have some of its bytes at some time, itself among them; `writers` are nodes that write into it in place of having
-    memory of their own. `can_be_output`: this ggml keeps what is flagged output.
-    `kept_until` are the nodes until which devices asked for its memory to be kept (add_alloc_dep). `freed` says why its
-    memory was freed (None: it was not); `is_older`: an older plan placed it, of which the allocator knows nothing now.
-    """
-
-    tensor: str
-    op: str
-    shape: str
-    root: str | None
-    where: str
+    id: str
+    view_of: str | None
+    where: str | None
     chunk: int
     offset: int
     size: int
-    life: Lifetime | None
-    is_input: bool
-    is_output: bool
-    is_copy: bool
+    start: int | None = None
+    end: int | None = None
+    output: bool
+    in_place_of: str | None = None
     readers: tuple[Reader, ...]
     views: tuple[str, ...]
-    neighbors: tuple[Lifetime, ...]
+    owners: tuple[Owner, ...]
+    overwritten_too_early: tuple[Overwritten, ...]
+    kept_until: tuple[Until, ...]
+    freed: FreedBy | UnsetType = UNSET
+    op: str
+    shape: str
+    input: bool
+    copy: bool
+    own: int | None
     writers: tuple[str, ...]
-    can_be_output: bool = True
-    kept_until: tuple[Until, ...] = ()
-    freed: FreedBy | None = None
-    is_older: bool = False
+    older: bool = False
 
     @property
-    def takers(self) -> list[Lifetime]:
+    def life(self) -> Owner | None:
+        """What the allocator planned for it, or for what it is a view of; None for memory of a context's."""
+        return None if self.own is None else self.owners[self.own]
+
+    @property
+    def takers(self) -> list[Owner]:
         """Who is written over it, in order."""
         life = self.life
-        return [] if life is None else [n for n in self.neighbors if n is not life and n.start > life.start]
+        return [] if life is None else [n for n in self.owners if n is not life and n.start > life.start]
 
     @property
-    def overwritten_too_early(self) -> list[tuple[Lifetime, Reader]]:
+    def early(self) -> list[tuple[Owner, Reader]]:
         """Who is written over it before a node reads it, and that node.
 
         A node may overwrite what it reads itself, where it computes in place; a copy may not.
@@ -89,8 +115,32 @@ class TensorLife:
             (t, r)
             for t in self.takers
             for r in self.readers
-            if r.at > t.start or (r.is_copy and t.tensor == r.node and t.start == r.at)
+            if r.at > t.start or (r.is_copy and t.id == r.node and t.start == r.at)
         ]
+
+
+class LifetimeTable(StepDocument, kw_only=True):
+    """`lifetime --json`: who has a tensor's memory before it and after it; of two tensors, whether they collide.
+
+    `nodes` are in program order, `numbers` theirs in the graph, null of what the scheduler put between. Of two tensors:
+    the bytes that they share, from one offset to another; the nodes while both are alive, from the first to the last;
+    and in words what that means.
+    """
+
+    view = "lifetimes"
+    tells_refusal = True
+    kind: Literal["lifetime"] = "lifetime"
+    nodes: tuple[str, ...]
+    tensors: tuple[TensorLife, ...]
+    shared: tuple[int, int] | UnsetType | None = UNSET
+    both_alive: tuple[int, int] | UnsetType | None = UNSET
+    told: tuple[str, ...] | UnsetType = UNSET
+    numbers: tuple[int | None, ...]
+
+    @property
+    def turns(self) -> tuple[str, ...]:
+        """The nodes, each with its number."""
+        return tuple(f"{n} {node}" if n is not None else node for n, node in zip(self.numbers, self.nodes, strict=True))
 
 
 class Lifetimes:
@@ -100,7 +150,8 @@ class Lifetimes:
         self.watched = watch_allocator(opened, moment)
         self.memory = self.watched.at.record.memory
         self.nodes = tuple(self.memory.nodes)
-        self.turns = self.memory.turns(graph_numbers(opened.scenario, self.watched.at.graph))
+        numbers = graph_numbers(opened.scenario, self.watched.at.graph)
+        self.numbers = tuple(numbers.get(name) for name in self.nodes)
         self.planned = self.watched.gallocr.planned_nodes
         gallocr = self.watched.gallocr
         # Where the allocator makes a view of what it places in the memory of a source, that is no view of the graph's.
@@ -112,6 +163,11 @@ class Lifetimes:
 
     def _of_the_graph(self) -> list[Tensor]:
         return [t for n in self.planned for t in (n, *n.src) if t is not None]
+
+    def table(self, *tensors: TensorLife) -> LifetimeTable:
+        """What is known of them."""
+        known = head(self.watched.at.plan)
+        return LifetimeTable(**known, nodes=self.nodes, tensors=tensors, numbers=self.numbers)
 
     def of(self, name: str) -> TensorLife:
         """Where a tensor lies, and who else has its bytes. Raises InspectError if there is none of that name."""
@@ -132,32 +188,37 @@ class Lifetimes:
         else:
             place, room = ("", 0, 0), 0
         offset = place[2] + (t.view_offs if t is not root else 0)
-        return TensorLife(
-            tensor=t.label,
-            op=op_desc(t) if t.op else "",
-            shape=f"{t.type.name}{dims(t.ne)}",
-            root=root.label if root is not t else None,
-            where=place[0],
+        neighbors = self._neighbors(life, offset, t.nbytes if t is not root else room)
+        found = TensorLife(
+            id=t.label,
+            view_of=root.label if root is not t else None,
+            where=place[0] or None,
             chunk=place[1],
             offset=offset,
             size=room if t is root else t.nbytes,
-            life=life,
-            is_input=bool(t.flags & FLAG_INPUT) or (life is not None and life.start < 0 and not t.op),
-            is_output=bool(root.flags & FLAG_OUTPUT),
-            is_copy=not t.id,
+            start=None if life is None else life.start,
+            end=None if life is None else life.end,
+            output=bool(root.flags & FLAG_OUTPUT),
+            in_place_of=None if life is None else life.reused,
             readers=tuple(self._readers(t, root)),
             views=tuple(v.label for v in self.tensors.values() if self._views(v, t) and v.op),
-            neighbors=tuple(self._neighbors(life, offset, t.nbytes if t is not root else room)),
+            owners=tuple(map(Owner.of, neighbors)),
+            overwritten_too_early=(),
+            kept_until=tuple(self._kept_until(t, root)),
+            freed=freed_memory_of(root, self.watched.at.run.model) or UNSET,
+            op=op_desc(t) if t.op else "",
+            shape=f"{t.type.name}{dims(t.ne)}",
+            input=bool(t.flags & FLAG_INPUT) or (life is not None and life.start < 0 and not t.op),
+            copy=not t.id,
+            own=next((i for i, other in enumerate(neighbors) if other is life), None),
             writers=tuple(
                 n.label
                 for n in self.planned
                 if n.view_src is root and n.op and not n.is_view_op and n.index not in self.inplace
             ),
-            can_be_output=not has_no_flags(self.watched.at.sched.release),
-            kept_until=tuple(self._kept_until(t, root)),
-            freed=freed_memory_of(root, self.watched.at.run.model),
-            is_older=own is not None and own in self.watched.at.sched.compute_buffers(),
+            older=own is not None and own in self.watched.at.sched.compute_buffers(),
         )
+        return replace(found, overwritten_too_early=tuple(Overwritten(t.id, r.node) for t, r in found.early))
 
     def _views(self, v: Tensor, t: Tensor) -> bool:
         """Whether the graph itself says that `v` is a view of `t`."""

@@ -1,0 +1,64 @@
+"""Questions about the state at a moment: after one step on a fresh scheduler, or after a step of the scenario's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
+
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.question import Option, Question, R
+from ggmltool.inspect.opened import Moment, Opened, WhatIf
+
+if TYPE_CHECKING:
+    from ggmltool.inspect.watched import Watched
+    from ggmltool.show.document import StepDocument
+
+S = TypeVar("S", bound="StepDocument")
+
+
+class OfMoment(Question[R], frozen=True, kw_only=True):
+    """When to look, and with which options of the scheduler."""
+
+    graph: Annotated[str | None, Option("Name of the graph (default: the first).", "NAME", ("-g",), "graphs")] = None
+    step: Annotated[
+        Literal["reserve", "alloc"],
+        Option("Show the state after ggml_backend_sched_reserve or ggml_backend_sched_alloc_graph."),
+    ] = "alloc"
+    after: Annotated[
+        int | None,
+        Option(
+            "Show the state after step N of the scenario (numbered as in `run`), with all steps up to it on one "
+            "scheduler.",
+            "N",
+            least=1,
+        ),
+    ] = None
+    parallel: Annotated[
+        bool | None,
+        Option(
+            "Plan with the four copies of pipeline parallelism, or without. Overrides the scenario.",
+            # Its first name was --parallel; in llama.cpp that is -np.
+            names=("--parallel/--no-parallel", "--pipeline/--no-pipeline", "pipeline"),
+        ),
+    ] = None
+    op_offload: Annotated[
+        bool | None,
+        Option("Let devices offload ops whose weights are in host memory, or not. Overrides the scenario."),
+    ] = None
+
+    only_python: ClassVar[tuple[str, ...]] = ("parallel", "op_offload")
+
+    @property
+    def moment(self) -> Moment:
+        """When to look."""
+        return Moment(self.graph, self.step, self.after)
+
+    def of(self, opened: Opened) -> Opened:
+        """The scenario, with the options that stand in for its own. Raises InspectError for one that it cannot have."""
+        return opened.what_if(WhatIf(self.parallel, self.op_offload))
+
+
+def answer(at: Watched, record: S, heading: str = "") -> Answer[S]:
+    """The answer about a state, with the number of the step where one was named."""
+    facts = record if at.number is None else record.after_step(at.number)
+    fine = at.plan.error is None and at.plan.compute_error is None
+    return Answer(facts, at.title, heading or at.heading, at.plan, fine)

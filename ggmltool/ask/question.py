@@ -1,0 +1,128 @@
+"""What a question is: a class whose fields are its options; command, completion and method derive from it.
+
+How a question is made, by the example of `ask/hash/`:
+
+1. `record.py`: the answer's record, a `StepDocument` (or `Document`), which is what --json prints, its rows, and the
+   function that makes it from what happened. Its `view` names the function that shows it. It knows no question.
+2. `text.py`, and a module for each other format: functions of an `Answer` and a `Style`.
+3. `__init__.py`: the question, here `Hash`. Each field is an `Annotated[type, Option(…)]` with its default, or an
+   `Argument`; what it shares with others is a base (`moment.OfMoment`); its docstring is the command's help, up to the
+   example the method's. `ask` imports the record when it is called, so that defining questions is cheap.
+4. A line in `api/scenario.py` (`hash = method(Hash)`), one in `cli/main.py` (its summary and `QUESTIONS`), and one in
+   `views/reference/schemas.py` for the module of its records.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
+
+from msgspec import Struct
+
+from ggmltool.inspect.errors import WrongUse
+
+if TYPE_CHECKING:
+    from ggmltool.ask.answer import Answer
+    from ggmltool.inspect.opened import Opened
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class Option(NamedTuple):
+    """An option of the command line. `names` are those that it has beside `--field-name`, or instead; `complete` is the
+    name of a completer. A number is at least `least`, at most `most`."""
+
+    help: str
+    metavar: str | None = None
+    names: tuple[str, ...] = ()
+    complete: str = ""
+    least: int | None = None
+    most: int | None = None
+
+
+class Argument(NamedTuple):
+    """A word of the command line, as usage shows it."""
+
+    metavar: str
+    complete: str = "tensors"
+
+
+class Exclusion(NamedTuple):
+    """Fields of which one may be given, or `one` beside none of the `others`; `why` has a `{}` for each of the two."""
+
+    one: str
+    others: tuple[str, ...]
+    why: str = ""
+
+
+class Misuse(WrongUse):
+    """Two fields were given of which one may be. A command line spells them as options."""
+
+    def __init__(self, one: str, other: str, why: str = "") -> None:
+        self.fields = (one, other)
+        self.why = why
+        super().__init__((why or "{} and {} exclude each other; choose one").format(one, other))
+
+    def __reduce__(self) -> tuple[type[Misuse], tuple[str, str, str]]:
+        return Misuse, (*self.fields, self.why)
+
+
+class Question(Struct, Generic[R], frozen=True, kw_only=True):
+    """A question to a scenario."""
+
+    formats: ClassVar[tuple[str, ...]] = ("text", "json", "csv")
+    """The formats of the command; the first one is the default."""
+    formats_help: ClassVar[str] = "Text (default), or JSON or CSV with exact bytes."
+    exclusions: ClassVar[tuple[Exclusion, ...]] = ()
+    only_python: ClassVar[tuple[str, ...]] = ()
+    """Fields that are no options of the command."""
+    raises: ClassVar[str] = ""
+    """What the method raises."""
+
+    def __post_init__(self) -> None:
+        for one, others, why in self.exclusions:
+            for other in others:
+                if self._given(one) and self._given(other):
+                    raise Misuse(one, other, why)
+
+    def _given(self, name: str) -> bool:
+        return getattr(self, name) not in (None, False, ())
+
+    def ask(self, opened: Opened) -> Answer[R]:
+        """The answer of a scenario. Raises InspectError for what is asked for and is not there."""
+        raise NotImplementedError
+
+
+class Asked(Protocol):
+    """A scenario that questions are methods of."""
+
+    @property
+    def opened(self) -> Opened: ...
+
+
+def method(question: Callable[P, Question[R]]) -> Callable[Concatenate[Asked, P], Answer[R]]:
+    """The method that asks a question, with the parameters that its class has."""
+
+    def asked(self: Asked, /, *args: P.args, **kwargs: P.kwargs) -> Answer[R]:
+        return question(*args, **kwargs).ask(self.opened)
+
+    signature = inspect.signature(question)
+    own = [p.replace(annotation=_plain(p.annotation)) for p in signature.parameters.values()]
+    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    asked.__signature__ = signature.replace(parameters=[first, *own])  # type: ignore[attr-defined]
+    asked.__name__ = asked.__qualname__ = question.__name__.lower()
+    raises: str = getattr(question, "raises", "")
+    about = inspect.cleandoc(question.__doc__ or "").partition("\n\n\b")[0]
+    asked.__doc__ = f"{about}\n\nRaises {raises}" if raises else about
+    return asked
+
+
+def _plain(annotation: object) -> object:
+    """`str | None` of `Annotated[str | None, Option(…)]`, as text."""
+    match ast.parse(annotation, mode="eval").body if isinstance(annotation, str) else None:
+        case ast.Subscript(ast.Name("Annotated"), ast.Tuple([type, *_])):
+            return ast.unparse(type)
+    return annotation
