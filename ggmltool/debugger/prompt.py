@@ -16,7 +16,7 @@ from ggmltool.debugger.session import Session
 from ggmltool.debugger.terminal import Quit, Terminal, line_editing, remember
 from ggmltool.debugger.walk import WalkError
 from ggmltool.inspect.opened import Opened
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import ExpressionError
 
 
 def _help(session: Session, argument: str) -> None:

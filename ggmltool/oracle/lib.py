@@ -14,8 +14,8 @@ from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import fork, prototypes
 from ggmltool.oracle.fork import Abort, ChildError
 from ggmltool.oracle.found import LIBRARIES, Files, libraries
-from ggmltool.oracle.layouts import layout_of
 from ggmltool.oracle.structs import MAX_DIMS, BufferI, CGraph, InitParams, Tensor
+from ggmltool.structs.mirrors import mirrors_of
 
 __all__ = ["Abort", "ChildError", "Lib", "OracleUnavailable", "load", "open_library"]
 
@@ -79,7 +79,7 @@ class Lib:
 
     A function of ggml is an attribute under its own name (`lib.ggml_nbytes(t)`), everything ggml owns is an address.
     `version` and `commit` are what ggml_version() and ggml_commit() say (often "unknown").
-    `layout` has the structs that are not the same in every library.
+    `structs` has its structs as ctypes classes, by tag.
     """
 
     def __init__(self, files: Files) -> None:
@@ -97,7 +97,7 @@ class Lib:
             raise OracleUnavailable(f"{files.cpu} runs on another library of the same name, which was loaded before")
         self.version = str(self.ggml_version().decode())
         self.commit = str(self.ggml_commit().decode())
-        self.layout = layout_of(self.exports)
+        self.structs = mirrors_of(self.version, self.exports)
         self._check_buffer_type()
         self._cpu_backend = 0
 
@@ -119,7 +119,7 @@ class Lib:
 
     def _check_buffer_type(self) -> None:
         """Raise where the functions of a buffer type are not those of the layout, as the CPU's are."""
-        table = self.layout.buffer_type.from_address(self.ggml_backend_cpu_buffer_type()).iface
+        table = self.structs["ggml_backend_buffer_type"].from_address(self.ggml_backend_cpu_buffer_type()).iface
         has = {name for name, _ in table._fields_ if getattr(table, name)}
         if has != {"get_name", "alloc_buffer", "get_alignment", "is_host"}:
             raise OracleUnavailable(f"{self.files.base} is {self.said}, whose buffer types ggmltool does not know")

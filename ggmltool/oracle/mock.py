@@ -39,11 +39,6 @@ POISONED = 64 << 20
 
 DEVICE_TYPES = {"cpu": 0, "gpu": 1, "igpu": 2, "accel": 3}
 
-_P = ctypes.c_void_p
-_Z = ctypes.c_size_t
-_ADD_ALLOC_DEP = ctypes.CFUNCTYPE(None, _P, _P, _P)
-
-
 Answered = Callable[[Device], None]
 """Lets somebody else answer for a device of the engine's."""
 
@@ -111,7 +106,7 @@ class Callbacks:
         self.answered = answered
         self.world: World = None  # type: ignore[assignment]
         self.capabilities = Capabilities(lib)
-        cpu = lib.layout.buffer_type.from_address(lib.ggml_backend_cpu_buffer_type())
+        cpu = lib.structs["ggml_backend_buffer_type"].from_address(lib.ggml_backend_cpu_buffer_type())
         self.cpu_buft_address: int = lib.ggml_backend_cpu_buffer_type()
         self.true: int = constant_true(lib)
         self.cpu_alignment: int = cpu.iface.get_alignment
@@ -123,34 +118,35 @@ class Callbacks:
         lib.ggml_backend_buffer_free(buffer)
         self._keep: list[object] = []
         c = self._callback
-        self.buft_name = c(_P, self._buft_name, _P)
-        self.buft_alloc = c(_P, self._buft_alloc, _P, _Z)
-        self.buft_alignment = c(_Z, self._buft_alignment, _P)
-        self.buft_max_size = c(_Z, self._buft_max_size, _P)
-        self.buft_alloc_size = c(_Z, self._buft_alloc_size, _P, _P)
-        self.device_name = c(_P, self._device_name, _P)
-        self.device_type = c(ctypes.c_int, self._device_type, _P)
-        self.device_buft = c(_P, self._device_buft, _P)
-        self.device_supports_op = c(ctypes.c_bool, self._device_supports_op, _P, _P)
-        self.device_supports_buft = c(ctypes.c_bool, self._device_supports_buft, _P, _P)
-        self.device_offload_op = c(ctypes.c_bool, self._device_offload_op, _P, _P)
-        self.event_new = c(_P, self._event_new, _P)
-        self.event_free = c(None, self._event_free, _P, _P)
-        self.event_synchronize = c(None, self._event_synchronize, _P, _P)
-        self.backend_name = c(_P, self._backend_name, _P)
-        self.graph_optimize = c(None, self._graph_optimize, _P, _P, _P)
-        self.synchronize = c(None, self._synchronize, _P)
-        self.graph_compute = c(ctypes.c_int, self._graph_compute, _P, _P)
-        self.event_record = c(None, self._event_record, _P, _P)
-        self.event_wait = c(None, self._event_wait, _P, _P)
-        self.buffer_free = c(None, self._buffer_free, _P)
-        self.buffer_set = c(None, self._buffer_set, _P, _P, _P, _Z, _Z)
-        self.buffer_get = c(None, self._buffer_get, _P, _P, _P, _Z, _Z)
+        self.buft_name = c("ggml_backend_buffer_type_i", "get_name", self._buft_name)
+        self.buft_alloc = c("ggml_backend_buffer_type_i", "alloc_buffer", self._buft_alloc)
+        self.buft_alignment = c("ggml_backend_buffer_type_i", "get_alignment", self._buft_alignment)
+        self.buft_max_size = c("ggml_backend_buffer_type_i", "get_max_size", self._buft_max_size)
+        self.buft_alloc_size = c("ggml_backend_buffer_type_i", "get_alloc_size", self._buft_alloc_size)
+        self.device_name = c("ggml_backend_device_i", "get_name", self._device_name)
+        self.device_type = c("ggml_backend_device_i", "get_type", self._device_type)
+        self.device_buft = c("ggml_backend_device_i", "get_buffer_type", self._device_buft)
+        self.device_supports_op = c("ggml_backend_device_i", "supports_op", self._device_supports_op)
+        self.device_supports_buft = c("ggml_backend_device_i", "supports_buft", self._device_supports_buft)
+        self.device_offload_op = c("ggml_backend_device_i", "offload_op", self._device_offload_op)
+        self.event_new = c("ggml_backend_device_i", "event_new", self._event_new)
+        self.event_free = c("ggml_backend_device_i", "event_free", self._event_free)
+        self.event_synchronize = c("ggml_backend_device_i", "event_synchronize", self._event_synchronize)
+        self.backend_name = c("ggml_backend_i", "get_name", self._backend_name)
+        self.graph_optimize = c("ggml_backend_i", "graph_optimize", self._graph_optimize)
+        self.synchronize = c("ggml_backend_i", "synchronize", self._synchronize)
+        self.graph_compute = c("ggml_backend_i", "graph_compute", self._graph_compute)
+        self.event_record = c("ggml_backend_i", "event_record", self._event_record)
+        self.event_wait = c("ggml_backend_i", "event_wait", self._event_wait)
+        self.buffer_free = c("ggml_backend_buffer_i", "free_buffer", self._buffer_free)
+        self.buffer_set = c("ggml_backend_buffer_i", "set_tensor", self._buffer_set)
+        self.buffer_get = c("ggml_backend_buffer_i", "get_tensor", self._buffer_get)
 
-    def _callback(self, result: object, function: Callable[..., Any], *arguments: object) -> int:
-        made = ctypes.CFUNCTYPE(result, *arguments)(function)  # type: ignore[arg-type]
+    def _callback(self, struct: str, field: str, function: Callable[..., Any]) -> int:
+        """The address of a C function for a field of one of this library's structs."""
+        made = self.lib.structs.prototype(struct, field)(function)
         self._keep.append(made)
-        return int(ctypes.cast(made, _P).value or 0)
+        return int(ctypes.cast(made, ctypes.c_void_p).value or 0)
 
     def _buft_name(self, buft: int) -> int:
         return ctypes.addressof(self.world.bufts[buft].c_name)
@@ -228,7 +224,7 @@ class Callbacks:
     def _backend_name(self, backend: int) -> int:
         return ctypes.addressof(self.world.backends[backend].c_name)
 
-    def _graph_optimize(self, backend: int, address: int, params: int) -> None:
+    def _graph_optimize(self, backend: int, address: int, params: int = 0) -> None:
         world = self.world
         optimize = world.engine_devices[world.backends[backend].name].graph_optimize
         if optimize is None:
@@ -246,7 +242,7 @@ class Callbacks:
 
         def keep(tensor: EngineTensor, until: EngineTensor) -> None:
             given = structs.GraphOptimizeParams.from_address(params)
-            add_alloc_dep = _ADD_ALLOC_DEP(given.add_alloc_dep)
+            add_alloc_dep = structs.ADD_ALLOC_DEP(given.add_alloc_dep)
             add_alloc_dep(given.user_data, where[id(tensor)], where[id(until)])
 
         ordered = optimize(nodes, lambda t: graph.use_count(where[id(t)]), keep)
@@ -315,7 +311,7 @@ class World:
         self.freed: list[tuple[int, int]] = []
         self.closing = False
         self.names: dict[int, str] = {}
-        self.events: dict[int, structs.Event] = {}
+        self.events: dict[int, ctypes.Structure] = {}
         self.memory: Memory = RealMemory() if computing else FakeMemory()
         self.real_cpu_memory = not computing and _total_bytes(model) <= REAL_MEMORY_LIMIT
         self.bufts: dict[int, MockBuft] = {}
@@ -416,11 +412,10 @@ class World:
     def _add_buft(self, buft: MockBuft) -> MockBuft:
         c = self.callbacks
         if not buft.address:
-            layout = c.lib.layout
             own_sizes = buft.own_sizes or buft.name in self.sized
-            buft.struct = layout.buffer_type()
+            buft.struct = c.lib.structs["ggml_backend_buffer_type"]()
             buft.address = ctypes.addressof(buft.struct)
-            buft.struct.iface = layout.buffer_type_i(
+            buft.struct.iface = c.lib.structs["ggml_backend_buffer_type_i"](
                 get_name=c.buft_name,
                 alloc_buffer=c.buft_alloc,
                 get_alignment=c.cpu_alignment if buft.alignment == 32 else c.buft_alignment,

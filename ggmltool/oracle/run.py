@@ -377,7 +377,7 @@ class ScenarioRun:
         stands for would end, since a node that the user has assigned to it is one that it lacks.
         """
         lib, sched = self.lib, self.sched
-        state = lib.layout.sched.from_address(sched)
+        state = lib.structs["ggml_backend_sched"].from_address(sched)
         graph = self.newest_graphs[name] if name in self.newest_graphs else self._build(name)
         table = self.tables[name]
         if not state.is_alloc:

@@ -13,7 +13,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import hash_size
 from ggmltool.oracle.lib import Lib, OracleUnavailable
 from ggmltool.oracle.mock import World
-from ggmltool.oracle.structs import MAX_DIMS, MAX_SRC, Buffer, CGraph, Gallocr, NodeAlloc, VBuffer
+from ggmltool.oracle.structs import MAX_DIMS, MAX_SRC, Buffer, CGraph, Gallocr, NodeAlloc, VBuffer, splits_of
 
 TENSOR_LAYOUT = struct.Struct("=i4xQ4q4Qi16ii10QQQQ64sQ8x")
 """ggml_tensor as fields: type, buffer, ne, nb, op, op_params, flags, src, view_src, view_offs, data, name, extra."""
@@ -60,7 +60,7 @@ class StateReader:
         self.lib = lib
         self.world = world
         self.address = sched
-        self.sched = lib.layout.sched.from_address(sched)
+        self.sched = lib.structs["ggml_backend_sched"].from_address(sched)
         self.ids = ids
         self.context_chunks = chunks
         self._buffers: dict[int, tuple[str, str, int, int]] = {}
@@ -104,7 +104,7 @@ class StateReader:
                 "i_end": split.i_end,
                 "inputs": [self._name(t) for t in split.inputs[: split.n_inputs]],
             }
-            for i, split in enumerate(sched.splits[: sched.n_splits])
+            for i, split in enumerate(splits_of(sched))
         ]
 
     def _compute_chunks(self) -> dict[int, int]:
@@ -141,7 +141,7 @@ class StateReader:
         wanted = set(nodes)
         of_nodes = [i for i, node in enumerate(sched.graph.nodes[: sched.graph.n_nodes]) if node in wanted]
         of_copies: list[int] = []
-        for split in sched.splits[: sched.n_splits]:
+        for split in splits_of(sched):
             if split.n_inputs:
                 first = of_nodes[split.i_start]
                 of_copies += range(first - 2 * split.n_inputs + 1, first, 2)
@@ -150,9 +150,7 @@ class StateReader:
     def _nodes(self, graph: CGraph, nodes: list[int]) -> list[dict[str, Any]]:
         sched = self.sched
         indices = self._positions
-        split_of = [
-            i for i, split in enumerate(sched.splits[: sched.n_splits]) for _ in range(split.i_end - split.i_start)
-        ]
+        split_of = [i for i, split in enumerate(splits_of(sched)) for _ in range(split.i_end - split.i_start)]
         allocs = ctypes.cast(Gallocr.from_address(sched.galloc).node_allocs, ctypes.POINTER(NodeAlloc))
         out = []
         for index, address in enumerate(nodes):
@@ -206,9 +204,7 @@ class StateReader:
         sched = self.sched
         if sched.n_copies > 1:
             return self._pipeline_copies()
-        inputs = [
-            (split.backend_id, of) for split in sched.splits[: sched.n_splits] for of in split.inputs[: split.n_inputs]
-        ]
+        inputs = [(split.backend_id, of) for split in splits_of(sched) for of in split.inputs[: split.n_inputs]]
         return [
             self._copy(sched.graph.nodes[position], of, backend, 0)
             for position, (backend, of) in zip(self._copy_positions, inputs, strict=True)
@@ -218,7 +214,7 @@ class StateReader:
         # All copies are the first leafs of the scheduler's copy of the graph: graph inputs, then split inputs.
         sched = self.sched
         originals = list(sched.graph_inputs[: sched.n_graph_inputs])
-        for split in sched.splits[: sched.n_splits]:
+        for split in splits_of(sched):
             originals.extend(split.inputs[: split.n_inputs])
         out = []
         position = 0
@@ -245,7 +241,7 @@ class StateReader:
 
 def check_layout(lib: Lib, world: World, sched: int, graph_size: int, op_offload: bool, debug: int) -> None:
     """Compares what a new scheduler holds with what it must hold. Raises OracleUnavailable if they differ."""
-    s = lib.layout.sched.from_address(sched)
+    s = lib.structs["ggml_backend_sched"].from_address(sched)
     galloc = Gallocr.from_address(s.galloc)
     n = len(world.order)
     arena = graph_size * 60 * TENSOR_LAYOUT.size + lib.ggml_graph_overhead_custom(graph_size, False)

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from ggmltool.data import load
-from ggmltool.structs.declarations import STANDARD, Cursor, declaration, read_type
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import STANDARD, Cursor, ExpressionError, declaration, read_type
 from ggmltool.structs.types import CType, Enum, Struct, Typedef, lay_out
 
 _PACKAGE = "ggmltool.structs.tables"

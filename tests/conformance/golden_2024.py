@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ggmltool.scenario.measured_run import MeasuredRun
-
 from ggmltool.ggml.buffer import Buffer
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
 from ggmltool.ggml.graph import CGraph
@@ -18,6 +16,7 @@ from ggmltool.ggml.releases.january_2024.scheduler import Scheduler
 from ggmltool.ggml.sched.snapshot import copies_of
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.run.measured import MeasuredRun
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import Step
 from ggmltool.views.plan.pass_prints import pass_print

@@ -55,7 +55,7 @@ class Bench:
             case "ggml_backend_i":
                 return structs.Backend.from_address(self.backend).iface
             case "ggml_backend_buffer_type_i":
-                return self.lib.layout.buffer_type.from_address(self.buft).iface
+                return self.lib.structs["ggml_backend_buffer_type"].from_address(self.buft).iface
         return structs.Buffer.from_address(self.buffer).iface
 
 

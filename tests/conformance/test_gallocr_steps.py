@@ -50,7 +50,8 @@ class RealTables:
         self.names: dict[int, str] = {}
 
     def read(self) -> Tables:
-        real = structs.Gallocr.from_address(self.run.lib.layout.sched.from_address(self.run.sched).galloc)
+        sched = self.run.lib.structs["ggml_backend_sched"].from_address(self.run.sched)
+        real = structs.Gallocr.from_address(sched.galloc)
         used = ctypes.cast(real.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
         keys = ctypes.cast(real.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
         values = ctypes.cast(real.hash_values, ctypes.POINTER(HashNode))

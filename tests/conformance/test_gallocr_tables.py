@@ -13,60 +13,20 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.vbuffer import TensorAlloc
-from ggmltool.ggml.version import MAX_FREE_BLOCKS, VBUFFER_MAX_CHUNKS
 from ggmltool.inspect.allocations import hash_keys, hash_node
 from ggmltool.oracle import structs
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
+from ggmltool.oracle.structs import KNOWN
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
 
-
-class HashNode(ctypes.Structure):
-    """hash_node of ggml-alloc.c."""
-
-    _fields_ = (
-        ("n_children", ctypes.c_int),
-        ("n_views", ctypes.c_int),
-        ("buffer_id", ctypes.c_int),
-        ("addr", structs.BufferAddress),
-        ("allocated", ctypes.c_bool),
-    )
-
-
-class LeafAlloc(ctypes.Structure):
-    """leaf_alloc of ggml-alloc.c."""
-
-    _fields_ = (("leaf", structs.TensorAlloc),)
-
-
-class FreeBlock(ctypes.Structure):
-    """free_block of ggml-alloc.c."""
-
-    _fields_ = (("offset", ctypes.c_size_t), ("size", ctypes.c_size_t))
-
-
-class Chunk(ctypes.Structure):
-    """tallocr_chunk of ggml-alloc.c."""
-
-    _fields_ = (
-        ("free_blocks", FreeBlock * MAX_FREE_BLOCKS),
-        ("n_free_blocks", ctypes.c_int),
-        ("max_size", ctypes.c_size_t),
-    )
-
-
-class DynTallocr(ctypes.Structure):
-    """ggml_dyn_tallocr of ggml-alloc.c."""
-
-    _fields_ = (
-        ("alignment", ctypes.c_size_t),
-        ("max_chunk_size", ctypes.c_size_t),
-        ("chunks", ctypes.POINTER(Chunk) * VBUFFER_MAX_CHUNKS),
-        ("n_chunks", ctypes.c_int),
-    )
+HashNode = KNOWN["hash_node"]
+LeafAlloc = KNOWN["leaf_alloc"]
+Chunk = KNOWN["tallocr_chunk"]
+DynTallocr = KNOWN["ggml_dyn_tallocr"]
 
 
 def tables(lib: Lib, model: ScenarioSpec, graph: str, size: int) -> dict[str, Any]:
@@ -95,7 +55,7 @@ def tables(lib: Lib, model: ScenarioSpec, graph: str, size: int) -> dict[str, An
     node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.NodeAlloc))
     leaf_allocs = ctypes.cast(real.leaf_allocs, ctypes.POINTER(LeafAlloc))
     talloc = DynTallocr.from_address(real.buf_tallocs[0] or 0)
-    chunks = [talloc.chunks[i].contents for i in range(talloc.n_chunks)]
+    chunks = [Chunk.from_address(talloc.chunks[i]) for i in range(talloc.n_chunks)]
     return {
         "known": known,
         "alignment": talloc.alignment,

@@ -41,7 +41,7 @@ def of_library(lib: Lib, model: ScenarioSpec, graph: str) -> Names:
     run._assign(model.tensors())
     run._assign(model.graphs[graph].nodes)
     assert lib.ggml_backend_sched_alloc_graph(run.sched, built)
-    s, g = lib.layout.sched.from_address(run.sched), structs.CGraph.from_address(built)
+    s, g = lib.structs["ggml_backend_sched"].from_address(run.sched), structs.CGraph.from_address(built)
 
     def name(address: int) -> str:
         return str(structs.Tensor.from_address(address).name.decode()) if address else "NULL"

@@ -29,7 +29,7 @@ def real_tables(lib: Lib) -> dict[str, ctypes.Structure]:
     return {
         "ggml_backend_i": backend.iface,
         "ggml_backend_device_i": structs.Device.from_address(backend.device).iface,
-        "ggml_backend_buffer_type_i": lib.layout.buffer_type.from_address(buft).iface,
+        "ggml_backend_buffer_type_i": lib.structs["ggml_backend_buffer_type"].from_address(buft).iface,
         "ggml_backend_buffer_i": iface,
     }
 
@@ -51,7 +51,7 @@ def test_the_fields_of_a_table_are_those_of_its_struct_in_order(kind: str, lib: 
 def test_the_cpu_can_do_what_the_real_one_says(lib: Lib) -> None:
     backend = structs.Backend.from_address(lib.cpu_backend())
     get_props = structs.Device.from_address(backend.device).iface.get_props
-    props = structs.DeviceProps()
+    props = structs.KNOWN["ggml_backend_dev_props"]()
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(get_props)(backend.device, ctypes.addressof(props))
-    said = {cap for cap in CAPS if getattr(props, "async_" if cap == "async" else cap)}
+    said = {cap for cap in CAPS if getattr(props.caps, cap)}
     assert said == PROFILES["CPU"].caps | ({"events"} if PROFILES["CPU"].events else set())

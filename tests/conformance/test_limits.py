@@ -29,15 +29,7 @@ from tests.limits import AT, split_inputs
 REFUSED = "preallocated.yaml"
 
 
-class DynTallocr(ctypes.Structure):
-    """ggml_dyn_tallocr of ggml-alloc.c, a release build's."""
-
-    _fields_ = (
-        ("alignment", ctypes.c_size_t),
-        ("max_chunk_size", ctypes.c_size_t),
-        ("chunks", ctypes.c_void_p * 16),
-        ("n_chunks", ctypes.c_int),
-    )
+DynTallocr = structs.KNOWN["ggml_dyn_tallocr"]
 
 
 def taken(hashes: Any) -> int:
@@ -55,13 +47,13 @@ def figures(lib: Lib, model: ScenarioSpec, graph: str) -> dict[str, tuple[int, i
     run._assign(model.graphs[graph].nodes)
     if not lib.ggml_backend_sched_alloc_graph(run.sched, built):
         return {}
-    s = lib.layout.sched.from_address(run.sched)
+    s = lib.structs["ggml_backend_sched"].from_address(run.sched)
     galloc = structs.Gallocr.from_address(s.galloc)
     g = structs.CGraph.from_address(built)
-    splits = s.splits[: s.n_splits]
+    splits = structs.splits_of(s)
     out = {
-        "backends": (s.n_backends, structs.SCHED_MAX_BACKENDS),
-        "copies": (s.n_copies, structs.SCHED_MAX_COPIES),
+        "backends": (s.n_backends, len(s.backends)),
+        "copies": (s.n_copies, len(s.events[0])),
         "sched_tensors": (g.n_nodes + g.n_leafs, s.hash_set.size),
         "sched_slots": (taken(s.hash_set), s.hash_set.size),
         "sched_context": (lib.ggml_used_mem(s.ctx), s.context_buffer_size),

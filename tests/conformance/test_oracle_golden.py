@@ -149,7 +149,7 @@ def test_the_cpu_device_runs_ops_whose_source_lies_in_memory_it_cannot_use(lib: 
     from ggmltool.oracle.structs import Buffer, Tensor
 
     device = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
-    foreign = lib.layout.buffer_type()
+    foreign = lib.structs["ggml_backend_buffer_type"]()
     foreign.iface.get_name = ctypes.cast(lib.base.ggml_version, ctypes.c_void_p).value
     buffer = Buffer(buft=ctypes.addressof(foreign), size=1 << 20)
     with lib.context() as ctx:

@@ -11,6 +11,7 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
+from ggmltool.oracle.structs import splits_of
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.fuzz import scenario
@@ -29,14 +30,14 @@ def in_memory(lib: Lib, model: ScenarioSpec, graph: str) -> Found | None:
     run._assign(model.graphs[graph].nodes)
     if not lib.ggml_backend_sched_alloc_graph(run.sched, built):
         return None
-    s = lib.layout.sched.from_address(run.sched)
+    s = lib.structs["ggml_backend_sched"].from_address(run.sched)
     fields: dict[str, int] = {
         "is_reset": s.is_reset, "is_alloc": s.is_alloc, "n_backends": s.n_backends, "hash_set.size": s.hash_set.size,
         "graph.size": s.graph.size, "graph.n_nodes": s.graph.n_nodes, "graph.n_leafs": s.graph.n_leafs,
         "n_splits": s.n_splits, "splits_capacity": s.splits_capacity, "n_copies": s.n_copies, "cur_copy": s.cur_copy,
         "n_graph_inputs": s.n_graph_inputs, "context_buffer_size": s.context_buffer_size,
     }  # fmt: skip
-    for i, split in enumerate(s.splits[: s.n_splits]):
+    for i, split in enumerate(splits_of(s)):
         for name in ("backend_id", "i_start", "i_end", "n_inputs"):
             fields[f"splits[{i}].{name}"] = getattr(split, name)
     n = s.graph.n_nodes

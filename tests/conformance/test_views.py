@@ -121,7 +121,7 @@ def after_alloc(lib: Lib, model: ScenarioSpec) -> tuple[list[Row], list[Row], in
     run = ScenarioRun(runner, model, World(runner.callbacks, model, False))
     run.start()
     run.step(model.steps[0], lambda *_: None)
-    state = lib.layout.sched.from_address(run.sched)
+    state = lib.structs["ggml_backend_sched"].from_address(run.sched)
     keys = ctypes.cast(state.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
     used = ctypes.cast(state.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
     taken = [i for i in range(state.hash_set.size) if used[i // 32] >> i % 32 & 1]

@@ -145,7 +145,7 @@ class Probed(Lib):
 def table_fields(lib: Lib) -> Iterator[Field]:
     """The fields of the structs that consist of functions, where ggmltool's layout of this library has them."""
     known: dict[str, Any] = {
-        "ggml_backend_buffer_type": lib.layout.buffer_type,
+        "ggml_backend_buffer_type": lib.structs["ggml_backend_buffer_type"],
         "ggml_backend_buffer": structs.Buffer,
         "ggml_backend": structs.Backend,
         "ggml_backend_device": structs.Device,
@@ -185,7 +185,7 @@ def sched_fields(lib: Lib) -> Iterator[Field]:
             for i in range(0, SCHED_BYTES, size)
             if int.from_bytes(small[i : i + size], "little") == a and int.from_bytes(large[i : i + size], "little") == b
         ]
-        expected = _offset(lib.layout.sched, name)
+        expected = _offset(lib.structs["ggml_backend_sched"], name)
         yield Field("ggml_backend_sched", name, expected, expected if expected in at else at[0] if at else None)
 
 

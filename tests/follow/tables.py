@@ -122,11 +122,11 @@ def _sizes(lib: Lib, release: Release) -> Iterator[TableDifference]:
 
 def _expanding(lib: Lib, release: Release) -> Iterator[TableDifference]:
     """Ops for which a device may ask for more memory than the result's bytes, asked of one that always does."""
-    table = lib.layout.buffer_type_i
+    table = lib.structs["ggml_backend_buffer_type_i"]
     callback = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p)(
         lambda _, t: int(lib.ggml_nbytes(t)) + 32
     )
-    buft = lib.layout.buffer_type()
+    buft = lib.structs["ggml_backend_buffer_type"]()
     buft.iface = table(get_alloc_size=ctypes.cast(callback, ctypes.c_void_p).value)
 
     def allowed() -> dict[int, bool]:
@@ -183,8 +183,8 @@ def _failed_reserve(lib: Lib, release: Release) -> Iterator[TableDifference]:
     def told() -> list[str]:
         log = Log(lib)
         no_memory = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(lambda _, size: None)
-        theirs = lib.layout.buffer_type.from_address(lib.ggml_backend_cpu_buffer_type())
-        buft = lib.layout.buffer_type.from_buffer_copy(theirs)
+        theirs = lib.structs["ggml_backend_buffer_type"].from_address(lib.ggml_backend_cpu_buffer_type())
+        buft = lib.structs["ggml_backend_buffer_type"].from_buffer_copy(theirs)
         buft.iface.alloc_buffer = ctypes.cast(no_memory, ctypes.c_void_p).value
         ctx = lib.init(1 << 20)
         graph = lib.graph(ctx, [lib.call("sqr", ctx, lib.tensor(ctx, "f32", (16,)))])

@@ -14,8 +14,8 @@ from ggmltool.ggml.releases.release import Library
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import found, lib
 from ggmltool.oracle.found import LIBRARIES, Files, libraries
-from ggmltool.oracle.layouts import ADDED, layout_of
 from ggmltool.oracle.lib import OracleUnavailable, load, open_library
+from ggmltool.structs.mirrors import mirrors_of
 from tests.cli.conftest import Call, call
 from tests.needs import has_library, library
 
@@ -115,6 +115,7 @@ def test_folders_of_the_variable_are_looked_through_after_the_installed_packages
     assert list(libraries()) == [*installed, *files]
 
 
+MANY = "ggml_backend_buft_alloc_buffer_n"
 COPY, REALLOC = (f"ggml_backend_sched_set_{name}_callback" for name in ("copy", "realloc"))
 
 
@@ -122,9 +123,12 @@ COPY, REALLOC = (f"ggml_backend_sched_set_{name}_callback" for name in ("copy", 
     ("functions", "places"),
     [
         ((), {"context_buffer": 0x400, "debug_realloc": 0x418, "debug_graph_size": 0x41C}),
-        ((COPY,), {"callback_copy": 0x400, "context_buffer": 0x410, "debug_realloc": 0x428, "debug_graph_size": 0x42C}),
         (
-            (COPY, REALLOC),
+            (MANY, COPY),
+            {"callback_copy": 0x400, "context_buffer": 0x410, "debug_realloc": 0x428, "debug_graph_size": 0x42C},
+        ),
+        (
+            (MANY, COPY, REALLOC),
             {"callback_realloc": 0x410, "debug": 0x434, "debug_graph_size": 0x438, "debug_realloc": 0x440},
         ),
     ],
@@ -133,14 +137,13 @@ COPY, REALLOC = (f"ggml_backend_sched_set_{name}_callback" for name in ("copy", 
 def test_the_scheduler_has_the_fields_of_what_the_library_exports(
     functions: tuple[str, ...], places: dict[str, int]
 ) -> None:
-    sched = layout_of(functions.__contains__).sched
+    sched = mirrors_of("0.26.0", functions.__contains__)["ggml_backend_sched"]
     assert {name: getattr(sched, name).offset for name in places} == places
 
 
 def test_a_buffer_type_has_two_functions_more_where_buffers_are_made_for_many_tensors() -> None:
-    before, after = (layout_of(lambda name, all=all: all).buffer_type for all in (False, True))
+    before, after = (mirrors_of("0.26.0", has)["ggml_backend_buffer_type"] for has in (lambda _: False, lambda _: True))
     assert (before.device.offset, after.device.offset) == (48, 64)
-    assert {added.struct.__name__ for added in ADDED} == {"BufferTypeI", "Sched"}
 
 
 def test_the_manual_and_the_extras_name_every_library() -> None:

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.op import Op
 from ggmltool.oracle import structs
-from ggmltool.oracle.layouts import Layout
 from ggmltool.oracle.structs import Tensor
+from ggmltool.structs.mirrors import Mirrors
 
 DEVICE_TYPES = {"gpu": 1, "igpu": 2}
 
@@ -59,8 +59,8 @@ class Host(Protocol):
         """An address that nobody touches."""
 
     @property
-    def layout(self) -> Layout:
-        """The structs that the library has otherwise than another one."""
+    def structs(self) -> Mirrors:
+        """The library's structs."""
 
 
 class Device:
@@ -77,7 +77,7 @@ class Device:
         self.allocated: list[int] = []
         self.device = structs.Device()
         self.backend = structs.Backend()
-        self.buft = host.layout.buffer_type()
+        self.buft = host.structs["ggml_backend_buffer_type"]()
         self.reg = (ctypes.c_void_p * 6)(2)
         self.reg[1] = self.callback(_P, lambda _: ctypes.addressof(self.name), _P)
         self.reg[2] = self.callback(_Z, lambda _: 1, _P)
@@ -85,7 +85,7 @@ class Device:
         self.reg[4] = self.callback(_P, self._proc_address, _P, ctypes.c_char_p)
         self._fill_buft()
         self.split_name = ctypes.create_string_buffer(b"SYCL_Split")
-        self.split_buft = host.layout.buffer_type.from_buffer_copy(self.buft)
+        self.split_buft = host.structs["ggml_backend_buffer_type"].from_buffer_copy(self.buft)
         self.split_buft.iface.get_name = self.callback(_P, lambda _: ctypes.addressof(self.split_name), _P)
         self.split_type = self.callback(_P, lambda *_: ctypes.addressof(self.split_buft), _I, _P)
         self._fill_device()
@@ -103,7 +103,7 @@ class Device:
     def _fill_buft(self) -> None:
         c = self.callback
         self.buft.device = ctypes.addressof(self.device)
-        self.buft.iface = self.host.layout.buffer_type_i(
+        self.buft.iface = self.host.structs["ggml_backend_buffer_type_i"](
             get_name=c(_P, lambda _: ctypes.addressof(self.name), _P),
             alloc_buffer=c(_P, self._alloc, _P, _Z),
             get_alignment=c(_Z, lambda _: self.gpu.alignment, _P),
@@ -138,7 +138,7 @@ class Device:
             get_description=c(_P, lambda _: ctypes.addressof(self.name), _P),
             get_memory=c(None, self._memory, _P, ctypes.POINTER(_Z), ctypes.POINTER(_Z)),
             get_type=c(_I, lambda _: DEVICE_TYPES[self.gpu.type], _P),
-            get_props=c(None, self._props, _P, ctypes.POINTER(structs.DeviceProps)),
+            get_props=c(None, self._props, _P, _P),
             init_backend=c(_P, lambda *_: ctypes.addressof(self.backend), _P, _P),
             get_buffer_type=c(_P, lambda _: ctypes.addressof(self.buft), _P),
             supports_op=c(_B, lambda _, op: Tensor.from_address(op).op not in self.without, _P, _P),
@@ -152,16 +152,14 @@ class Device:
     def _memory(self, _: int, free: Any, total: Any) -> None:
         free[0] = total[0] = self.gpu.memory
 
-    def _props(self, _: int, props: Any) -> None:
-        props[0] = structs.DeviceProps(
-            name=self.gpu.name.encode(),
-            description=self.gpu.name.encode(),
-            memory_free=self.gpu.memory,
-            memory_total=self.gpu.memory,
-            type=DEVICE_TYPES[self.gpu.type],
-            async_=self.gpu.events,
-            events=self.gpu.events,
-        )
+    def _props(self, _: int, address: int) -> None:
+        props = self.host.structs["ggml_backend_dev_props"].from_address(address)
+        props.name = props.description = self.name.value
+        self.keep.append(props)
+        props.memory_free = props.memory_total = self.gpu.memory
+        props.type = DEVICE_TYPES[self.gpu.type]
+        setattr(props.caps, "async", self.gpu.events)
+        props.caps.events = self.gpu.events
 
     def _offloads(self, _: int, address: int) -> bool:
         """As a CUDA device: from a batch size on."""

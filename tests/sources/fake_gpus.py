@@ -33,13 +33,13 @@ from pathlib import Path
 from typing import Any
 
 from ggmltool.oracle import structs
-from ggmltool.oracle.layouts import Layout, layout_of
-from ggmltool.oracle.structs import Tensor
+from ggmltool.oracle.structs import Tensor, splits_of
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.graph import GraphWriter
 from ggmltool.sources.llama.lib import ABORT_CALLBACK, Lib
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.session import Session
+from ggmltool.structs.mirrors import mirrors_of
 from tests.sources.fake_device import Device, FakeGpu
 from tests.sources.hook import replace
 
@@ -136,7 +136,7 @@ class FakeSession(Session):
     def __init__(self, gpus: Sequence[FakeGpu], settings: Settings) -> None:
         super().__init__(settings.options)
         self.settings = settings
-        self.layout: Layout = layout_of(self.lib.has)
+        self.structs = mirrors_of(self.lib.ggml, self.lib.has)
         self.next_address = 1 << 44
         self.devices = [Device(self, gpu) for gpu in gpus]
         for device in self.devices:
@@ -206,11 +206,11 @@ class FakeSession(Session):
 
     def result(self) -> dict[str, Any]:
         """What to tell of the last graph."""
-        sched = self.layout.sched.from_address(self.sched)
+        sched = self.structs["ggml_backend_sched"].from_address(self.sched)
         backends = sched.backends[: sched.n_backends]
         if sched.n_splits != self.ggml("ggml_backend_sched_get_n_splits")(self.sched):
             raise CaptureError("the scheduler's struct is another one")
-        splits = [sched.splits[i] for i in range(sched.n_splits)]
+        splits = splits_of(sched)
         sizes = {self.backend_name(b): self.ggml("ggml_backend_sched_get_buffer_size")(self.sched, b) for b in backends}
         weights = {
             tensor.get("name", id): context["buft"]
@@ -255,7 +255,7 @@ class PlacedWriter(GraphWriter):
     def scenario(self, graph: int) -> dict[str, Any]:
         self.add("main", graph)
         parts = self.written()
-        sched = self.session.layout.sched.from_address(self.sched)
+        sched = self.session.structs["ggml_backend_sched"].from_address(self.sched)
         if sched.n_copies > 1:
             parts["scheduler"]["parallel"] = True
         if not sched.op_offload:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.oracle.layouts import ADDED, LAST
-from ggmltool.structs.layout import layout, layout_names, layouts_of
+from ggmltool.structs.layout import layout_names, layouts_of
 
 N = "ggml_backend_buft_alloc_buffer_n"
-SIZE_N = "ggml_backend_buft_get_alloc_size_n"
 COPY = "ggml_backend_sched_set_copy_callback"
 REALLOC = "ggml_backend_sched_set_realloc_callback"
 MAY = "ggml_is_contiguously_allocated"
-HAVE = ((), (N, SIZE_N), (N, SIZE_N, COPY), (N, SIZE_N, COPY, REALLOC))
-STRUCTS = {"BufferTypeI": "ggml_backend_buffer_type_i", "Sched": "ggml_backend_sched"}
 
 
 @pytest.mark.parametrize(
@@ -49,16 +45,3 @@ def test_a_library_without_a_version_may_have_any_of_those_before() -> None:
 def test_every_layout_is_that_of_some_library() -> None:
     everything = (N, COPY, REALLOC, MAY)
     assert set(layouts_of("99.0", everything)) | set(layouts_of("", everything)) == set(layout_names())
-
-
-@pytest.mark.parametrize("name", ["0.20.2", "0.21", "0.25", "0.26", "0.27"])
-def test_exports_tell_the_fields_that_the_oracle_knows_by_them(name: str) -> None:
-    exports = next(have for have in HAVE if name in layouts_of("1.0", have))
-    for added in ADDED:
-        fields = list(layout(name).structs[STRUCTS[added.struct.__name__]].members or {})
-        assert all((field in fields) == (added.function in exports) for field in added.names)
-        if added.function in exports:
-            after = fields.index(added.after) + 1
-            assert tuple(fields[after : after + len(added.names)]) == added.names
-    fields = list(layout(name).structs["ggml_backend_sched"].members or {})
-    assert all((fields[-1] == field) == (function in exports) for field, function in LAST.items())

@@ -14,7 +14,7 @@ from ggmltool.debugger.expressions.parser import Node, parse
 from ggmltool.debugger.expressions.ptype import type_text
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import Layout
 
 __all__ = [

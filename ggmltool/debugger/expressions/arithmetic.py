@@ -15,7 +15,7 @@ from ggmltool.debugger.expressions.values import (
     whole,
     without_operator,
 )
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.types import (
     BOOL,
     DOUBLE,

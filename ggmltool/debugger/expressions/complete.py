@@ -10,7 +10,7 @@ from ggmltool.debugger.expressions.image.image import TABLE_NAMES
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.values import dereferenced
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.types import Pointer, Struct
 
 _LAST = re.compile(r"(?:^|(?<=[^A-Za-z0-9_$]))(\$?[A-Za-z_][A-Za-z0-9_]*|\$)?$")

@@ -23,7 +23,7 @@ from ggmltool.debugger.expressions.parser import (
     Variable,
 )  # fmt: skip
 from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, fraction, whole
-from ggmltool.structs.errors import ExpressionError, NoMemoryError
+from ggmltool.structs.declarations import ExpressionError, NoMemoryError
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import (
     CHAR,

@@ -9,7 +9,7 @@ from ggmltool.debugger.expressions.evaluate import Place, value_of
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.printing import raw_formatted, string, zero_ended
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.structs.errors import ExpressionError, NoMemoryError
+from ggmltool.structs.declarations import ExpressionError, NoMemoryError
 from ggmltool.structs.types import Float, Function, Pointer, Struct, bare, size_of
 
 _SIZES = {"b": 1, "h": 2, "w": 4, "g": 8}

@@ -16,7 +16,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX, hash_size
-from ggmltool.structs.errors import ExpressionError, NoMemoryError
+from ggmltool.structs.declarations import ExpressionError, NoMemoryError
 from ggmltool.structs.types import Array, Pointer
 from ggmltool.views.plan.graph_print import graph_print
 

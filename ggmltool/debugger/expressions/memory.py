@@ -6,7 +6,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ggmltool.structs.errors import NoMemoryError
+from ggmltool.structs.declarations import NoMemoryError
 
 Read = Callable[[int, int], bytes]
 """Who gives so many bytes of a region from an offset on. May raise NoMemoryError."""

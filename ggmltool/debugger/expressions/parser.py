@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ggmltool.structs.declarations import Cursor, Types, begins_type, read_type
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import Cursor, ExpressionError, Types, begins_type, read_type
 from ggmltool.structs.types import CHAR, DOUBLE, FLOAT, INT, LONG, UNSIGNED_INT, UNSIGNED_LONG, CType, Int, Struct
 
 

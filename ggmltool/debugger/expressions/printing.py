@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ggmltool.debugger.expressions.memory import NOT_KNOWN, Memory
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.structs.errors import ExpressionError, NoMemoryError
+from ggmltool.structs.declarations import ExpressionError, NoMemoryError
 from ggmltool.structs.types import Array, Enum, Float, Function, Int, Pointer, Struct, Void, bare, size_of, type_name
 
 PRINT_LETTERS = frozenset("xduotacfszr")

@@ -18,8 +18,7 @@ from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.ggml.events import AllocationStarted, NotReused, Reused
 from ggmltool.inspect.history.arguments import Address
 from ggmltool.inspect.history.history import History
-from ggmltool.structs.declarations import declaration
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import ExpressionError, declaration
 from ggmltool.structs.types import CHAR, FLOAT, INT, VOID, Array, Const, CType, Function, Pointer, Struct, bare
 
 Local = tuple[str, int]

@@ -11,7 +11,7 @@ from ggmltool.ggml.hash_set import FULL, hash_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import SIZE_MAX, hash_size
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Struct, bare
 

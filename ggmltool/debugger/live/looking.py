@@ -10,7 +10,7 @@ from ggmltool.debugger.live.desk import Asked, Visit
 from ggmltool.debugger.live.stopping import tensor_named, words_of
 from ggmltool.inspect.attached.seen import Seen
 from ggmltool.show.table import Style
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.types import Pointer, Struct, bare
 from ggmltool.views.attach import live
 from ggmltool.views.attach import tensor as one

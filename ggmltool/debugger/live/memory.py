@@ -6,7 +6,7 @@ from ggmltool.attach import memory
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.link import Link, LinkError, LinkLost, NoBytes
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.structs.errors import NoMemoryError
+from ggmltool.structs.declarations import NoMemoryError
 
 
 class LiveMemory(Memory):

@@ -11,8 +11,7 @@ from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, whole
 from ggmltool.debugger.live.functions import INLINE
 from ggmltool.ggml.releases.release import Release
-from ggmltool.structs.declarations import Cursor, declaration, read_type
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import Cursor, ExpressionError, declaration, read_type
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import (
     INT,

@@ -13,7 +13,7 @@ from ggmltool.debugger.live import asking, looking, stopping
 from ggmltool.debugger.live.desk import Asked, Desk, Visit
 from ggmltool.ggml.errors import Error
 from ggmltool.show.text import harmless
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import ExpressionError
 from ggmltool.views.attach import live
 
 Answer = Callable[[Visit, Asked], str]

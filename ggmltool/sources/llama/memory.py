@@ -10,8 +10,9 @@ import ctypes
 import mmap
 import sys
 
-from ggmltool.oracle.structs import Buffer, BufferI, BufferType
+from ggmltool.oracle.structs import Buffer, BufferI
 from ggmltool.sources.llama.lib import Lib
+from ggmltool.structs.mirrors import mirrors
 
 _NORESERVE = 0x40 if sys.platform == "darwin" else 0x4000
 _ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -32,7 +33,9 @@ class PromisedMemory:
         self.interface = BufferI.from_buffer_copy(Buffer.from_address(buffer).iface)
         self.interface.free_buffer = None
         self.callback = _ALLOC(self._alloc)
-        BufferType.from_address(buft).iface.alloc_buffer = ctypes.cast(self.callback, ctypes.c_void_p).value
+        # It is the second function of every ggml's buffer types.
+        table = mirrors("0.20.2")["ggml_backend_buffer_type_i"].from_address(buft)
+        table.alloc_buffer = ctypes.cast(self.callback, ctypes.c_void_p).value
 
     def keep(self) -> None:
         """The buffers so far are those of the model."""

@@ -15,8 +15,7 @@ from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.expressions.ptype import described
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.structs.declarations import Cursor, read_type
-from ggmltool.structs.errors import ExpressionError
+from ggmltool.structs.declarations import Cursor, ExpressionError, read_type
 from ggmltool.structs.layout import Layout, TypesFile
 from ggmltool.structs.types import CType, Language
 from tests.needs import program

@@ -18,7 +18,7 @@ from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.history.history import History, record_history
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.structs.errors import NoMemoryError
+from ggmltool.structs.declarations import NoMemoryError
 from tests.conformance.fuzz import scenario
 
 SEEDS = (1, 2)

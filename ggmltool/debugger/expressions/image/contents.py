@@ -9,7 +9,7 @@ from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory, Read
 from ggmltool.inspect.history.cells import TensorCell
-from ggmltool.structs.errors import NoMemoryError
+from ggmltool.structs.declarations import NoMemoryError
 
 
 class Contents:
