@@ -10,7 +10,7 @@ from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.moment import Look, choose, moment_command
 from ggmltool.cli.options import DOCUMENTS
 from ggmltool.ggml.releases.release import Release
-from ggmltool.inspect.allocations import chunk_states
+from ggmltool.ggml.sched.reader import chunk_states
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
 from ggmltool.show.table import Style
 from ggmltool.views.memory.allocs import allocs_view, story_view
@@ -67,15 +67,15 @@ def _gdb(watched: WatchedAllocator, at: str | None, release: Release, width: int
     """The plan, or the planners as they stood when the tensor `at` had got its memory."""
     gallocr, chunked, planned = watched.gallocr, release.max_chunks > 1, release.reserves
     then = watched.moment() if at is not None else None
-    states = then.chunks if then is not None else [chunk_states(gallocr, b) for b in range(len(gallocr.bufts))]
+    states = then.chunks if then is not None else list(map(chunk_states, gallocr.buf_tallocs))
     most_free = then.most_free if then is not None else watched.record.most_free
     array = "galloc->buf_tallocs" if planned else "sched->tallocs"
     tallocrs = []
     for b, tallocr in enumerate(gallocr.buf_tallocs):
         if gallocr.buf_tallocs.index(tallocr) == b:
             name, chunks = gallocr.bufts[b].name, states[b]
-            room = [release.max_free_blocks - len(chunk.free) for chunk in chunks]
-            clean = [most_free.get((name, c), 1) <= len(chunk.free) for c, chunk in enumerate(chunks)]
+            room = [release.max_free_blocks - len(chunk.free_blocks) for chunk in chunks]
+            clean = [most_free.get((name, c), 1) <= len(chunk.free_blocks) for c, chunk in enumerate(chunks)]
             unused = tuple(n if is_clean else None for n, is_clean in zip(room, clean, strict=True))
             tallocrs.append(TallocrState(f"{array}[{b}]", name, tallocr.alignment, chunks, unused))
     prints = tallocr_prints(tallocrs, chunked)

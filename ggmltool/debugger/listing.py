@@ -10,7 +10,7 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.locations import refuse_source
 from ggmltool.debugger.session import Listing
 from ggmltool.debugger.stops import point_of
-from ggmltool.debugger.tables import Names, op_name
+from ggmltool.debugger.tables import Names
 from ggmltool.inspect.history.labels import about
 from ggmltool.scenario.errors import nearest
 from ggmltool.show.colors import colors
@@ -99,7 +99,7 @@ def _line(session: Session, i: int, t: int, current: bool, width: int) -> Text:
     sources = ", ".join(names.tensor(s) for s in cell.src if s is not None)
     backend = session.cells.get(("id", t), -1)
     line = Text(f"{i:>{width}} {'→' if current else ' '} ", "bold" if current else "")
-    line.append(printable(f"{names.tensor(t)} = {op_name(cell)}({sources})  {cell.type}{dims(cell.ne)}"))
+    line.append(printable(f"{names.tensor(t)} = {cell.op}({sources})  {cell.type}{dims(cell.ne)}"))
     if 0 <= backend < len(names.backends):
         name = names.backends[backend]
         line.append(f"  {name}", colors(names.backends)[name].term)

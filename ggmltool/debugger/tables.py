@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ggmltool.ggml.op import Op
-from ggmltool.inspect.allocations import HashNode
-from ggmltool.inspect.history.cells import ENDLESS, SplitCell, TensorCell
+from ggmltool.ggml.state import HashNodeState, SplitState, TensorState
+from ggmltool.inspect.history.cells import ENDLESS
 from ggmltool.show.colors import colors
 from ggmltool.show.table import Cell, Column, Shown, Style, Table
 from ggmltool.show.text import dims, shortened, size
@@ -22,7 +21,7 @@ class Names(NamedTuple):
 
     backends: Sequence[str]
     bufts: Sequence[str]
-    tensors: Mapping[int, TensorCell]
+    tensors: Mapping[int, TensorState]
 
     @classmethod
     def of(cls, cells: Cells, backends: Sequence[str], bufts: Sequence[str]) -> Names:
@@ -47,15 +46,10 @@ class Names(NamedTuple):
         return f"{number} {name}"
 
 
-def op_name(cell: TensorCell) -> str:
-    """An op as ggml calls it."""
-    return Op(cell.op).name
-
-
 def splits_table(cells: Cells, names: Names, nodes: Sequence[int], style: Style) -> str:
     """The splits of a graph of these nodes, as far as they are made; "" if there are none."""
     rows = sorted((key[1], cell) for key, cell in cells.items() if key[0] == "split")
-    table = Table[tuple[int, SplitCell]](
+    table = Table[tuple[int, SplitState]](
         Column("split", lambda r: r[0], right=True),
         Column("backend", lambda r: names.backend(r[1].backend_id)),
         Column("i_start", lambda r: r[1].i_start, right=True),
@@ -66,16 +60,16 @@ def splits_table(cells: Cells, names: Names, nodes: Sequence[int], style: Style)
     return table.render(rows, style) if rows else ""
 
 
-def _nodes(split: SplitCell, nodes: Sequence[int], names: Names) -> list[str]:
+def _nodes(split: SplitState, nodes: Sequence[int], names: Names) -> list[str]:
     return [names.tensor(t) for t in nodes[split.i_start : max(split.i_end, split.i_start)]]
 
 
 def tensors_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
     """The tensors whose names contain a text; "" if there are none."""
     rows = sorted((t, cell) for t, cell in names.tensors.items() if wanted in cell.label)
-    table = Table[tuple[int, TensorCell]](
+    table = Table[tuple[int, TensorState]](
         Column("tensor", lambda r: names.tensor(r[0]), cut=True),
-        Column("op", lambda r: op_name(r[1])),
+        Column("op", lambda r: r[1].op),
         Column("shape", lambda r: f"{r[1].type}{dims(r[1].ne)}"),
         Column("backend", lambda r: names.backend(cells.get(("id", r[0]), -1))),
         Column("cause", lambda r: cells.get(("cause", r[0]), ""), drop=2),
@@ -85,8 +79,8 @@ def tensors_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
     return table.render(rows, style) if rows else ""
 
 
-def _memory(t: int, cell: TensorCell, cells: Cells, names: Names) -> Shown:
-    node: HashNode | None = cells.get(("hash_node", t))
+def _memory(t: int, cell: TensorState, cells: Cells, names: Names) -> Shown:
+    node: HashNodeState | None = cells.get(("hash_node", t))
     if cell.view_src is not None:
         return f"view of {names.tensor(cell.view_src)} + {cell.view_offs}"
     if node is not None and node.allocated:
@@ -114,7 +108,7 @@ def copies_table(cells: Cells, names: Names, style: Style) -> str:
 def hash_table(cells: Cells, names: Names, style: Style) -> str:
     """What the allocator knows of every tensor; "" if it knows of none."""
     rows = sorted((key[1], node) for key, node in cells.items() if key[0] == "hash_node")
-    table = Table[tuple[int, HashNode]](
+    table = Table[tuple[int, HashNodeState]](
         Column("tensor", lambda r: names.tensor(r[0]), cut=True),
         Column("n_children", lambda r: r[1].n_children, right=True),
         Column("n_views", lambda r: r[1].n_views, right=True),

@@ -205,15 +205,20 @@ class Tensor:
 
 def op_desc(t: Tensor) -> str:
     """ggml_op_desc: the op's name, or the function's for UNARY and GLU; UNARY(99) if there is no such function."""
+    return op_desc_of(t.op, t.op_params)
+
+
+def op_desc_of(op: int, op_params: tuple[int, ...]) -> str:
+    """The same of an op with its parameters."""
     functions: type[UnaryOp | GluOp]
-    if t.op == Op.UNARY:
+    if op == Op.UNARY:
         functions = UnaryOp
-    elif t.op == Op.GLU:
+    elif op == Op.GLU:
         functions = GluOp
     else:
-        return Op(t.op).name
-    number = t.op_params[0] if t.op_params else 0
-    return functions(number).name if 0 <= number < len(functions) else f"{Op(t.op).name}({number})"
+        return Op(op).name
+    number = op_params[0] if op_params else 0
+    return functions(number).name if 0 <= number < len(functions) else f"{Op(op).name}({number})"
 
 
 def root_of(t: Tensor) -> Tensor:

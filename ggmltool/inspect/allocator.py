@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ggmltool.ggml.events import AllocationStarted
-from ggmltool.ggml.gallocr_common import AnyGallocr
+from ggmltool.ggml.gallocr_common import AnyGallocr, hash_keys, hash_keys_so_far
 from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.ggml.vbuffer import TensorAlloc
-from ggmltool.inspect.allocations import AllocMoment, AllocRecorder, hash_keys, hash_keys_so_far
+from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
 from ggmltool.inspect.built import graph_numbers
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened

@@ -9,14 +9,13 @@ from typing import NamedTuple
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.errors import Breach
-from ggmltool.ggml.gallocr_common import AnyGallocr
+from ggmltool.ggml.gallocr_common import AnyGallocr, hash_keys
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import MAX_DIMS, MAX_NAME, MAX_OP_PARAMS, MAX_SRC, Tensor, n_dims
 from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX, VBUFFER_MAX_CHUNKS, hash_size
-from ggmltool.inspect.allocations import hash_keys
 from ggmltool.inspect.limit import Limit, limits_of
 from ggmltool.inspect.limit_watch import LimitWatch
 

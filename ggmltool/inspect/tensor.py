@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ggmltool.ggml.context import Context
+from ggmltool.ggml.sched.reader import hash_node
+from ggmltool.ggml.state import HashNodeState
 from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor
-from ggmltool.inspect.allocations import HashNode, hash_node
 from ggmltool.inspect.allocator import WatchedAllocator
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
@@ -35,7 +36,7 @@ class TensorFacts:
     use_count: int
     used_by: tuple[str, ...]
     copies: tuple[str, ...]
-    node: HashNode | None
+    node: HashNodeState | None
     freed: FreedBy | None
 
 

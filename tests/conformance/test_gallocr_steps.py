@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import astuple
 
 import ggmltool
 from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.ggml.vbuffer import TensorAlloc
-from ggmltool.inspect.allocations import hash_node
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
@@ -131,7 +132,7 @@ def _child(lib: Lib, model: ScenarioSpec, fd: int) -> None:
 
 def our_tables(watched: WatchedAllocator) -> Tables:
     gallocr = watched.gallocr
-    nodes = [(k.label, tuple(map(int, hash_node(gallocr, k.node)))) for k in watched.planned.keys]
+    nodes = [(k.label, tuple(map(int, astuple(hash_node(gallocr, k.node))))) for k in watched.planned.keys]
     padding = [NOWHERE] * 10
     return Tables(
         sorted(nodes),

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple
 
 import ggmltool
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.gallocr import Gallocr
+from ggmltool.ggml.gallocr_common import hash_keys
 from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.ggml.vbuffer import TensorAlloc
-from ggmltool.inspect.allocations import hash_keys, hash_node
 from ggmltool.oracle import structs
 from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
@@ -107,7 +109,7 @@ def check_tables(lib: Lib, source: object) -> None:
     where = {slots.find_or_insert(theirs["known"][t.id]): t for t in keys}
     assert slots.size == theirs["size"]
     assert {i: theirs["known"][t.id] for i, t in where.items()} == theirs["keys"]
-    assert {i: tuple(hash_node(ours, t.index)) for i, t in where.items()} == theirs["nodes"]
+    assert {i: astuple(hash_node(ours, t.index)) for i, t in where.items()} == theirs["nodes"]
     padding = [(-1, -1, -1, 0)] * 10
     assert [(_ours(dst), [*map(_ours, srcs), *padding][:10]) for dst, srcs in ours.node_allocs] == theirs["node_allocs"]
     assert [_ours(a) for a in ours.leaf_allocs] == theirs["leaf_allocs"]

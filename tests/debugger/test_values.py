@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ggmltool.ggml.events import Computed
-from ggmltool.inspect.history.cells import TensorCell
+from ggmltool.ggml.state import TensorState
 from ggmltool.inspect.history.history import History
 from tests.debugger.sessions import history_of, prompt_of
 
@@ -43,7 +43,7 @@ def test_bytes_are_those_of_the_run(sample: str) -> None:
     history = history_of(sample, compute=True)
     last = len(history.points) - 1
     compared = 0
-    newest = {cell.id: cell for _, cell in sorted(history.cells(last).items()) if isinstance(cell, TensorCell)}
+    newest = {cell.id: cell for _, cell in sorted(history.cells(last).items()) if isinstance(cell, TensorState)}
     for cell in newest.values():
         if not cell.data or not cell.id or cell.type != "f32" or cell.nb[0] != 4:
             continue

@@ -26,7 +26,7 @@ def check(moment: AllocMoment, tallocrs: list[DynTallocr]) -> None:
     for b in first.values():
         for state, taken in zip(moment.chunks[b], moment.taken[b], strict=True):
             end = 0
-            for block in sorted([*state.free, *taken]):
+            for block in sorted([*state.free_blocks, *taken]):
                 assert block.offset == end
                 end += block.size
             assert state.max_size <= end

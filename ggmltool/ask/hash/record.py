@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from ggmltool.ggml.hash_set import HashSet
-from ggmltool.inspect.allocations import hash_node
+from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.inspect.allocator import WatchedAllocator
 from ggmltool.inspect.watched import Watched
 from ggmltool.show.document import Row, StepDocument, head
@@ -86,7 +87,8 @@ def hash_table(watched: WatchedAllocator, at: str | None, before: str | None) ->
     for label, address, index in watched.planned.keys:
         slot = slots.find_or_insert(address)
         node = moment.nodes[index] if moment is not None else hash_node(gallocr, index)
-        nodes.append(HashSlot(slot, label, *node, gallocr.bufts[node.buffer_id].name, slots.probes(address)))
+        buft = gallocr.bufts[node.buffer_id].name
+        nodes.append(HashSlot(slot, label, **asdict(node), buft=buft, probes=slots.probes(address)))
     return HashTable(**head(watched.at.plan), at=at, before=before, size=gallocr.hash_size, nodes=tuple(nodes))
 
 

@@ -37,11 +37,11 @@ def tensor_of(scope: Ground, value: CValue) -> Tensor:
     cell = scope.image.tensors.cell(index) if index is not None else None
     if cell is None:
         raise NoMemoryError(address)
-    t = Tensor(TYPES[cell.type], cell.ne, cell.nb, cell.op, cell.op_params, cell.flags, name=cell.name, id=cell.id)  # type: ignore[arg-type]
+    t = Tensor(TYPES[cell.type], cell.ne, cell.nb, Op[cell.op], cell.op_params, cell.flags, name=cell.name, id=cell.id)
     if cell.view_src is not None:
         root = scope.image.tensors.cell(cell.view_src)
         if root is not None:
-            t.view_src = Tensor(TYPES[root.type], root.ne, root.nb)  # type: ignore[arg-type]
+            t.view_src = Tensor(TYPES[root.type], root.ne, root.nb)
     return t
 
 

@@ -11,7 +11,7 @@ from ggmltool.debugger.expressions.image.image import Image
 from ggmltool.debugger.expressions.image.images import Images
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.values import CValue, field_of, whole
-from ggmltool.inspect.history.cells import TensorCell
+from ggmltool.ggml.state import TensorState
 from ggmltool.inspect.history.frames import Frame
 from ggmltool.inspect.history.history import History
 from ggmltool.structs.declarations import Cursor, read_type
@@ -85,7 +85,7 @@ class Ground:
         """The tensors by what events call them; of several with one id those of the graph that the step is about."""
         return self.history.labels(self.at)
 
-    def cell(self, label: str) -> TensorCell | None:
+    def cell(self, label: str) -> TensorState | None:
         """The tensor that an event calls so."""
         index = self.labels.get(label)
         return None if index is None else self.image.tensors.cell(index)

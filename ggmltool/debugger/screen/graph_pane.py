@@ -15,9 +15,9 @@ from ggmltool.show.text import count, printable, shortened, size
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.scene import Member, Now
-    from ggmltool.inspect.history.cells import SplitCell
+    from ggmltool.ggml.state import SplitState
 
-Row = int | str | tuple[int, "SplitCell"]
+Row = int | str | tuple[int, "SplitState"]
 """The place of a member, a heading, or a split with its number."""
 
 _OP, _BACKEND, _CAUSE, _MEMORY = 13, 9, 7, 16
@@ -80,7 +80,7 @@ class GraphPane(Pane):
         below = look.face.cursor if number == self.cursor else None
         return self._member(member), below
 
-    def _split(self, number: int, split: SplitCell) -> Text:
+    def _split(self, number: int, split: SplitState) -> Text:
         now, look = self.home.now, self.home.look
         backend = now.scene.backends[split.backend_id] if split.backend_id < len(now.scene.backends) else "?"
         told = f"━━ split #{number} {printable(backend)} "

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.debugger.screen.timeline import Place, Planning, Span, Timeline, Work
 from ggmltool.debugger.walk import Walker
-from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import SPLIT_GRAPH
-from ggmltool.ggml.tensor import Tensor, dims, op_desc
+from ggmltool.ggml.tensor import Tensor, dims
 from ggmltool.inspect.history.arguments import Pointer
 from ggmltool.inspect.history.calls import MAIN
 from ggmltool.inspect.history.cells import ENDLESS
@@ -24,8 +23,9 @@ from ggmltool.inspect.reasons import Said
 if TYPE_CHECKING:
     from ggmltool.ggml.device import Backend
     from ggmltool.ggml.graph import CGraph
+    from ggmltool.ggml.state import SplitState, TensorState
     from ggmltool.inspect.history.arguments import Argument
-    from ggmltool.inspect.history.cells import Cells, SplitCell, TensorCell
+    from ggmltool.inspect.history.cells import Cells
     from ggmltool.inspect.history.history import History, Point
     from ggmltool.inspect.opened import Opened
 
@@ -114,7 +114,7 @@ class Now:
         return f"#{index}" if cell is None else cell.label
 
     @cached_property
-    def splits(self) -> tuple[SplitCell, ...]:
+    def splits(self) -> tuple[SplitState, ...]:
         """The splits there are now."""
         n = self.cells.get(("sched", "n_splits"), 0)
         found = (self.cells.get(("split", i)) for i in range(n))
@@ -302,14 +302,7 @@ def _argument(now: Now, value: Argument) -> str:
     return f"{value.kind} {value.index}" if value.index or value.kind in ("split", "id") else value.kind
 
 
-def _member(number: int, index: int, cell: TensorCell, is_leaf: bool) -> Member:
-    return Member(number, index, cell.label, _op(cell), f"{cell.type}{dims(cell.ne)}", is_leaf)
-
-
-def _op(cell: TensorCell) -> str:
-    return _op_name(cell.op, cell.op_params[:1]) if cell.op else ""
-
-
-@lru_cache(256)
-def _op_name(op: int, params: tuple[int, ...]) -> str:
-    return op_desc(Tensor(F32, (1, 1, 1, 1), op=op, op_params=params))
+def _member(number: int, index: int, cell: TensorState, is_leaf: bool) -> Member:
+    return Member(
+        number, index, cell.label, cell.op_desc if cell.op != "NONE" else "", f"{cell.type}{dims(cell.ne)}", is_leaf
+    )

@@ -8,38 +8,43 @@ A key is an area and where in it. Tensors are named by their index, backends and
 | `("id", t)` | the backend of a tensor, -1: none |
 | `("cause", t)` | ggml's label of the rule that gave it |
 | `("copies", t)` | for each backend None or the copies of the tensor there, one for each pipeline copy |
-| `("split", i)` | a `SplitCell`; while a graph is being cut, when `n_splits` is 0, those that have begun |
+| `("split", i)` | a `SplitState`; while a graph is being cut, when `n_splits` is 0, those that have begun |
 | `("sched_graph", "nodes")`, `"leafs"` | tensors of the scheduler's own graph |
 | `("sched_graph", "inputs")` | the graph inputs that it copies |
 | `("sched_graph", "keys")` | the tensors in its hash set: of the graphs since the last reset, and others looked up |
 | `("node_ids", i)`, `("leaf_ids", i)` | the backends of its own graph, as its arrays have them |
 | `("prev_node_ids", i)`, `("prev_leaf_ids", i)` | those of the graph before |
 | `("galloc", field)` | a plain field of the allocator: `hash_set.size`, `n_nodes`, `n_leafs` |
-| `("hash_node", t)` | a `HashNode` |
-| `("free", b, c)` | the free blocks of chunk `c` of buffer `b`: pairs (offset, size) |
+| `("hash_node", t)` | a `HashNodeState` |
+| `("free", b, c)` | the `FreeBlock`s of chunk `c` of buffer `b` |
 | `("max_size", b, c)` | the highest byte of that chunk that was ever used |
 | `("buffer", b)` | for each chunk of the buffer (base, size); None before it is made |
-| `("node_alloc", i)` | of the reserved plan: a node's (buffer id, chunk, offset, size_max), and those of its sources |
+| `("node_alloc", i)` | of the reserved plan: a node's `TensorAlloc`, and those of its sources |
 | `("leaf_alloc", i)` | the place of a leaf |
-| `("tensor", t)` | a `TensorCell` |
+| `("tensor", t)` | a `TensorState` |
 | `("cgraph", name, "nodes")`, `"leafs"` | tensors of the newest build of a graph of the scenario, while it is there |
 | `("cgraph", name, "visited")`, `"uses"` | the tensors of its hash set as they were met, and their use counts |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from ggmltool.inspect.allocations import hash_node
+from ggmltool.ggml.sched.reader import (
+    copies_state,
+    free_blocks,
+    hash_nodes,
+    indices,
+    planners,
+    split_state,
+    tensor_state,
+)
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.dyn_tallocr import Chunk, Planner
     from ggmltool.ggml.graph import CGraph
-    from ggmltool.ggml.sched.arena import Copies, Split
     from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.ggml.tensor import Tensor
-    from ggmltool.ggml.vbuffer import TensorAlloc
     from ggmltool.scenario.run.run import Run
 
 ENDLESS = 1 << 62
@@ -52,40 +57,6 @@ State = Mapping[Key, Value]
 """Cells that somebody else may change."""
 
 
-class SplitCell(NamedTuple):
-    """struct ggml_backend_sched_split."""
-
-    backend_id: int
-    i_start: int
-    i_end: int
-    inputs: tuple[int, ...]
-    inputs_capacity: int
-
-
-class TensorCell(NamedTuple):
-    """struct ggml_tensor. `buffer` is the base address of its buffer (None: no buffer), `src` and `view_src` are
-    indices of tensors."""
-
-    name: str
-    id: str
-    type: str
-    ne: tuple[int, ...]
-    nb: tuple[int, ...]
-    op: int
-    op_params: tuple[int, ...]
-    flags: int
-    src: tuple[int | None, ...]
-    view_src: int | None
-    view_offs: int
-    data: int
-    buffer: int | None
-
-    @property
-    def label(self) -> str:
-        """What events call it."""
-        return self.id or self.name
-
-
 def cells_of(run: Run) -> Cells:
     """The whole state of a run now; before it has a scheduler, the tensors of its contexts."""
     if run.sched is None:
@@ -96,7 +67,7 @@ def cells_of(run: Run) -> Cells:
     for area in (hash_cells, alloc_cells, planner_cells, buffer_cells):
         out.update(area(run.sched))
     tensors, graphs = there_are(run, run.sched)
-    out.update((("tensor", t.index), tensor_cell(t)) for t in tensors.values())
+    out.update((("tensor", t.index), tensor_state(t)) for t in tensors.values())
     out.update(graph_cells(graphs))
     return out
 
@@ -128,23 +99,12 @@ def id_cells(sched: AnyScheduler) -> Items:
 
 def copies_cells(sched: AnyScheduler) -> Items:
     """The copies of the tensors that have any."""
-    return ((("copies", t), copies_value(of)) for t, of in enumerate(sched.copies) if of is not None)
-
-
-def copies_value(copies: Copies) -> tuple[tuple[int, ...] | None, ...]:
-    """The copies of a tensor, by backend."""
-    return tuple(None if of is None else indices(of) for of in copies)
+    return ((("copies", t), copies_state(of)) for t, of in enumerate(sched.copies) if of is not None)
 
 
 def split_cells(sched: AnyScheduler) -> Items:
     """The splits of the graph, as far as it is cut."""
-    return ((("split", i), split_cell(sched.splits[i])) for i in range(max(sched.n_splits, sched.n_begun)))
-
-
-def split_cell(split: Split) -> SplitCell:
-    """A split as it is now."""
-    inputs = indices(split.inputs)
-    return SplitCell(split.backend_id, split.i_start, split.i_end, inputs, split.inputs_capacity)
+    return ((("split", i), split_state(sched.splits[i])) for i in range(max(sched.n_splits, sched.n_begun)))
 
 
 def own_graph_cells(sched: AnyScheduler) -> Items:
@@ -178,36 +138,22 @@ def galloc_cells(sched: AnyScheduler) -> Items:
 
 def hash_cells(sched: AnyScheduler) -> Items:
     """What the allocator knows of every tensor."""
-    gallocr = sched.gallocr
-    return ((("hash_node", t), hash_node(gallocr, t)) for t in range(len(gallocr.hash_nodes.offset)))
+    return ((("hash_node", t), node) for t, node in enumerate(hash_nodes(sched.gallocr)))
 
 
 def alloc_cells(sched: AnyScheduler) -> Items:
     """The reserved plan."""
     gallocr = sched.gallocr
-    for i, (dst, srcs) in enumerate(gallocr.node_allocs):
-        yield ("node_alloc", i), (_alloc(dst), tuple(_alloc(src) for src in srcs))
-    for i, leaf in enumerate(gallocr.leaf_allocs):
-        yield ("leaf_alloc", i), _alloc(leaf)
-
-
-def planners(sched: AnyScheduler) -> Sequence[Planner]:
-    """Who gives out memory, by buffer id: in January 2024 the scheduler's own allocators."""
-    tallocrs: Sequence[Planner] | None = getattr(sched, "tallocs", None)
-    return sched.gallocr.buf_tallocs if tallocrs is None else tallocrs
+    yield from ((("node_alloc", i), places) for i, places in enumerate(gallocr.node_allocs))
+    yield from ((("leaf_alloc", i), place) for i, place in enumerate(gallocr.leaf_allocs))
 
 
 def planner_cells(sched: AnyScheduler) -> Items:
     """Free blocks, and the highest byte that was ever used."""
     for b, planner in enumerate(planners(sched)):
         for c, chunk in enumerate(planner.chunks):
-            yield ("free", b, c), free_value(chunk)
+            yield ("free", b, c), free_blocks(chunk)
             yield ("max_size", b, c), chunk.max_size
-
-
-def free_value(chunk: Chunk) -> tuple[tuple[int, ...], ...]:
-    """The free blocks of a chunk."""
-    return tuple([(offset, size) for offset, size in chunk.free_blocks])
 
 
 def buffer_cells(sched: AnyScheduler) -> Items:
@@ -227,13 +173,9 @@ def graph_cells(graphs: Mapping[str, CGraph]) -> Items:
         yield ("cgraph", name, "uses"), tuple([graph.use_count(t) for t in graph.visited])
 
 
-def _alloc(alloc: TensorAlloc) -> tuple[int, int, int, int]:
-    return alloc.buffer_id, alloc.chunk, alloc.offset, alloc.size_max
-
-
 def context_cells(tensors: Iterable[Tensor | None]) -> Items:
     """Tensors of contexts that have memory of their own."""
-    return ((("tensor", t.index), tensor_cell(t)) for t in tensors if t is not None)
+    return ((("tensor", t.index), tensor_state(t)) for t in tensors if t is not None)
 
 
 def there_are(run: Run, sched: AnyScheduler) -> tuple[dict[int, Tensor], dict[str, CGraph]]:
@@ -249,27 +191,3 @@ def there_are(run: Run, sched: AnyScheduler) -> tuple[dict[int, Tensor], dict[st
             tensors.update((t.index, t) for t in table)
             graphs[name] = graph
     return tensors, graphs
-
-
-def tensor_cell(t: Tensor) -> TensorCell:
-    """A tensor as it is now."""
-    return TensorCell(
-        t.name,
-        t.id,
-        t.type.name,
-        t.ne,
-        t.nb,
-        int(t.op),
-        t.op_params,
-        t.flags,
-        tuple(None if s is None else s.index for s in t.src),
-        None if t.view_src is None else t.view_src.index,
-        t.view_offs,
-        t.data,
-        None if t.buffer is None else t.buffer.base,
-    )
-
-
-def indices(tensors: Iterable[Tensor]) -> tuple[int, ...]:
-    """Tensors as cells name them."""
-    return tuple([t.index for t in tensors])

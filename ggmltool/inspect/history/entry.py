@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import astuple, replace
+
 from ggmltool.ggml.events import (
     Allocated,
     AllocationStarted,
@@ -25,7 +27,7 @@ from ggmltool.ggml.events import (
     TensorCopied,
     TensorWritten,
 )
-from ggmltool.inspect.allocations import HashNode
+from ggmltool.ggml.state import HashNodeState
 from ggmltool.inspect.history.shadow import GONE, Changes
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def at_entry(history: AnyHistory, at: int, innermost: bool = False) -> Changes:
         cleared = isinstance(history.points[at - 1].event, AllocationStarted) and _first_turn(history, at - 1)
         out += _hash_nodes(now, {} if cleared else before)
         if innermost and isinstance(event, Allocated):
-            out = [(k, v._replace(allocated=True) if k == ("hash_node", index) else v) for k, v in out]
+            out = [(k, replace(v, allocated=True) if k == ("hash_node", index) else v) for k, v in out]
     return tuple(out)
 
 
@@ -79,7 +81,6 @@ def _hash_nodes(now: dict[Key, Value], before: dict[Key, Value]) -> Iterator[tup
     """Entries of the allocator's table with the places that they had; children and views are counted before."""
     for key, new in now.items():
         if key[0] == "hash_node" and new is not GONE:
-            node: HashNode = new
             old = before.get(key, GONE)
-            place = (0, 0, 0, False) if old is GONE else old[2:]
-            yield key, HashNode(node.n_children, node.n_views, *place)
+            place = (0, 0, 0, False) if old is GONE else astuple(old)[2:]
+            yield key, HashNodeState(new.n_children, new.n_views, *place)

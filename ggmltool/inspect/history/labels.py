@@ -20,7 +20,7 @@ from ggmltool.ggml.events import (
 )
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.history.cells import TensorCell
+    from ggmltool.ggml.state import TensorState
     from ggmltool.inspect.history.shadow import Changes
 
 
@@ -46,7 +46,7 @@ def about(event: Event) -> Sequence[str]:
 
 def labels_of(cells: Mapping[Any, Any], graph: str) -> dict[str, int]:
     """The tensors of a state by what events call them; of several those of this graph, before its sources."""
-    tensors: dict[int, TensorCell] = {key[1]: cell for key, cell in cells.items() if key[0] == "tensor"}
+    tensors: dict[int, TensorState] = {key[1]: cell for key, cell in cells.items() if key[0] == "tensor"}
     out = {cell.label: index for index, cell in tensors.items()}
     for kind in ("leafs", "nodes"):
         own = cells.get(("cgraph", graph, kind), ())

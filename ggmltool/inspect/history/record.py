@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
 
 from ggmltool.ggml import events
-from ggmltool.inspect.allocations import HashNode
-from ggmltool.inspect.history.cells import SplitCell, TensorCell
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.state import FreeBlock, HashNodeState, SplitState, TensorState
+from ggmltool.ggml.tensor import Dims, op_desc_of
+from ggmltool.ggml.vbuffer import NodeAlloc, TensorAlloc
 from ggmltool.inspect.history.history import History
 from ggmltool.inspect.history.points import START, BackendNames, Point
 from ggmltool.inspect.history.shadow import GONE, Changes
@@ -37,28 +39,56 @@ BEGINS, ENDS = "begins", "ends"
 EVENTS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
 
 _Indices = tuple[int, ...]
-_Place = tuple[int, int, int, int]
 _Ranges = tuple[tuple[int, int], ...]
+
+
+class _TensorRow(NamedTuple):
+    """A tensor in the file: `op` is its number in ggml."""
+
+    name: str
+    id: str
+    type: str
+    ne: Dims
+    nb: Dims
+    op: int
+    op_params: tuple[int, ...]
+    flags: int
+    src: tuple[int | None, ...]
+    view_src: int | None
+    view_offs: int
+    data: int
+    buffer: int | None
+
+    @classmethod
+    def of(cls, t: TensorState) -> _TensorRow:
+        """That of a state."""
+        return cls(**{field: getattr(t, field) for field in cls._fields} | {"op": Op[t.op]})
+
+    def state(self) -> TensorState:
+        """What it is a row of."""
+        row = self._asdict() | {"op": Op(self.op).name, "op_desc": op_desc_of(self.op, self.op_params)}
+        return TensorState(**row)
+
 
 AREAS: Mapping[str, tuple[tuple[type, ...], Any]] = {
     "sched": ((str,), bool | int),
     "id": ((int,), int),
     "cause": ((int,), str | None),
     "copies": ((int,), tuple[_Indices | None, ...]),
-    "split": ((int,), SplitCell),
+    "split": ((int,), SplitState),
     "sched_graph": ((str,), _Indices),
     "node_ids": ((int,), int),
     "leaf_ids": ((int,), int),
     "prev_node_ids": ((int,), int),
     "prev_leaf_ids": ((int,), int),
     "galloc": ((str,), int),
-    "hash_node": ((int,), HashNode),
-    "free": ((int, int), _Ranges),
+    "hash_node": ((int,), HashNodeState),
+    "free": ((int, int), tuple[FreeBlock, ...]),
     "max_size": ((int, int), int),
     "buffer": ((int,), _Ranges | None),
-    "node_alloc": ((int,), tuple[_Place, tuple[_Place, ...]]),
-    "leaf_alloc": ((int,), _Place),
-    "tensor": ((int,), TensorCell),
+    "node_alloc": ((int,), NodeAlloc),
+    "leaf_alloc": ((int,), TensorAlloc),
+    "tensor": ((int,), _TensorRow),
     "cgraph": ((str, str), _Indices),
 }
 """Of each area of the state what its keys are made of, and what its values are."""
@@ -97,7 +127,9 @@ def _row_of_point(point: Point) -> list[Any]:
 
 
 def _row_of_change(key: tuple[Any, ...], value: Any) -> list[Any]:
-    return [*key] if value is GONE else [*key, value]
+    if value is GONE:
+        return [*key]
+    return [*key, _TensorRow.of(value) if isinstance(value, TensorState) else value]
 
 
 def open_history(path: str | Path) -> History:
@@ -148,7 +180,10 @@ def _change(row: Sequence[Any]) -> tuple[Any, Any]:
     if not n <= len(rest) <= n + 1 or any(type(part) is not kind for part, kind in zip(rest, kinds, strict=False)):
         raise ValueError(f"no cell of {area}")
     key = (area, *rest[:n])
-    return (key, GONE) if len(rest) == n else (key, msgspec.convert(rest[n], value))
+    if len(rest) == n:
+        return key, GONE
+    found = msgspec.convert(rest[n], value)
+    return key, found.state() if area == "tensor" else found
 
 
 def _deep(value: Any, leaf: Callable[[Any], Any]) -> Any:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from ggmltool.inspect.allocations import HashNode
+from ggmltool.ggml.sched import reader
+from ggmltool.ggml.state import HashNodeState
 from ggmltool.inspect.history import cells
 from ggmltool.inspect.history.cells import Key, Value
 
@@ -90,7 +91,7 @@ class Shadow:
         """The copies of one tensor, and itself: it may be one of them."""
         of = self.sched.copies[t.index]
         if of is not None:
-            self._put("copies", ("copies", t.index), cells.copies_value(of))
+            self._put("copies", ("copies", t.index), reader.copies_state(of))
         for also in (t, t.view_src):
             if also is not None:
                 self.tensor(also)
@@ -103,8 +104,8 @@ class Shadow:
         """The split that began last, and the one before."""
         n = self.sched.n_begun
         for i in range(max(n - 2, 0), n):
-            self._put("splits", ("split", i), cells.split_cell(self.sched.splits[i]))
-        self._put("own_graph", ("sched_graph", "inputs"), cells.indices(self.sched.graph_inputs))
+            self._put("splits", ("split", i), reader.split_state(self.sched.splits[i]))
+        self._put("own_graph", ("sched_graph", "inputs"), reader.indices(self.sched.graph_inputs))
 
     def keys(self) -> None:
         """The scheduler's hash set, where a look-up added a tensor."""
@@ -128,17 +129,15 @@ class Shadow:
 
     def blocks(self, name: str, chunk: int) -> None:
         """The free blocks of a chunk of the memory that is called so."""
-        planners = cells.planners(self.sched)
+        planners = reader.planners(self.sched)
         for b in self._planners[name]:
             of = planners[b].chunks[chunk]
-            self._put("planners", ("free", b, chunk), cells.free_value(of))
+            self._put("planners", ("free", b, chunk), reader.free_blocks(of))
             self._put("planners", ("max_size", b, chunk), of.max_size)
 
     def hash_nodes(self) -> None:
         """What the allocator knows of all tensors."""
-        hn = self.sched.gallocr.hash_nodes
-        columns = (hn.n_children, hn.n_views, hn.buffer_id, hn.chunk, hn.offset, map(bool, hn.allocated))
-        self._list("hash_node", list(map(HashNode._make, zip(*columns, strict=True))))
+        self._list("hash_node", reader.hash_nodes(self.sched.gallocr))
 
     def hash_nodes_of(self, indices: Iterable[int]) -> None:
         """What it knows of these tensors."""
@@ -146,15 +145,17 @@ class Shadow:
         hn = self.sched.gallocr.hash_nodes
         n_children, n_views, buffer_id = hn.n_children, hn.n_views, hn.buffer_id
         for i in indices:
-            now = (n_children[i], n_views[i], buffer_id[i], hn.chunk[i], hn.offset[i], hn.allocated[i])
+            now = HashNodeState(
+                n_children[i], n_views[i], buffer_id[i], hn.chunk[i], hn.offset[i], hn.allocated[i] != 0
+            )
             if known[i] != now:
-                known[i] = HashNode(*now[:5], bool(now[5]))
-                self.found.append((("hash_node", i), known[i]))
+                known[i] = now
+                self.found.append((("hash_node", i), now))
 
     def tensors(self) -> None:
         """All tensors, and the graphs they are in."""
         tensors, graphs = cells.there_are(self.run, self.sched)
-        self._area("tensors", ((("tensor", t.index), cells.tensor_cell(t)) for t in tensors.values()))
+        self._area("tensors", ((("tensor", t.index), reader.tensor_state(t)) for t in tensors.values()))
         self._area("cgraphs", cells.graph_cells(graphs))
         self._made = [t.index for t in self.sched.arena.made()]
 
@@ -166,7 +167,7 @@ class Shadow:
         """One tensor, if there is such a one."""
         key = ("tensor", t.index)
         if key in self._areas["tensors"]:
-            self._put("tensors", key, cells.tensor_cell(t))
+            self._put("tensors", key, reader.tensor_state(t))
 
     def placed(self) -> None:
         """The memory of all tensors."""
@@ -174,7 +175,7 @@ class Shadow:
         for t in cells.there_are(self.run, self.sched)[0].values():
             old = known.get(("tensor", t.index))
             if old is None or old.data != t.data or old.buffer != (None if t.buffer is None else t.buffer.base):
-                self._put("tensors", ("tensor", t.index), cells.tensor_cell(t))
+                self._put("tensors", ("tensor", t.index), reader.tensor_state(t))
 
     def unmade(self) -> None:
         """The scheduler's context was cleared."""
@@ -188,7 +189,7 @@ class Shadow:
         """What was made in the scheduler's context since it was looked at last, or all of it `again`."""
         made: list[Tensor] = self.sched.arena.made()
         for t in made if again else made[len(self._made) :]:
-            self._put("tensors", ("tensor", t.index), cells.tensor_cell(t))
+            self._put("tensors", ("tensor", t.index), reader.tensor_state(t))
         self._made += [t.index for t in made[len(self._made) :]]
 
     def _put(self, area: str, key: Key, value: Value) -> None:

@@ -63,5 +63,5 @@ def event_row(event: Event) -> EventRow:
 def alloc_event_row(step: AllocStep) -> AllocEventRow:
     """What the allocator did, with the free blocks of the chunk and its size after that."""
     chunk = step.chunk
-    free = None if chunk is None else [(b.offset, b.size) for b in chunk.free]
+    free = None if chunk is None else list(chunk.free_blocks)
     return _ALLOC_EVENTS[type(step.event)](*_values(step.event), free, None if chunk is None else chunk.max_size)

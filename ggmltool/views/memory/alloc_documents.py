@@ -117,7 +117,7 @@ class FreeBlocksDocument(StepDocument, kw_only=True):
                 buft,
                 number,
                 state.max_size,
-                [(b.offset, b.size) for b in state.free],
+                list(state.free_blocks),
                 [TakenBlock(*b) for b in blocks],
             )
             for buft, states, taken in zip(bufts, moment.chunks, moment.taken, strict=True)

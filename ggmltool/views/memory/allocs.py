@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
+from ggmltool.ggml.state import ChunkState
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.inspect.allocations import AllocStep, ChunkState
+from ggmltool.inspect.allocations import AllocStep
 from ggmltool.inspect.allocator import AllocRow, NodeLabel
 from ggmltool.show.table import Cell, Column, Head, Row, Shown, Style, Table, heading, render_lines, render_table
 from ggmltool.show.text import count
@@ -100,9 +101,9 @@ def _at(buft: str, chunk: int, offset: int) -> str:
 
 def free_blocks(chunk: ChunkState) -> str:
     """`32–64, 96–…`: each free block from its first byte to the one after its last, … where nothing limits it."""
-    shown = [f"{b.offset}–{end_of(b.offset + b.size)}" for b in chunk.free[:_MAX_BLOCKS]]
-    if len(chunk.free) > _MAX_BLOCKS:
-        shown.append(f"+{len(chunk.free) - _MAX_BLOCKS} more")
+    shown = [f"{b.offset}–{end_of(b.offset + b.size)}" for b in chunk.free_blocks[:_MAX_BLOCKS]]
+    if len(chunk.free_blocks) > _MAX_BLOCKS:
+        shown.append(f"+{len(chunk.free_blocks) - _MAX_BLOCKS} more")
     return ", ".join(shown) or "none"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.op import Op
@@ -213,7 +213,7 @@ class TensorDocument(StepDocument, kw_only=True):
             use_count=facts.use_count,
             used_by=list(facts.used_by),
             copies=list(facts.copies),
-            hash_node=None if facts.node is None else HashNodeRow(*facts.node),
+            hash_node=None if facts.node is None else HashNodeRow(**asdict(facts.node)),
             freed=facts.freed or UNSET,
         )
         return cls(**head(plan), tensor=row)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ggmltool.inspect.allocations import AllocMoment, Block, ChunkState
+from ggmltool.ggml.state import ChunkState
+from ggmltool.inspect.allocations import AllocMoment, Block
 from ggmltool.show.table import Style, heading, render_lines
 from ggmltool.show.text import count, printable
 from ggmltool.views.memory.allocs import end_of
@@ -23,7 +24,7 @@ def free_blocks_view(moment: AllocMoment, bufts: Sequence[str], title: str, when
             continue
         seen.add(buft)
         for number, (state, blocks) in enumerate(zip(states, taken, strict=True)):
-            facts = [f"chunk {number}", count(len(state.free), "free block"), f"max_size {state.max_size}"]
+            facts = [f"chunk {number}", count(len(state.free_blocks), "free block"), f"max_size {state.max_size}"]
             parts += [
                 render_lines([""], style),
                 render_lines([" · ".join([printable(buft), *facts]), ""], style),
@@ -33,7 +34,7 @@ def free_blocks_view(moment: AllocMoment, bufts: Sequence[str], title: str, when
 
 
 def _in_order(state: ChunkState, taken: Sequence[Block]) -> list[Block]:
-    return sorted([*state.free, *taken])
+    return sorted([*(Block(*b) for b in state.free_blocks), *taken])
 
 
 def _drawing(blocks: Sequence[Block], width: int) -> Iterator[str]:

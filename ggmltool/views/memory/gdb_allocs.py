@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ggmltool.ggml.state import ChunkState
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.inspect.allocations import ChunkState
 from ggmltool.inspect.allocator import AllocRow
 from ggmltool.views.memory.gdb import Printed, Value
 
@@ -51,8 +51,9 @@ def tallocr_prints(tallocrs: Iterable[TallocrState], chunked: bool) -> Iterator[
     for name, buft, alignment, chunks, unused in tallocrs:
         if chunked:
             yield Printed(f"{name}->n_chunks", str(len(chunks)), buft)
-        for c, (free, max_size) in enumerate(chunks):
-            n_free, most = {"n_free_blocks": str(len(free))}, {"max_size": str(max_size)}
+        for c, chunk in enumerate(chunks):
+            free = chunk.free_blocks
+            n_free, most = {"n_free_blocks": str(len(free))}, {"max_size": str(chunk.max_size)}
             array: list[Value] = [{"offset": str(block.offset), "size": str(block.size)} for block in free]
             array += [{"offset": "0", "size": "0"}] * (unused[c] or 0)
             blocks = {"free_blocks": array}

@@ -8,7 +8,7 @@ from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory, Read
-from ggmltool.inspect.history.cells import TensorCell
+from ggmltool.ggml.state import TensorState
 from ggmltool.structs.declarations import NoMemoryError
 
 
@@ -22,7 +22,7 @@ class Contents:
         self._data = {t.id: t for t in program.model.tensors() if t.data is not None}
         self._bounds = program.model.bounds
         self._tensors = tensors
-        self._known: list[tuple[int, TensorCell]] | None = None
+        self._known: list[tuple[int, TensorState]] | None = None
         self._made: dict[int, bytes] = {}
         for facts in devices.buffers():
             if facts is not None and facts.base and facts.size:
@@ -50,12 +50,12 @@ class Contents:
                 return raw[at - cell.data : at - cell.data + n]
         return b""
 
-    def _there(self) -> list[tuple[int, TensorCell]]:
+    def _there(self) -> list[tuple[int, TensorState]]:
         if self._known is None:
             self._known = [(i, cell) for i, cell in self._tensors.all() if cell.data and cell.id in self._data]
         return self._known
 
-    def _raw(self, index: int, cell: TensorCell) -> bytes:
+    def _raw(self, index: int, cell: TensorState) -> bytes:
         if index not in self._made:
             spec = self._data[cell.id]
             assert spec.data is not None

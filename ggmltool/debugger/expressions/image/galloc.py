@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec.structs import asdict
+
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.graphs import bits
@@ -14,14 +16,16 @@ from ggmltool.debugger.expressions.image.packing import fleeting, pack, pack_arr
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory, made_once
+from ggmltool.ggml.gallocr_common import hash_keys
 from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX, pad
-from ggmltool.inspect.allocations import hash_keys
 from ggmltool.inspect.history.cells import State
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import VOID, Pointer, Struct
 
-_NO_PLACE = (-1, -1, SIZE_MAX, 0)
+_NO_PLACE = TensorAlloc(-1, -1, SIZE_MAX, 0)
 _POINTER = Pointer(VOID)
 
 
@@ -83,7 +87,7 @@ class Galloc:
         def see(t: int) -> _Seen:
             if t not in seen:
                 cell = self._tensors.cell(t)
-                seen[t] = made = _Seen(t, cell.op if cell else 0, cell.flags if cell else 0, [], None)
+                seen[t] = made = _Seen(t, Op[cell.op] if cell else Op.NONE, cell.flags if cell else 0, [], None)
                 if cell is not None:
                     made.src = [None if s is None else see(s) for s in cell.src]
                     made.view_src = None if cell.view_src is None else see(cell.view_src)
@@ -203,7 +207,7 @@ class Galloc:
         node = self._cells.get(("hash_node", index)) if index is not None else None
         if node is None:
             return b""
-        fields = {**node._asdict(), "addr": {"chunk": node.chunk, "offset": node.offset}}
+        fields = {**asdict(node), "addr": {"chunk": node.chunk, "offset": node.offset}}
         return pack(self._layout.structs["hash_node"], fields)
 
     @staticmethod
@@ -218,11 +222,10 @@ class Galloc:
         return {"leaf": _place(self._cells[("leaf_alloc", i)])}
 
 
-def _place(place: tuple[int, int, int, int]) -> dict[str, Any]:
-    buffer_id, chunk, offset, size_max = place
+def _place(place: TensorAlloc) -> dict[str, Any]:
     return {
-        "buffer_id": buffer_id,
-        "addr": {"chunk": chunk, "offset": offset},
-        "offset": offset,
-        "size_max": size_max,
+        "buffer_id": place.buffer_id,
+        "addr": {"chunk": place.chunk, "offset": place.offset},
+        "offset": place.offset,
+        "size_max": place.size_max,
     }

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from ggmltool.debugger.expressions.image.image import Image
 from ggmltool.debugger.expressions.image.program import program_of
-from ggmltool.inspect.history.cells import TensorCell
+from ggmltool.ggml.state import TensorState
 from ggmltool.inspect.history.history import History
 from ggmltool.structs.layout import Layout
 
@@ -37,7 +37,7 @@ class Images:
     def names(self) -> frozenset[str]:
         """The names and ids of all tensors that there are at any point."""
         changes = (change for here in self._history.changes for change in here)
-        cells = [value for key, value in changes if key[0] == "tensor" and isinstance(value, TensorCell)]
+        cells = [value for key, value in changes if key[0] == "tensor" and isinstance(value, TensorState)]
         return frozenset(name for cell in cells for name in (cell.name, cell.id))
 
     def at(self, at: int, phase: int = 0) -> Image:

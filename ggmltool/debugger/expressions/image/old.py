@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from msgspec.structs import asdict
+
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.keys import built
 from ggmltool.debugger.expressions.image.packing import pack, pack_array, records
@@ -100,7 +102,7 @@ class OldGalloc:
         for slot, index in self._keys.indices():
             node = self._cells.get(("hash_node", index))
             if node is not None:
-                out[slot * struct.size : (slot + 1) * struct.size] = pack(struct, node._asdict())
+                out[slot * struct.size : (slot + 1) * struct.size] = pack(struct, asdict(node))
         return bytes(out)
 
     def _tallocr(self, b: int) -> dict[str, Any]:

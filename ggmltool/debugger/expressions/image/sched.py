@@ -12,8 +12,8 @@ from ggmltool.debugger.expressions.image.parts import Parts
 from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.sched.assign import NULL_KEY
+from ggmltool.ggml.state import SplitState
 from ggmltool.ggml.version import SCHED_INITIAL_SPLITS
-from ggmltool.inspect.history.cells import SplitCell
 from ggmltool.inspect.opened import environment_number
 from ggmltool.structs.types import INT, VOID, Array, Pointer, bare
 
@@ -108,7 +108,7 @@ class Sched:
     def _own(self, part: str) -> list[int]:
         return [self._tensors.address(t) for t in self._cells.get(("sched_graph", part), ())]
 
-    def _splits(self) -> list[SplitCell]:
+    def _splits(self) -> list[SplitState]:
         return [self._cells[("split", i)] for i in range(self.n_splits)]
 
     def _capacity(self) -> int:
@@ -174,7 +174,7 @@ class Sched:
     def _members(self, struct: str) -> dict[str, Any]:
         return self._layout.structs[struct].members or {}
 
-    def _view(self, split: SplitCell) -> dict[str, Any]:
+    def _view(self, split: SplitState) -> dict[str, Any]:
         """ggml_graph_view of the nodes of a split."""
         newest = self._graphs.newest
         if newest is None:

@@ -11,9 +11,10 @@ from ggmltool.debugger.expressions.image.packing import pack, records
 from ggmltool.debugger.expressions.image.program import Home, Program
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.state import TensorState
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM
 from ggmltool.ggml.version import MEM_ALIGN, pad
-from ggmltool.inspect.history.cells import State, TensorCell
+from ggmltool.inspect.history.cells import State
 from ggmltool.scenario.tensor_info import EXTRAS, EXTRAS_STEP
 from ggmltool.structs.layout import Layout
 
@@ -37,19 +38,19 @@ class Tensors:
         self._address: dict[int, int] = {}
         self._index: dict[int, int] = {}
         self._all_known = False
-        self._all: list[tuple[int, TensorCell]] | None = None
+        self._all: list[tuple[int, TensorState]] | None = None
         self._named: dict[str, int] | None = None
         self._builds: dict[int, int] | None = None
         self.buffer_of: Mapping[int, int] = {}
         self.gpus: frozenset[int] = frozenset()
         self._add_arenas(memory)
 
-    def cell(self, index: int) -> TensorCell | None:
+    def cell(self, index: int) -> TensorState | None:
         """A tensor as it is, None if there is none of this index."""
-        found: TensorCell | None = self._cells.get(("tensor", index))
+        found: TensorState | None = self._cells.get(("tensor", index))
         return found
 
-    def all(self) -> list[tuple[int, TensorCell]]:
+    def all(self) -> list[tuple[int, TensorState]]:
         """All tensors, by index."""
         if self._all is None:
             self._all = sorted((key[1], cell) for key, cell in self._cells.items() if key[0] == "tensor")  # type: ignore[misc]
@@ -133,7 +134,7 @@ class Tensors:
             return bytes(self._struct.size)
         return pack(self._struct, self._fields(index, cell))
 
-    def _fields(self, index: int, cell: TensorCell) -> dict[str, Any]:
+    def _fields(self, index: int, cell: TensorState) -> dict[str, Any]:
         release = self._program.release
         constants = self._layout.constants
         gpu = cell.buffer in self.gpus if cell.buffer is not None else False
@@ -145,7 +146,7 @@ class Tensors:
             "n_dims": dims,
             "ne": cell.ne,
             "nb": cell.nb,
-            "op": constants.get(f"GGML_OP_{Op(cell.op).name}", (None, cell.op))[1],
+            "op": constants.get(f"GGML_OP_{cell.op}", (None, Op[cell.op]))[1],
             "op_params": cell.op_params,
             "flags": cell.flags if release.compute_flag else cell.flags & ~FLAG_COMPUTE,
             "is_param": bool(cell.flags & FLAG_PARAM),
