@@ -10,7 +10,6 @@ from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.moment import Look, choose, moment_command
 from ggmltool.cli.options import DOCUMENTS
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.sched.reader import chunk_states
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
 from ggmltool.show.table import Style
 from ggmltool.views.memory.allocs import allocs_view, story_view
@@ -67,7 +66,7 @@ def _gdb(watched: WatchedAllocator, at: str | None, release: Release, width: int
     """The plan, or the planners as they stood when the tensor `at` had got its memory."""
     gallocr, chunked, planned = watched.gallocr, release.max_chunks > 1, release.reserves
     then = watched.moment() if at is not None else None
-    states = then.chunks if then is not None else list(map(chunk_states, gallocr.buf_tallocs))
+    states = then.chunks if then is not None else watched.chunks
     most_free = then.most_free if then is not None else watched.record.most_free
     array = "galloc->buf_tallocs" if planned else "sched->tallocs"
     tallocrs = []

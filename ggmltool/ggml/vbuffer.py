@@ -9,7 +9,7 @@ import msgspec
 from ggmltool.ggml.buffer import USAGE_COMPUTE, AddressSpace, Buffer, BufferType, Outgrown
 
 
-class TensorAlloc(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class TensorAlloc(msgspec.Struct, frozen=True, gc=False):
     """tensor_alloc: where the plan puts a tensor. `size_max` is 0 for a tensor that is pre-allocated or a view."""
 
     buffer_id: int

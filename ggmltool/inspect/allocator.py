@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ggmltool.ggml.events import AllocationStarted
 from ggmltool.ggml.gallocr_common import AnyGallocr, hash_keys, hash_keys_so_far
 from ggmltool.ggml.sched.common import AnyScheduler
+from ggmltool.ggml.sched.reader import chunk_states
+from ggmltool.ggml.state import ChunkState
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
@@ -77,6 +79,11 @@ class WatchedAllocator:
     def gallocr(self) -> AnyGallocr:
         """The allocator."""
         return self.at.sched.gallocr
+
+    @property
+    def chunks(self) -> Sequence[tuple[ChunkState, ...]]:
+        """The chunks of each buffer id's planner, as they are now."""
+        return [chunk_states(planner) for planner in self.gallocr.buf_tallocs]
 
     @property
     def heading(self) -> str:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import msgspec
+from msgspec.structs import astuple
 
 from ggmltool.ggml import events
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.state import FreeBlock, HashNodeState, SplitState, TensorState
 from ggmltool.ggml.tensor import Dims, op_desc_of
-from ggmltool.ggml.vbuffer import NodeAlloc, TensorAlloc
+from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.inspect.history.history import History
 from ggmltool.inspect.history.points import START, BackendNames, Point
 from ggmltool.inspect.history.shadow import GONE, Changes
@@ -39,6 +40,7 @@ BEGINS, ENDS = "begins", "ends"
 EVENTS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
 
 _Indices = tuple[int, ...]
+_Place = tuple[int, int, int, int]
 _Ranges = tuple[tuple[int, int], ...]
 
 
@@ -86,8 +88,8 @@ AREAS: Mapping[str, tuple[tuple[type, ...], Any]] = {
     "free": ((int, int), tuple[FreeBlock, ...]),
     "max_size": ((int, int), int),
     "buffer": ((int,), _Ranges | None),
-    "node_alloc": ((int,), NodeAlloc),
-    "leaf_alloc": ((int,), TensorAlloc),
+    "node_alloc": ((int,), tuple[_Place, tuple[_Place, ...]]),
+    "leaf_alloc": ((int,), _Place),
     "tensor": ((int,), _TensorRow),
     "cgraph": ((str, str), _Indices),
 }
@@ -127,9 +129,16 @@ def _row_of_point(point: Point) -> list[Any]:
 
 
 def _row_of_change(key: tuple[Any, ...], value: Any) -> list[Any]:
-    if value is GONE:
-        return [*key]
-    return [*key, _TensorRow.of(value) if isinstance(value, TensorState) else value]
+    match key[0]:
+        case _ if value is GONE:
+            return [*key]
+        case "tensor":
+            value = _TensorRow.of(value)
+        case "node_alloc":
+            value = (astuple(value[0]), [astuple(place) for place in value[1]])
+        case "leaf_alloc":
+            value = astuple(value)
+    return [*key, value]
 
 
 def open_history(path: str | Path) -> History:
@@ -183,7 +192,14 @@ def _change(row: Sequence[Any]) -> tuple[Any, Any]:
     if len(rest) == n:
         return key, GONE
     found = msgspec.convert(rest[n], value)
-    return key, found.state() if area == "tensor" else found
+    match area:
+        case "tensor":
+            found = found.state()
+        case "node_alloc":
+            found = (TensorAlloc(*found[0]), tuple([TensorAlloc(*place) for place in found[1]]))
+        case "leaf_alloc":
+            found = TensorAlloc(*found)
+    return key, found
 
 
 def _deep(value: Any, leaf: Callable[[Any], Any]) -> Any:
