@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.fields import Record
-from ggmltool.attach.link import Call
+from ggmltool.attach.gdb.link import Call
 from ggmltool.attach.memory import Memory
 from ggmltool.attach.schedulers import Schedulers
 from ggmltool.attach.state import (

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ggmltool.attach import limits
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.link import NoBytes
+from ggmltool.attach.gdb.link import NoBytes
 
 PAGE = 4096
 _RUN = 256

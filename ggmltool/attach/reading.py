@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from ggmltool.attach import alone
-from ggmltool.attach.backends import Backends
+from ggmltool.attach.devices.backends import Backends
+from ggmltool.attach.devices.properties import Questions, op_names, type_names
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.fields import NotAsLaidOut
+from ggmltool.attach.gdb.link import LinkError, NoBytes, mappings_of
 from ggmltool.attach.graphs import Graphs
-from ggmltool.attach.link import LinkError, NoBytes
-from ggmltool.attach.mappings import mappings_of
 from ggmltool.attach.memory import Memory
-from ggmltool.attach.properties import Questions, op_names, type_names
 from ggmltool.attach.schedulers import Schedulers
 from ggmltool.attach.state import Function, GraphState, SchedState, Snapshot, TensorState
 from ggmltool.attach.stopped import Stopped, layouts_for, remember

@@ -9,8 +9,8 @@ from dataclasses import replace
 from ggmltool.attach import limits
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.fields import NotAsLaidOut, Record
+from ggmltool.attach.gdb.link import NoBytes
 from ggmltool.attach.graphs import Graphs
-from ggmltool.attach.link import NoBytes
 from ggmltool.attach.memory import Memory
 from ggmltool.attach.state import (
     ChunkState,

@@ -12,19 +12,16 @@ from signal import SIGKILL, Signals
 from types import TracebackType
 from typing import IO, Any, Literal, NoReturn, Self
 
-from ggmltool.attach.corefile import CoreFile, read_core
-from ggmltool.attach.dumped_files import program_dumped, remarks
-from ggmltool.attach.emulator import NO_UNICORN, DeadLink, has_unicorn
 from ggmltool.attach.errors import AttachError, Dies
-from ggmltool.attach.healing import Healer
-from ggmltool.attach.instance import Instance, instances_of, nothing_found, prepare, without
-from ggmltool.attach.link import Late, Link, LinkError, LinkLost, Stop
-from ggmltool.attach.loaded import Files, has_ggml
-from ggmltool.attach.machines import gdb_for, lacks, own_machine
-from ggmltool.attach.patience import Patience
-from ggmltool.attach.permission import children_of, died, program_of, why_not
-from ggmltool.attach.program import Gdb, Launched, why_lost
-from ggmltool.attach.remote import Remote
+from ggmltool.attach.files.corefile import CoreFile, program_dumped, read_core, remarks
+from ggmltool.attach.files.emulator import NO_UNICORN, DeadLink, has_unicorn
+from ggmltool.attach.files.instance import Instance, instances_of, nothing_found, prepare, without
+from ggmltool.attach.files.loaded import Files, has_ggml
+from ggmltool.attach.gdb.guards import BreakpointRestorer, SignalGuard
+from ggmltool.attach.gdb.link import Late, Link, LinkError, LinkLost, Stop
+from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, own_machine
+from ggmltool.attach.gdb.permission import children_of, died, program_of, why_not
+from ggmltool.attach.gdb.program import Gdb, Launched, why_lost
 
 __all__ = ["AttachError", "Instance", "Remote", "Session"]
 
@@ -72,7 +69,7 @@ class Session:
         self._wanted: tuple[str, ...] = ()
         self._attached = kind in ("launched", "pid", "remote")
         self._let_go = False
-        self._healer = Healer(pid) if kind in ("launched", "pid") else None
+        self._restorer = BreakpointRestorer(pid) if kind in ("launched", "pid") else None
         self._still = 0.0
         self._children = 0
         self._since: float | None = None
@@ -96,8 +93,8 @@ class Session:
     def attach(cls, pid: int, gdb_program: str | None = None) -> Self:
         """Stop a running process. Raises AttachError."""
         with _gdb(gdb_program) as (gdb, exits):
-            if gdb.link.patience is not None:
-                gdb.link.patience.keep_on()
+            if gdb.link.guard is not None:
+                gdb.link.guard.keep_on()
             files = Files(gdb.link, pid)
             prepare()
             files.look_ahead()
@@ -113,9 +110,9 @@ class Session:
         remote.check()
         with _gdb(gdb_program, remote.machine, remote.name) as (gdb, exits):
             prepare()
-            if gdb.link.patience is not None:
-                gdb.link.patience.keep_on()
-                gdb.link.patience.by, gdb.link.patience.halts = "SIGINT", gdb.halt
+            if gdb.link.guard is not None:
+                gdb.link.guard.keep_on()
+                gdb.link.guard.by, gdb.link.guard.halts = "SIGINT", gdb.halt
             began = remote.join(gdb.link)
             session = cls(gdb.link, "remote", 0, remote.name)
             session._since = began
@@ -272,9 +269,9 @@ class Session:
         if not self._attached:
             return
         self._attached = False
-        patience = self.link.patience
-        if patience is not None:
-            patience.leave()
+        guard = self.link.guard
+        if guard is not None:
+            guard.leave()
         if self.link.gone:
             self._let_go = True
             self.ended = "was ended"
@@ -292,10 +289,10 @@ class Session:
             try:
                 self._exits.close()
             finally:
-                if self._healer:
+                if self._restorer:
                     if not self._let_go:
-                        self._healer.heal()
-                    self._healer.close()
+                        self._restorer.restore()
+                    self._restorer.close()
 
     def wait(self) -> int:
         """What a launched program ends with, as subprocess says it; it was let go before. Its signals of the terminal
@@ -316,10 +313,10 @@ class Session:
             left = None if until is None else max(0.0, until - time.monotonic())
             stop = self._resume(left, signal)
             signal = None
-            patience = self.link.patience
+            guard = self.link.guard
             if stop.reason == "signal":
-                if patience and stop.signal == patience.by and patience.halted_in_vain:
-                    patience.halted_in_vain = False
+                if guard and stop.signal == guard.by and guard.halted_in_vain:
+                    guard.halted_in_vain = False
                 elif stop.signal in _OTHERS:
                     signal = stop.signal
                 elif stop.signal in DEADLY and not self._handles(stop.signal):
@@ -356,8 +353,8 @@ class Session:
             self._set_points(self._wanted)
 
     def _resume(self, seconds: float | None, signal: str | None) -> Stop:
-        if self._healer:
-            self._healer.marks = self.link.marks()
+        if self._restorer:
+            self._restorer.marks = self.link.marks()
         self._goes()
         self.stopped = None
         try:
@@ -378,18 +375,18 @@ class Session:
         self._since = None
 
     def _lost(self, error: LinkLost) -> NoReturn:
-        if self._healer:
-            self._healer.heal()
+        if self._restorer:
+            self._restorer.restore()
         raise AttachError(f"{error}; {self.name} goes on without it") from None
 
     def _drain(self) -> None:
         """Take back the signal by which the program should have been halted and was not."""
-        patience = self.link.patience
-        if patience is not None and patience.halted_in_vain:
+        guard = self.link.guard
+        if guard is not None and guard.halted_in_vain:
             self._set_points(())
             with suppress(Late):
                 self._resume(1.0, None)
-            patience.halted_in_vain = False
+            guard.halted_in_vain = False
 
     def _arrived(self, stop: Stop) -> None:
         self.stopped = stop
@@ -482,7 +479,7 @@ def _gdb(
         raise AttachError("`attach` works on Linux alone: it looks into programs by gdb and /proc")
     with ExitStack() as exits:
         path = gdb_for(machine, named)
-        gdb = exits.enter_context(Gdb(path, exits.enter_context(Patience()), link))
+        gdb = exits.enter_context(Gdb(path, exits.enter_context(SignalGuard()), link))
         if machine not in ("", own_machine()):
             try:
                 knows = gdb.link.ask("knows", machine)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ggmltool.attach import limits
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.fields import NotAsLaidOut, Record
-from ggmltool.attach.link import NoBytes
+from ggmltool.attach.gdb.link import NoBytes
 from ggmltool.attach.memory import Memory
 from ggmltool.attach.state import TensorState
 from ggmltool.structs.layout import Layout

@@ -21,10 +21,9 @@ from ggmltool.cli.options import format_option, output_to
 from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
-    from ggmltool.attach.ending import Ended
+    from ggmltool.attach.calls import At, Called, Visited
+    from ggmltool.attach.end.ending import Ended
     from ggmltool.attach.session import Session
-    from ggmltool.attach.stops import At, Called
-    from ggmltool.attach.visited import Visited
 
 _DIGITS = 10
 """More of them no process has in its number."""
@@ -154,7 +153,7 @@ def attach(
     asked = _Asked(at, graph, count, timeout, until_abort, verify, views, redact, format == "json", output)
     asked.check(values)
     from ggmltool.attach.errors import AttachError
-    from ggmltool.attach.link import LinkError
+    from ggmltool.attach.gdb.link import LinkError
     from ggmltool.attach.session import Session
 
     try:
@@ -217,7 +216,7 @@ def _tell_core(session: Session, asked: _Asked) -> int:
 
 def _look(session: Session, asked: _Asked) -> int:
     """Look at the calls that were asked for, say what was seen of each at once, and let the program go on."""
-    from ggmltool.attach.ending import ended
+    from ggmltool.attach.end.ending import ended
     from ggmltool.attach.errors import AttachError, Dies
 
     telling = Telling(
@@ -250,7 +249,7 @@ def _look(session: Session, asked: _Asked) -> int:
 
 def _visit(session: Session, asked: _Asked, telling: Telling) -> None:
     """Look at each of the calls, with the devices' answers unless only views of it are wanted."""
-    from ggmltool.attach.visited import glance
+    from ggmltool.attach.calls import glance
 
     when = asked.views.when
     for called in _calls(session, asked):
@@ -262,7 +261,7 @@ def _visit(session: Session, asked: _Asked, telling: Telling) -> None:
 
 
 def _for_gdb() -> int:
-    from ggmltool.attach.sourced import gdb_file
+    from ggmltool.attach.gdb.program import gdb_file
 
     Output().write(f"source {gdb_file()}\n")
     return FINE
@@ -271,7 +270,7 @@ def _for_gdb() -> int:
 def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_program: str | None) -> Session:
     """The program of the command line: a process if a number is all that is named. Raises AttachError, CliError."""
     # What takes long to import is there before the program stands still.
-    from ggmltool.attach import stops, visited  # noqa: F401
+    from ggmltool.attach import calls  # noqa: F401
     from ggmltool.attach.session import Remote, Session
 
     if remote is not None:
@@ -284,7 +283,7 @@ def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_p
 
 def _calls(session: Session, asked: _Asked) -> Iterator[Called]:
     """The calls that were asked for. Raises AttachError if they do not come."""
-    from ggmltool.attach.stops import calls
+    from ggmltool.attach.calls import calls
 
     if (session.kind == "pid" and session.instance) or (session.kind == "remote" and session.instances):
         note(f"{session.name}: waiting for its next graph (Ctrl-C lets it go)")
@@ -297,7 +296,7 @@ def _calls(session: Session, asked: _Asked) -> Iterator[Called]:
 
 def _visited(session: Session) -> Visited:
     """What a call makes of its graph; questions without an answer are counted aloud."""
-    from ggmltool.attach.visited import visit
+    from ggmltool.attach.calls import visit
     from ggmltool.show.text import count
 
     visited = visit(session)

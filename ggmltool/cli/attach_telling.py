@@ -13,10 +13,9 @@ from ggmltool.cli.attached import save, verified
 from ggmltool.cli.output import Output
 
 if TYPE_CHECKING:
+    from ggmltool.attach.calls import Called, Visited
     from ggmltool.attach.session import Session
     from ggmltool.attach.state import Snapshot
-    from ggmltool.attach.stops import Called
-    from ggmltool.attach.visited import Visited
     from ggmltool.cli.attaching_views import ViewsAsked
     from ggmltool.inspect.attached.verified import Verified
     from ggmltool.views.attach.documents import AttachedCall

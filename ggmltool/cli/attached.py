@@ -12,17 +12,17 @@ from ggmltool.cli.output import Output, note
 from ggmltool.show.text import harmless
 
 if TYPE_CHECKING:
+    from ggmltool.attach.calls import Visited
     from ggmltool.attach.session import Session
-    from ggmltool.attach.visited import Visited
-    from ggmltool.attach.written import Written
+    from ggmltool.attach.write.written import Written
     from ggmltool.inspect.attached.verified import Verified
 
 
 def save(document: dict[str, Any], output: Output, redact: bool, n: int = 1) -> None:
     """Write the nth scenario; those behind the first have their number in the file's name: x.json.gz, x-2.json.gz.
     Raises AttachError for one that cannot be loaded."""
-    from ggmltool.attach.redacted import redacted
-    from ggmltool.attach.written import scenario_file
+    from ggmltool.attach.write.redacted import redacted
+    from ggmltool.attach.write.written import scenario_file
 
     numbered(output, n).write(scenario_file(redacted(document) if redact else document))
 
@@ -37,7 +37,7 @@ def numbered(output: Output, n: int) -> Output:
 
 def verified(visited: Visited) -> Verified:
     """What the program decided in a call beside our plan of it."""
-    from ggmltool.attach.written import GRAPH
+    from ggmltool.attach.write.written import GRAPH
     from ggmltool.inspect.attached.verified import verify
 
     made: Written = visited.written

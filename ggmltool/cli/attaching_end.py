@@ -11,7 +11,7 @@ from ggmltool.cli.errors import FINE, GGML_FAILED
 from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
-    from ggmltool.attach.ending import Ended
+    from ggmltool.attach.end.ending import Ended
     from ggmltool.attach.session import Session
     from ggmltool.inspect.attached.verified import Verified
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def until_end(session: Session, timeout: float | None) -> NoReturn:
     """Let the program run until it ends, and remember the scheduler that it called last. Raises Dies, and AttachError
     where it ends otherwise."""
-    from ggmltool.attach.ending import CALLS
+    from ggmltool.attach.end.ending import CALLS
     from ggmltool.attach.errors import AttachError, Dies
 
     while True:
@@ -37,7 +37,7 @@ def until_end(session: Session, timeout: float | None) -> NoReturn:
 
 def ended_of_core(session: Session) -> Ended:
     """How the program of a core dump ended. Raises AttachError, with what is the matter with the dump."""
-    from ggmltool.attach.ending import ended
+    from ggmltool.attach.end.ending import ended
     from ggmltool.attach.errors import AttachError
 
     try:
@@ -75,7 +75,7 @@ def tell_end(session: Session, end: Ended, output: Output, redact: bool, json: b
 
 def _verified(end: Ended) -> Verified | None:
     """What its scheduler had decided beside our plan of the same scenario, of a graph that was allocated."""
-    from ggmltool.attach.written import GRAPH
+    from ggmltool.attach.write.written import GRAPH
     from ggmltool.inspect.attached.verified import verify
 
     made = end.written

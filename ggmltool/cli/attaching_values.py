@@ -23,10 +23,10 @@ from ggmltool.show.text import count, shortened, size
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ggmltool.attach.calls import At
     from ggmltool.attach.session import Session
-    from ggmltool.attach.stops import At
-    from ggmltool.attach.values import Captured
-    from ggmltool.attach.written import Written
+    from ggmltool.attach.values.capture import Captured
+    from ggmltool.attach.write.written import Written
     from ggmltool.inspect.compared import ComparedGraph
     from ggmltool.inspect.eval_callback import WatchedNode
     from ggmltool.sources.values.store import ValueStore
@@ -258,7 +258,7 @@ def read_values(session: Session, asked: ValuesAsked, title: str, written: Writt
 
     Raises AttachError, CliError.
     """
-    from ggmltool.attach.values import Capture, Wish
+    from ggmltool.attach.values.capture import Capture, Wish
     from ggmltool.scenario.errors import Mistake
     from ggmltool.sources.values.store import ValueStore
 
@@ -284,12 +284,12 @@ def values_of(
 
     Raises AttachError, CliError.
     """
-    from ggmltool.attach.asking import ask
-    from ggmltool.attach.ending import Ended, ended
+    from ggmltool.attach.calls import calls
+    from ggmltool.attach.devices.asking import ask
+    from ggmltool.attach.end.ending import Ended, ended
     from ggmltool.attach.errors import Dies
     from ggmltool.attach.reading import read_snapshot
-    from ggmltool.attach.stops import calls
-    from ggmltool.attach.written import written
+    from ggmltool.attach.write.written import written
 
     last: Ended | None = None
     values: ReadValues | None = None
@@ -353,7 +353,7 @@ def pair(path: Path) -> tuple[Path, Path]:
 
 
 def _packed(path: Path, document: dict[str, Any]) -> bytes:
-    from ggmltool.attach.written import scenario_file
+    from ggmltool.attach.write.written import scenario_file
 
     data = scenario_file(document, path.parent)
     return gzip.compress(data, mtime=0) if path.suffix == ".gz" else data

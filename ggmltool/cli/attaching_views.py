@@ -12,7 +12,7 @@ from ggmltool.cli.errors import CliError
 from ggmltool.cli.output import Output
 
 if TYPE_CHECKING:
-    from ggmltool.attach.ending import Ended
+    from ggmltool.attach.end.ending import Ended
     from ggmltool.attach.session import Session
     from ggmltool.attach.state import Snapshot
     from ggmltool.views.attach.shown import Wanted

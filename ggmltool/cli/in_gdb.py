@@ -12,7 +12,7 @@ def serve() -> None:
     requests = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     answers = sys.stdin.buffer
-    from ggmltool.attach.link import LinkLost
+    from ggmltool.attach.gdb.link import LinkLost
     from ggmltool.debugger.live.verbs import Clerk
 
     clerk = Clerk(requests, answers)

@@ -60,7 +60,8 @@ def bounds_asked_for() -> Bounds:
     """The bounds that the command's options set."""
     from ggmltool.ggml.bounds import Bounds
 
-    meta = click.get_current_context().meta
+    ctx = click.get_current_context(silent=True)
+    meta = ctx.meta if ctx is not None else {}
     return Bounds(
         **{name: meta[key] for name in ("operations", "nbytes") if (key := f"ggmltool.bounds.{name}") in meta}
     )

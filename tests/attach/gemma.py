@@ -19,11 +19,10 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from ggmltool.attach.ending import ended as core_ended
+from ggmltool.attach.calls import ALLOC, COMPUTE, At, calls, visit
+from ggmltool.attach.end.ending import ended as core_ended
 from ggmltool.attach.session import AttachError, Session
-from ggmltool.attach.stops import ALLOC, COMPUTE, At, calls
-from ggmltool.attach.visited import visit
-from ggmltool.attach.written import GRAPH
+from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.attached.verified import Verified, verify
 from tests.attach.programs import core_by_gdb, decoding, ended, environment, output_of, started
 from tests.sources.gguf_file import write_gguf

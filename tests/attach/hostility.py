@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.attach.elf import opened
+from ggmltool.attach.files.elf import opened
 from tests.attach.programs import c_library, c_program, environment, linked
 
 MEMORY = 1 << 30

@@ -18,15 +18,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ggmltool.attach import program
-from ggmltool.attach.decided import decided
-from ggmltool.attach.ending import ended
+from ggmltool.attach.calls import ALLOC, RESERVE, visit
+from ggmltool.attach.end.ending import ended
+from ggmltool.attach.gdb import program
 from ggmltool.attach.past import left_by
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import Session
-from ggmltool.attach.stops import ALLOC, RESERVE
-from ggmltool.attach.visited import visit
-from ggmltool.attach.written import GRAPH
+from ggmltool.attach.write.decided import decided
+from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.attached.verified import verify
 from tests.attach.randomly import Compared, Ran, Stopped, launched
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from ggmltool.attach.sourced import gdb_file
+from ggmltool.attach.gdb.program import gdb_file
 from tests.attach.programs import environment, scratch
 
 _NOISE = re.compile(

@@ -31,11 +31,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ggmltool
-from ggmltool.attach import alone, stops
+from ggmltool.attach import alone
+from ggmltool.attach import calls as stops
+from ggmltool.attach.calls import Visited, caller_of, in_scheduler, visit
 from ggmltool.attach.session import AttachError, Session
-from ggmltool.attach.stops import caller_of, in_scheduler
-from ggmltool.attach.visited import Visited, visit
-from ggmltool.attach.written import GRAPH
+from ggmltool.attach.write.written import GRAPH
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.attached.verified import Verified, verify
 from ggmltool.oracle import run_many

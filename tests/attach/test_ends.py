@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach import emulator
-from ggmltool.attach.ending import Ended, ended
+from ggmltool.attach.end.ending import Ended, ended
 from ggmltool.attach.errors import Dies
+from ggmltool.attach.files import emulator
 from ggmltool.attach.session import Session
-from ggmltool.attach.written import GRAPH
+from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.attached.abort import AbortFacts, explain_end
 from ggmltool.inspect.attached.verified import Stage, verify
 from ggmltool.show.table import Style

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach.asking import ask
-from ggmltool.attach.decided import decided
+from ggmltool.attach.calls import calls, visit
+from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import Session
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.stops import calls
-from ggmltool.attach.visited import visit
-from ggmltool.attach.written import GRAPH, written
+from ggmltool.attach.write.decided import decided
+from ggmltool.attach.write.written import GRAPH, written
 from ggmltool.inspect.attached.verified import Verified, verify
 from tests.attach.programs import (
     core_by_gdb,

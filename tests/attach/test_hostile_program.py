@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from ggmltool.attach.calls import calls, visit
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.link import Link, LinkLost
+from ggmltool.attach.gdb.link import Link, LinkLost
 from ggmltool.attach.session import Session
-from ggmltool.attach.stops import calls
-from ggmltool.attach.visited import visit
 from tests.attach.programs import c_program, environment
 from tests.cli.conftest import Call
 from tests.needs import made, needs_gcc, needs_gdb

@@ -19,10 +19,9 @@ from pathlib import Path
 import pytest
 
 import ggmltool
+from ggmltool.attach.calls import calls, visit
 from ggmltool.attach.session import Session
-from ggmltool.attach.stops import calls
-from ggmltool.attach.visited import visit
-from ggmltool.attach.written import GRAPH
+from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.attached.verified import verify
 from tests.attach.in_gdb import session as in_gdb
 from tests.attach.programs import environment, serving

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach.stops import Called
+from ggmltool.attach.calls import Called
 from ggmltool.show.table import Style
 from ggmltool.views.attach.documents import AttachedCall
 from ggmltool.views.attach.summary import call_view

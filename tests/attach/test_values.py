@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ggmltool.attach.eval_callback import EvalCallback
 from ggmltool.attach.reading import Reader, read_snapshot
 from ggmltool.attach.session import Session
-from ggmltool.attach.written import written
+from ggmltool.attach.values.eval_callback import EvalCallback
+from ggmltool.attach.write.written import written
 from ggmltool.cli.attaching_values import ReadValues, ValuesAsked, read_values
 from ggmltool.cli.errors import CliError
 from tests import needs

@@ -21,10 +21,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ggmltool.attach.asking import ask
+from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import Session
-from ggmltool.attach.written import written
+from ggmltool.attach.write.written import written
 from tests.attach.in_gdb import session as gdb_session
 from tests.attach.programs import c_program, environment, started
 

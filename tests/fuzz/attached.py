@@ -16,9 +16,9 @@ from functools import cache
 from typing import Any
 
 from ggmltool.attach.reading import read_snapshot
-from ggmltool.attach.redacted import redacted
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.written import written
+from ggmltool.attach.write.redacted import redacted
+from ggmltool.attach.write.written import written
 from ggmltool.scenario.devices.recorded import WORDS
 from ggmltool.scenario.past import PAST_KEYS
 from tests.fuzz import junk, scenarios

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from ggmltool.attach.end.found import Found, find, is_graph, is_scheduler
+from ggmltool.attach.end.seeking import graph_of
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.found import Found, find, is_graph, is_scheduler
-from ggmltool.attach.link import Link, LinkError
+from ggmltool.attach.gdb.link import Link, LinkError
 from ggmltool.attach.reading import Reader, read_snapshot
-from ggmltool.attach.seeking import graph_of
 from ggmltool.attach.session import Session
 from ggmltool.attach.state import Snapshot
 from ggmltool.attach.stopped import structs_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggmltool.attach import memory
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.link import Link, LinkError, LinkLost, NoBytes
+from ggmltool.attach.gdb.link import Link, LinkError, LinkLost, NoBytes
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.structs.declarations import NoMemoryError
 

@@ -10,13 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ggmltool.attach.asking import ask
-from ggmltool.attach.assigned import with_assignments
-from ggmltool.attach.decided import decided
+from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
-from ggmltool.attach.redacted import redacted
 from ggmltool.attach.state import Function, Snapshot
-from ggmltool.attach.written import GRAPH, Written, scenario_file, written
+from ggmltool.attach.write.decided import decided
+from ggmltool.attach.write.redacted import redacted
+from ggmltool.attach.write.written import GRAPH, Written, scenario_file, with_assignments, written
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.live.desk import Asked, Visit
 from ggmltool.debugger.live.looking import style_of, tensor_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.attach.link import Call, Link, LinkError, LinkLost
+from ggmltool.attach.gdb.link import Call, Link, LinkError, LinkLost
 from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, whole

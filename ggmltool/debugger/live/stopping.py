@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from ggmltool.attach.emulator import DeadLink
 from ggmltool.attach.errors import AttachError
+from ggmltool.attach.files.emulator import DeadLink
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import evaluate
 from ggmltool.debugger.live.desk import Asked, Visit

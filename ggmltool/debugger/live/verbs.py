@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
-from ggmltool.attach.link import LinkError, LinkLost
+from ggmltool.attach.gdb.link import LinkError, LinkLost
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.live import asking, looking, stopping
 from ggmltool.debugger.live.desk import Asked, Desk, Visit

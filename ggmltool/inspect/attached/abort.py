@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ggmltool.attach.ending import Ended
+from ggmltool.attach.end.ending import Ended
+from ggmltool.attach.end.seeking import Suspect
 from ggmltool.attach.state import TensorState
-from ggmltool.attach.suspects import Suspect
-from ggmltool.attach.written import GRAPH
+from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.messages.explain import Explained, explained
 from ggmltool.inspect.messages.match import find
 from ggmltool.inspect.node import changes

@@ -8,9 +8,9 @@ from ggmltool.inspect.attached.seen import Seen, usage_of
 from ggmltool.show.document import ReleaseDocument, Row
 
 if TYPE_CHECKING:
+    from ggmltool.attach.calls import Called
     from ggmltool.attach.session import Session
     from ggmltool.attach.state import BackendState, ChunkState, Snapshot, SplitState
-    from ggmltool.attach.stops import Called
 
 
 class Process(Row):

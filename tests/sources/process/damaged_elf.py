@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from ggmltool.attach.corefile import build_id
-from ggmltool.attach.instance import names_ggml
-from ggmltool.attach.loaded import Code, Files, _symbols
+from ggmltool.attach.files.corefile import build_id
+from ggmltool.attach.files.instance import names_ggml
+from ggmltool.attach.files.loaded import Code, Files, _symbols
 from tests import needs
 
 MEMORY = 1 << 30

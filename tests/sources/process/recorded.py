@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from ggmltool.attach.link import Call, LinkError
+from ggmltool.attach.gdb.link import Call, LinkError
 from ggmltool.attach.memory import PAGE, Memory
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import Session

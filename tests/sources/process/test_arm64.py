@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach.emulator import Emulator
+from ggmltool.attach.files.emulator import Emulator
 
 COMPILED = json.loads(gzip.decompress((Path(__file__).parent / "arm64" / "functions.json.gz").read_bytes()))
 NE, NB, TEXT, OTHER, SMALL = 0x100000, 0x100020, 0x100040, 0x100048, 0x100050

@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 
 import ggmltool
-from ggmltool.attach.answered import Asked, recorded
-from ggmltool.attach.asking import ask
+from ggmltool.attach.devices.answered import Asked, recorded
+from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import Session
 from ggmltool.attach.state import Answers, Snapshot

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach.corefile import build_id, read_core
 from ggmltool.attach.errors import AttachError
+from ggmltool.attach.files.corefile import build_id, read_core
 from tests.attach.programs import core_by_gdb, linked
 from tests.needs import compiled, needs_gcc, needs_gdb
 

@@ -6,7 +6,7 @@ import json
 import struct
 from dataclasses import replace
 
-from ggmltool.attach.debug_info import corrected
+from ggmltool.attach.stopped import corrected
 from ggmltool.structs.layout import layout
 from ggmltool.structs.types import Struct
 from tests.sources.process.recorded import RecordedSession, recorded

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ggmltool.attach.answered import Asked
-from ggmltool.attach.assigned import with_assignments
-from ggmltool.attach.decided import decided
-from ggmltool.attach.deduced import with_answers, with_devices
+from ggmltool.attach.devices.answered import Asked
+from ggmltool.attach.devices.asking import with_answers, with_devices
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.written import GRAPH, written
+from ggmltool.attach.write.decided import decided
+from ggmltool.attach.write.written import GRAPH, with_assignments, written
 from ggmltool.inspect.attached.verified import verify
 from tests.sources.process.recorded import recorded
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
-from ggmltool.attach import emulator
-from ggmltool.attach.emulator import Emulator
-from ggmltool.attach.link import Call, Link
+from ggmltool.attach.files import emulator
+from ggmltool.attach.files.emulator import Emulator
+from ggmltool.attach.gdb.link import Call, Link
 from ggmltool.attach.memory import PAGE, c_string
 from ggmltool.attach.session import Session
 from tests.needs import compiled, needs_gcc, needs_gdb

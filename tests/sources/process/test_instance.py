@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from ggmltool.attach.elf import opened
-from ggmltool.attach.instance import HEART, STOPS, SYMBOLS, Instance, instances_of
-from ggmltool.attach.link import Link, NoBytes
+from ggmltool.attach.files.elf import opened
+from ggmltool.attach.files.instance import HEART, STOPS, SYMBOLS, Instance, instances_of
+from ggmltool.attach.gdb.link import Link, NoBytes
 from ggmltool.ggml.releases.table import NEWEST
 from tests.needs import needs_gcc
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from ggmltool.attach.elf import opened
-from ggmltool.attach.instance import HEART, SYMBOLS, names_ggml
-from ggmltool.attach.loaded import Files, code_of
+from ggmltool.attach.files.elf import opened
+from ggmltool.attach.files.instance import HEART, SYMBOLS, names_ggml
+from ggmltool.attach.files.loaded import Files, code_of
 from ggmltool.attach.session import Session
 from tests import needs
 from tests.sources.process.damaged_elf import damaged, look, many_tables

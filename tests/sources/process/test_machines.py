@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach import machines
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.link import Link, LinkError
-from ggmltool.attach.machines import gdb_for, lacks, machine_of, not_ours
-from ggmltool.attach.remote import Remote
+from ggmltool.attach.gdb import machines
+from ggmltool.attach.gdb.link import Link, LinkError
+from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, machine_of, not_ours
 from ggmltool.attach.session import Session
 from tests import needs
 

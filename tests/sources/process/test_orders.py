@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ggmltool.attach.orders import given_order, orders_of
+from ggmltool.attach.devices.answered import given_order, orders_of
 from ggmltool.attach.state import Snapshot, TensorState
-from ggmltool.attach.written import written
+from ggmltool.attach.write.written import written
 from ggmltool.ggml.devices.recorded import Order
 from tests.sources.process.recorded import recorded
 from tests.sources.process.test_deduced import NOTHING

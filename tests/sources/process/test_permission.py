@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach import permission
-from ggmltool.attach.permission import program_of, why_not
+from ggmltool.attach.gdb import permission
+from ggmltool.attach.gdb.permission import program_of, why_not
 
 OTHER = 4242
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ggmltool.attach.printed import MOST, Arguments, printed
+from ggmltool.attach.end.printf import MOST, Arguments, printed
 
 TEXTS = {0x5000: b"product", 0x6000: b"CUDA0", 0x7000: b"MUL_MAT"}
 

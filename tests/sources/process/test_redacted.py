@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import ggmltool
-from ggmltool.attach.redacted import Redaction, redacted
+from ggmltool.attach.write.redacted import Redaction, redacted
 from ggmltool.scenario.dump import dump
 
 NAMES = ("blk.17.secret_q.weight", "token_embd_mine", "Kcur-17 (view)", "größe~4", "l_out-17", "private inputs")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach.aborted import read_death
-from ggmltool.attach.corefile import read_core
+from ggmltool.attach.end.abort import read_death
+from ggmltool.attach.end.seeking import graph_of, schedulers_dumped, schedulers_held
+from ggmltool.attach.files.corefile import read_core
 from ggmltool.attach.reading import Reader, read_snapshot
-from ggmltool.attach.seeking import graph_of, schedulers_dumped, schedulers_held
 from ggmltool.attach.session import Session
 from ggmltool.attach.state import Snapshot
 from tests.attach.programs import core_by_gdb, core_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach.program import Gdb
+from ggmltool.attach.gdb.program import Gdb
 from ggmltool.attach.session import AttachError, Session
 from tests import needs
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.sourced import gdb_file
+from ggmltool.attach.gdb.program import gdb_file
 
 
 def test_the_file_and_its_folder_are_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 from hypothesis import given, settings, strategies
 
-from ggmltool.attach.asking import ask
+from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.written import GRAPH, scenario_file, written
+from ggmltool.attach.write.written import GRAPH, scenario_file, written
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from tests.sources.process.recorded import recorded

@@ -1,0 +1,184 @@
+"""A program that has died, or is about to: what it says, which tensors it means, and the graph that it was at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ggmltool.attach.devices.asking import ask, with_answers, with_devices
+from ggmltool.attach.devices.properties import Questions, op_names, type_names
+from ggmltool.attach.end.abort import Abort, read_abort, read_death
+from ggmltool.attach.end.seeking import Suspect, graph_of, schedulers_dumped, schedulers_held, suspects
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.gdb.link import LinkError, mappings_of
+from ggmltool.attach.reading import Reader, read_snapshot
+from ggmltool.attach.session import Session
+from ggmltool.attach.state import Answers, Function, SchedState, Snapshot, TensorState
+from ggmltool.attach.write.decided import decided
+from ggmltool.attach.write.written import Written, with_assignments, written
+
+CALLS: tuple[Function, ...] = (
+    "ggml_backend_sched_reserve",
+    "ggml_backend_sched_alloc_graph",
+    "ggml_backend_sched_graph_compute_async",
+    "ggml_backend_sched_graph_compute",
+)
+_COMPUTE: Function = "ggml_backend_sched_graph_compute_async"
+
+
+class Names(NamedTuple):
+    """Names of types by number, of ops by number and first parameter, of the buffer types of buffers by address."""
+
+    types: Mapping[int, str]
+    ops: Mapping[tuple[int, int], str]
+    buffers: Mapping[int, str]
+
+
+NO_NAMES = Names({}, {}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a program. `snapshot`, `answers` and `written` are of the graph that it was at, `decided` what its
+    scheduler had decided of it, None of a graph that was not allocated; all None where none was found, which
+    `without` then says. `schedulers` is how many there are, `names` what the suspects' types, ops and buffers are
+    called."""
+
+    abort: Abort
+    suspects: tuple[Suspect, ...]
+    names: Names = NO_NAMES
+    snapshot: Snapshot | None = None
+    answers: Answers | None = None
+    written: Written | None = None
+    decided: dict[str, Any] | None = None
+    without: str = ""
+    schedulers: int = 0
+
+
+def ended(session: Session, sched: int = 0, graph: int = 0, signal: str = "") -> Ended:
+    """What can be said of a program that stands at the entry of ggml_abort, has received a signal, or was dumped.
+
+    `sched` and `graph` are those of the call that it was last seen to enter. Raises AttachError.
+    """
+    link, thread = session.link, session.stopped.thread if session.stopped else 0
+    try:
+        if session.dump is not None:
+            abort = read_death(link, session.dump.signal)
+        elif signal:
+            abort = read_death(link, signal, thread)
+        else:
+            abort = read_abort(link, thread)
+    except LinkError as error:
+        raise AttachError(f"gdb could not read where the program stands: {error}") from None
+    reader = Reader(session)
+    try:
+        reader, state = _schedulers(session, abort, sched)
+        snapshot = _snapshot(session, reader, abort, state[0], graph)
+    except AttachError as error:
+        alone = tuple(suspects(link, reader, abort))
+        return Ended(abort, alone, _names(session, reader, alone), without=str(error))
+    found = tuple(suspects(link, reader, abort, (*snapshot.graph.nodes, *snapshot.graph.leafs)))
+    out = Ended(abort, found, _names(session, reader, found), snapshot, schedulers=len(state))
+    try:
+        answers = ask(session, snapshot)
+        if session.dump is not None:
+            snapshot, answers = with_answers(with_devices(snapshot), answers)
+            out = replace(out, snapshot=snapshot)
+        made = written(snapshot, answers)
+        if not snapshot.sched.is_alloc or not _computes(snapshot):
+            return replace(out, answers=answers, written=made)
+        done = decided(snapshot, made.ids, made.names, made.step, answers)
+        return replace(out, answers=answers, written=with_assignments(made, done), decided=done)
+    except AttachError as error:
+        return replace(out, without=str(error))
+
+
+def _schedulers(session: Session, abort: Abort, sched: int) -> tuple[Reader, list[SchedState]]:
+    """The scheduler that is meant, and the others, of the first copy of ggml that has one: where the program stands in
+    none of them, nothing else tells which one it used. Raises AttachError if there is none."""
+    meant = session.instance
+    others = [i for i in session.instances if i is not meant and not i.refusal and session.dump is not None]
+    why: AttachError | None = None
+    for instance in (meant, *others):
+        session.mean(instance)
+        reader = Reader(session)
+        try:
+            return reader, _scheduler(session, reader, abort, sched)
+        except AttachError as error:
+            why = why or error
+    session.mean(meant)
+    raise why or AttachError("there is no ggml")
+
+
+def _scheduler(session: Session, reader: Reader, abort: Abort, sched: int) -> list[SchedState]:
+    """The scheduler that is meant, and the others. Raises AttachError if there is none."""
+    if sched:
+        with suppress(LinkError, AttachError):
+            return [reader.sched(sched)]
+    held = schedulers_held(session.link, reader, abort.frames)
+    if session.dump is None:
+        if not held:
+            raise AttachError("it was in no call of a scheduler")
+        return held
+    first = {s.address for s in held}
+    others = [s for s in schedulers_dumped(reader, session.dump) if s.address not in first]
+    if not held and not others:
+        raise AttachError("there is no scheduler in the memory of the core dump")
+    return [*held, *others]
+
+
+def _snapshot(session: Session, reader: Reader, abort: Abort, sched: SchedState, graph: int) -> Snapshot:
+    """The graph, as it was when the call came that ended the program. Raises AttachError."""
+    if not graph:
+        graph = graph_of(session.link, reader, sched, abort.frames).address
+    function = next((f for f in CALLS if f in abort.calls), _COMPUTE if sched.is_alloc else CALLS[1])
+    if function in CALLS[2:] and not sched.is_alloc:
+        function = CALLS[1]
+    snapshot = read_snapshot(session, sched.address, graph, function, "within")
+    return _as_before(snapshot) if _is_amid(snapshot.sched) else snapshot
+
+
+def _computes(snapshot: Snapshot) -> bool:
+    return snapshot.function in CALLS[2:]
+
+
+def _is_amid(sched: SchedState) -> bool:
+    """Whether it was amid splitting or allocating: it is neither new nor done then."""
+    return not sched.is_reset and not sched.is_alloc
+
+
+def _as_before(snapshot: Snapshot) -> Snapshot:
+    """What splitting has set is forgotten, as ggml_backend_sched_reset does; what the user has set cannot be told from
+    it."""
+    sched = replace(snapshot.sched, is_reset=True, backend_ids={}, copies={}, splits=())
+    note = "backends that the program may have chosen itself: the scheduler had already begun to choose"
+    return replace(snapshot, sched=sched, unread=(*snapshot.unread, note))
+
+
+def _names(session: Session, reader: Reader, found: Sequence[Suspect]) -> Names:
+    """What these tensors' types, ops and memory are called."""
+    questions = Questions(session.link, mappings_of(session.link))
+    tensors = [s.tensor for s in found]
+    for buffer in {b for t in tensors for b in (t.buffer, _root_buffer(reader, t)) if b}:
+        with suppress(LinkError, AttachError):
+            buft = reader.struct("ggml_backend_buffer", buffer)["buft"]
+            function = reader.struct("ggml_backend_buffer_type", buft)["iface"]["get_name"]
+            questions.add(buffer, function, "unsigned long", buft)
+    buffers = questions.words()
+    symbols = session.instance.symbols
+    return Names(
+        type_names(questions, symbols, reader.layout, (t.type for t in tensors)),
+        op_names(questions, symbols, reader.layout, ((t.op, t.op_params[0]) for t in tensors)),
+        buffers,
+    )
+
+
+def _root_buffer(reader: Reader, tensor: TensorState) -> int:
+    """The buffer of what a tensor is a view of; 0 if it is none."""
+    if not tensor.view_src:
+        return 0
+    with suppress(LinkError, AttachError):
+        return reader.tensor(tensor.view_src).buffer
+    return 0

@@ -1,0 +1,1 @@
+"""Values of tensors, read while a program computes."""

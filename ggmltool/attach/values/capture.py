@@ -1,0 +1,189 @@
+"""Values of tensors while a program computes a graph, each read where it was just made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.reading import Reader
+from ggmltool.attach.session import Session
+from ggmltool.attach.values.eval_callback import EvalCallback
+from ggmltool.attach.values.tensor_bytes import TensorBytes, Unreadable
+from ggmltool.ggml.dtypes import TYPES, DType
+from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
+from ggmltool.scenario.errors import Mistake
+from ggmltool.sources.values.chosen import chosen_nodes
+from ggmltool.sources.values.cut import Cut, computed_nodes, cut
+from ggmltool.sources.values.packed import packed, packed_size
+from ggmltool.sources.values.store import ValueStore
+
+Document = dict[str, Any]
+
+_SHOWN = 5
+
+
+@dataclass(slots=True)
+class Captured:
+    """What was read: `document` is the scenario of the nodes, `inputs` and `nodes` are the ids of its tensors whose
+    values are in the store, nodes in the order in which they were computed.
+
+    `own`: the program has an eval callback of its own, and only the nodes that it asked for were `seen`. `unreadable`
+    says of tensors why their values could not be read, and `left_out` names the nodes that need these. `ran_on` has the
+    number of the backend that computed a node.
+    """
+
+    document: Document
+    inputs: list[str] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+    own: bool = False
+    seen: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    ran_on: dict[str, int] = field(default_factory=dict)
+
+
+class Wish(NamedTuple):
+    """Which nodes of the graph are wanted (names, ids, globs, `all`), and how many bytes they and their inputs may have
+    together (None: any)."""
+
+    nodes: tuple[str, ...]
+    max_bytes: int | None
+
+
+class Capture:
+    """Reads values of a graph that a program has just begun to compute: it stands at the entry of
+    ggml_backend_sched_graph_compute or ggml_backend_sched_graph_compute_async.
+
+    `document` is the scenario of the graph, `ids` has the id of each tensor by its address. Making it reads nothing but
+    what has to be known before: `nbytes` are the bytes of all values. Raises AttachError, Mistake.
+    """
+
+    def __init__(
+        self, session: Session, document: Document, graph: str, ids: Mapping[int, str], sched: int, wish: Wish
+    ) -> None:
+        self.session = session
+        self.sched = sched
+        self.addresses = {id: address for address, id in ids.items()}
+        self.tensors = dict(document["graphs"][graph]["nodes"])
+        for context in document["contexts"].values():
+            self.tensors |= context["tensors"]
+        self.callback = EvalCallback(session, sched)
+        self.wanted = chosen_nodes(document, graph, wish.nodes)
+        self.computed = computed_nodes(document, graph)
+        # Where the program's own callback decides what is seen, inputs can only be read before the first node.
+        self.cut, self.out = self._readable(document, graph, self.computed if self.callback.own else self.wanted)
+        kept = set(self.cut.nodes)
+        self.wanted = [id for id in self.wanted if id in kept]
+        self.nbytes = sum(packed_size(*self._layout(id)[:2]) for id in (*self.wanted, *self._inputs()))
+        if wish.max_bytes is not None and self.nbytes > wish.max_bytes:
+            raise self._too_many(wish.max_bytes)
+
+    def run(self, store: ValueStore) -> Captured:
+        """Let the program compute the graph, to the end of the function, with what is read on the way. Raises
+        AttachError."""
+        out, wanted = self.out, set(self.wanted)
+        out.own = self.callback.own
+        after = {id for id in self.cut.inputs if id is not None}
+        ids = {self.addresses[id]: id for id in (self.computed if out.own else wanted | after)}
+        with TensorBytes(self.session) as memory:
+
+            def first() -> None:
+                self._read(memory, store, None)
+
+            def computed(address: int) -> None:
+                id = ids[address]
+                out.seen.append(id)
+                self._read(memory, store, id, [id] if id in wanted else [])
+
+            self.callback.watch(ids.keys(), first, computed)
+        if not out.nodes:
+            seen = f"it asked for {', '.join(out.seen[:_SHOWN])}" if out.seen else "none was computed"
+            raise AttachError(
+                f"none of these nodes was seen while the program computed its graph: {seen}", refused=True
+            )
+        backends = Reader(self.session).sched(self.sched).backend_ids
+        out.ran_on = {id: backends[self.addresses[id]] for id in out.nodes if self.addresses[id] in backends}
+        return out
+
+    def _readable(self, document: Document, graph: str, wanted: Sequence[str]) -> tuple[Cut, Captured]:
+        """The cut of those nodes whose inputs the program can give back."""
+        unreadable: dict[str, str] = {}
+        left = list(wanted)
+        computed = set(computed_nodes(document, graph))
+        with TensorBytes(self.session) as memory:
+            while True:
+                taken = cut(document, graph, left)
+                missing = {}
+                for _, id in taken.all_inputs:
+                    why = memory.refusal(self.addresses[id]) if id not in computed else ""
+                    if why:
+                        missing[id] = why
+                if not missing:
+                    break
+                unreadable |= missing
+                left = [id for id in left if not self._reads(id, missing)]
+        if not left:
+            why = "; ".join(f"{id}: {reason}" for id, reason in list(unreadable.items())[:3])
+            raise AttachError(f"the values that these nodes are computed from cannot be read ({why})")
+        kept = set(left)
+        return taken, Captured(taken.document, unreadable=unreadable, left_out=[id for id in wanted if id not in kept])
+
+    def _reads(self, node: str, roots: Mapping[str, str]) -> bool:
+        """Whether a node reads what lies in one of these tensors."""
+        return any(self._root(s) in roots for s in self.tensors[node].get("src", ()) if s is not None)
+
+    def _root(self, id: str) -> str:
+        while self.tensors[id].get("view_src") is not None:
+            id = self.tensors[id]["view_src"]
+        return id
+
+    def _inputs(self) -> Iterable[str]:
+        """Every input that is read, under its id in the program's graph."""
+        return (id for _, id in self.cut.all_inputs)
+
+    def _layout(self, id: str) -> tuple[DType, Dims, Dims]:
+        t = self.tensors[id]
+        return TYPES[t["type"]], _dims(t["ne"]), _dims(t["nb"])
+
+    def _too_many(self, most: int) -> Mistake:
+        inputs = sum(packed_size(*self._layout(id)[:2]) for id in self._inputs())
+        nodes = f"{len(self.wanted)} nodes" if len(self.wanted) != 1 else "a node"
+        return Mistake(
+            f"the values of {nodes} take {_rounded(self.nbytes)}, {_rounded(inputs)} of it for what they are computed "
+            f"from; at most {_rounded(most)} are read",
+            f"name fewer nodes, or allow more: --max-bytes {_rounded(self.nbytes).replace(' ', '')}",
+        )
+
+    def _read(self, memory: TensorBytes, store: ValueStore, after: str | None, nodes: Sequence[str] = ()) -> None:
+        """Read these nodes, and the inputs that are to be read when the node `after` has been computed."""
+        inputs = self.cut.inputs.get(after, ())
+        ids = [*nodes, *(id for _, id in inputs)]
+        memory.gather((self.addresses[id], nbytes_of(*self._layout(id))) for id in dict.fromkeys(ids))
+        for id in nodes:
+            self._keep(memory, store, id, id)
+            self.out.nodes.append(id)
+        for name, id in inputs:
+            self._keep(memory, store, name, id)
+            self.out.inputs.append(name)
+
+    def _keep(self, memory: TensorBytes, store: ValueStore, name: str, id: str) -> None:
+        type, ne, nb = self._layout(id)
+        try:
+            pieces = memory.pieces(self.addresses[id], nbytes_of(type, ne, nb))
+            plain = nb == contiguous_nb(type, ne)
+            store.keep(name, type, ne, pieces if plain else [packed(b"".join(pieces), type, ne, nb)])
+        except (Unreadable, ValueError) as error:
+            raise AttachError(f"the values of {id} cannot be read: {error}") from None
+
+
+def _rounded(nbytes: int) -> str:
+    """Bytes in whole units, rounded up."""
+    unit, shift = ("MiB", 20) if nbytes >= 10 << 20 else ("KiB", 10)
+    return f"{-(-nbytes >> shift)} {unit}"
+
+
+def _dims(values: Iterable[int]) -> Dims:
+    a, b, c, d = values
+    return a, b, c, d

@@ -1,0 +1,202 @@
+"""Writes the graph of a program that was stopped: its tensors as the program gave them to the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from ggmltool.attach.devices.answered import given_order
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.state import BufferState, Snapshot, TensorState
+from ggmltool.attach.write.names import Names, clean
+from ggmltool.ggml.buffer import USAGE_COMPUTE
+from ggmltool.ggml.errors import Error
+from ggmltool.ggml.releases.table import BY_NAME, NEWEST
+from ggmltool.ggml.sched.freed import REMEDY
+from ggmltool.scenario.since import days
+from ggmltool.scenario.versions import lacks
+from ggmltool.sources.graph_writer import GraphWriter, text
+
+VIEWS = "views"
+"""The context of views that have no memory yet, of tensors that have."""
+
+
+class SnapshotMemory:
+    """The tensors of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def tensor(self, address: int) -> TensorState:
+        """The ggml_tensor at an address. Raises AttachError where none was read."""
+        found = self.snapshot.tensors.get(address)
+        if found is None:
+            raise AttachError(f"the graph has a tensor at {address:#x}, where nothing can be read")
+        return found
+
+    def arena(self, address: int) -> Iterable[int]:
+        """The tensors of its ggml_context."""
+        return self._arenas.get(address, (address,))
+
+    @cached_property
+    def _arenas(self) -> dict[int, tuple[int, ...]]:
+        tensors = self.snapshot.tensors
+        there = [tuple(a for a in context if a in tensors) for context in self.snapshot.contexts]
+        return {address: context for context in there for address in context}
+
+    def type_name(self, number: int) -> str:
+        """ggml_type_name."""
+        return self.snapshot.type_names.get(number, f"number {number}")
+
+    def op_name(self, number: int, first_word: int) -> str:
+        """ggml_op_name, or the name of the function of UNARY and GLU."""
+        return self.snapshot.op_names.get((number, first_word), f"number {number}")
+
+
+class ProcessWriter(GraphWriter):
+    """Writes the graph of a snapshot: a context for each buffer that the program filled, with the places in it.
+
+    Where the graph is allocated already, sources are those before copies took their place, `nodes` are in an order that
+    the devices may have been given, and memory that the scheduler gave is taken back.
+    """
+
+    def __init__(self, snapshot: Snapshot, names: Names) -> None:
+        super().__init__(SnapshotMemory(snapshot))
+        self.snapshot = snapshot
+        self.called = names
+        sched = snapshot.sched
+        self.is_allocated = bool(sched.is_alloc and snapshot.function and "compute" in snapshot.function)
+        made = (buffer for buffers in sched.galloc.buffers for buffer in buffers)
+        self.given = set(made) if self.is_allocated else set()
+        self.flags_computed = not lacks(BY_NAME[snapshot.release], days().keys["graphs.*.uncomputed"])
+        self.originals = {copy: of for of, copies in sched.copies.items() for copy in copies.values() if copy != of}
+        self.assigned = self._assigned()
+        self.nodes = given_order(snapshot, self.sources) if self.is_allocated else snapshot.graph.nodes
+        self._contexts_of: dict[int, str] = {}
+
+    def _assigned(self) -> dict[int, int]:
+        """The backends that the user has chosen, by tensor: all that are set before a graph is split."""
+        sched, function = self.snapshot.sched, self.snapshot.function
+        forgets = function is not None and "compute" in function and sched.address
+        return {} if sched.is_reset or forgets else dict(sched.backend_ids)
+
+    def graph(self, name: str) -> dict[int, str]:
+        """Write the graph; the ids of its tensors by address. Raises AttachError for what no scenario can say."""
+        graph = self.snapshot.graph
+        self._check_sources()
+        return self.write(name, self.nodes, graph.leafs)
+
+    def _check_sources(self) -> None:
+        """Sources that are no part of the graph can only be tensors without op. Raises AttachError."""
+        graph, memory = self.snapshot.graph, self.memory
+        known = {*graph.nodes, *graph.leafs}
+        for node in graph.nodes:
+            for source in self.sources(memory.tensor(node)):
+                if source and source not in known and memory.tensor(source).op:
+                    what = f"{_shown(memory.tensor(node))} reads {_shown(memory.tensor(source))}"
+                    raise AttachError(f"{what}, a result that the graph does not have; no scenario can say that")
+
+    def sources(self, tensor: TensorState) -> tuple[int, ...]:
+        """The sources that the program gave a node, not the scheduler's copies of them."""
+        if not self.is_allocated:
+            return tensor.src
+        return tuple(self.originals.get(s, s) for s in tensor.src)
+
+    def is_computed(self, tensor: TensorState) -> bool:
+        """Whether a node is computed; a ggml that knows no flag for it computes all."""
+        return not self.flags_computed or super().is_computed(tensor)
+
+    def context_of(self, tensor: TensorState) -> tuple[str, dict[str, Any]]:
+        """The context of a leaf; a view that has no memory yet is with the inputs, or behind them."""
+        if self.has_memory(tensor):
+            return self.place(tensor)
+        root = self.memory.tensor(tensor.view_src) if tensor.view_src else tensor
+        return (VIEWS if self.has_memory(root) else self.inputs), {}
+
+    def has_memory(self, tensor: TensorState) -> bool:
+        """Whether the program gave a tensor memory."""
+        return bool(tensor.buffer) and tensor.buffer not in self.given
+
+    def place(self, tensor: TensorState) -> tuple[str, dict[str, Any]]:
+        """The context of a buffer: its tensors lie where they lie in the program."""
+        buffer = self._buffer(tensor)
+        name = self._contexts_of.get(buffer.address)
+        usage = buffer.usage_name or "any"
+        buft = self.called.bufts[buffer.buft]
+        if name is None:
+            wanted, n = f"{usage} in {buft}" if usage != "any" else buft, 0
+            name = wanted
+            while name in self._contexts_of.values() or name in (self.inputs, VIEWS):
+                n += 1
+                name = f"{wanted}~{n}"
+            self._contexts_of[buffer.address] = name
+        return name, {"buft": buft, "usage": usage, "size": buffer.size}
+
+    def _buffer(self, tensor: TensorState) -> BufferState:
+        buffer = self.snapshot.buffers.get(tensor.buffer)
+        if buffer is None or buffer.buft not in self.called.bufts:
+            raise AttachError(f"{_shown(tensor)} lies in a buffer at {tensor.buffer:#x}, where nothing can be read")
+        return buffer
+
+    def leaf(self, address: int) -> dict[str, Any]:
+        """A tensor of a context, with its place."""
+        out = self._with_assignment(address, self.tensor(address, is_node=False))
+        tensor = self.memory.tensor(address)
+        if self.has_memory(tensor) and not tensor.view_src:
+            out["at"] = self._offset(tensor)
+        return out
+
+    def node(self, address: int) -> dict[str, Any]:
+        """A node, with its place if the program gave it memory."""
+        tensor = self.memory.tensor(address)
+        for source in self.sources(tensor):
+            if source and source not in self.ids:
+                self.add_leaf(source)
+        out = self._with_assignment(address, self.tensor(address))
+        if self.has_memory(tensor) and not tensor.view_src:
+            name, head = self.place(tensor)
+            self.contexts.setdefault(name, {**head, "tensors": {}})
+            out["in"], out["at"] = name, self._offset(tensor)
+        return out
+
+    def _with_assignment(self, address: int, out: dict[str, Any]) -> dict[str, Any]:
+        backend = self.called.backend(self.assigned.get(address, -1))
+        return out if backend is None else {**out, "backend": backend}
+
+    def _offset(self, tensor: TensorState) -> int:
+        """Bytes from the start of its buffer; the first where a core dump does not say where that is."""
+        buffer = self._buffer(tensor)
+        if buffer.base is None or not tensor.data:
+            return 0
+        offset = tensor.data - buffer.base
+        if not 0 <= offset <= buffer.size:
+            raise AttachError(_outside(tensor, buffer, offset))
+        return offset
+
+    def unknown_type(self, name: str) -> Error:
+        """No such type here."""
+        return AttachError(f"the graph has tensors of the type {clean(name)}, which ggml {NEWEST.name} does not have")
+
+    def unknown_op(self, name: str) -> Error:
+        """No such op here."""
+        version = self.snapshot.version
+        return AttachError(
+            f"the graph has the op {clean(name)} (ggml {clean(version)}), which ggml {NEWEST.name} does not have; "
+            "ggmltool cannot plan it"
+        )
+
+
+def _shown(tensor: TensorState) -> str:
+    return clean(text(tensor.name)) or f"the tensor at {tensor.address:#x}"
+
+
+def _outside(tensor: TensorState, buffer: BufferState, offset: int) -> str:
+    """Why the place of a tensor cannot be written down: of memory that ggml freed, that and how to avoid it."""
+    if buffer.usage != USAGE_COMPUTE:
+        return f"{_shown(tensor)} lies outside of its buffer of {buffer.size} bytes, at byte {offset}"
+    return (
+        f"use after free: {_shown(tensor)} points outside the compute buffer that its `buffer` names, which has "
+        f"{buffer.size} bytes ({tensor.data:#x}; the buffer begins at {buffer.base or 0:#x}). ggml freed the buffer "
+        f"that the tensor was allocated in, as it does when a compute buffer grows. To avoid it, {REMEDY}"
+    )

@@ -1,0 +1,221 @@
+"""A program's graph as a scenario: what it had when it called the scheduler, and what its devices answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from ggmltool.attach.alone import lacks_cpu
+from ggmltool.attach.devices.answered import Asked, orders_of, recorded
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.past import is_new, past_of
+from ggmltool.attach.state import Answers, Snapshot
+from ggmltool.attach.write.graph import VIEWS, ProcessWriter
+from ggmltool.attach.write.names import Names, backends_of, buffer_types_of, clean, listed, names_of, unique
+from ggmltool.ggml.devices.recorded import Recorded
+from ggmltool.ggml.errors import Error
+from ggmltool.ggml.version import SCHED_MAX_COPIES
+from ggmltool.scenario.devices.recorded import dump_answers
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.past import dump_past
+from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import FORMAT
+from ggmltool.sources.llama.text import scenario_text
+
+GRAPH = "main"
+"""What the graph of a program is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A scenario document with what ties it to the process: `ids` by the address of a tensor, the `names` of backends
+    and buffer types, the `step` that stands for the call ("reserve" or "alloc"), `notes` in words."""
+
+    document: dict[str, Any]
+    ids: Mapping[int, str]
+    names: Names
+    step: str
+    notes: tuple[str, ...] = ()
+
+
+def written(
+    before: Snapshot, answers: Answers | None, after: Snapshot | None = None, later: Answers | None = None
+) -> Written:
+    """The scenario of a snapshot from before a call of the scheduler, with what its devices answered (None: they were
+    not asked). `later` is what they answered `after` it, of the sizes of copies; then there is also seen in which order
+    they left the nodes.
+
+    Raises AttachError for a graph that no scenario can say: an op, a type or a result that is not known.
+    """
+    names = names_of(before)
+    writer = ProcessWriter(before, names)
+    ids = writer.graph(GRAPH)
+    step = "reserve" if "reserve" in (before.function or "") else "alloc"
+    backends = backends_of(before, names, answers)
+    contexts = _contexts(writer)
+    used = {b["buft"] for b in backends if "buft" in b}
+    used |= {name for b in backends for name in b.get("supports_bufts", ())}
+    used |= {c["buft"] for c in contexts.values() if "buft" in c}
+    document: dict[str, Any] = {
+        "ggmltool": FORMAT,
+        "ggml": before.release,
+        "name": f"a graph at {before.function or 'a moment of the program'}",
+        "meta": _meta(before),
+        "backends": backends,
+    }
+    further = buffer_types_of(before, names, used, answers)
+    if further:
+        document["buffer_types"] = further
+    document |= {
+        "scheduler": _scheduler(before, names, ids),
+        "contexts": contexts,
+        "graphs": writer.graphs,
+        "steps": [f"{step} {GRAPH}"],
+    }
+    if answers is not None:
+        said_of = recorded(Asked(before, names.bufts, writer.given, writer.originals), answers)
+        if after is not None and later is not None:
+            said_of = _with_sizes(said_of, recorded(Asked(after, names.bufts, writer.given), later))
+        split = before if writer.is_allocated else after
+        orders = ((),) * len(backends) if split is None else orders_of(writer.nodes, split, ids)
+        for backend, said, order in zip(backends, said_of, orders, strict=True):
+            backend["answers"] = dump_answers(replace(said, orders=order))
+    if lacks_cpu(before):
+        backends.append({"name": unique("CPU", "", {*names.backends, *names.bufts.values()}), "profile": "CPU"})
+    return Written(document, ids, names, step, _notes(before, answers, writer))
+
+
+def scenario_file(document: dict[str, Any], folder: Path | None = None) -> bytes:
+    """The text of a scenario that was loaded from it, with the files that it names in a folder. Raises AttachError."""
+    data = scenario_text(document).encode()
+    try:
+        load_spec(Path("scenario.json"), folder, BytesIO(data))
+    except Error as error:
+        raise AttachError(
+            f"not written: the scenario of this graph cannot be loaded ({error}). This is a defect of ggmltool's: "
+            "please report it"
+        ) from None
+    return data
+
+
+def _with_sizes(first: Sequence[Recorded], later: Sequence[Recorded]) -> list[Recorded]:
+    """What each backend answered, with sizes that it was asked for later."""
+    return [
+        Recorded(a.ops, {buft: {**b.sizes.get(buft, {}), **sizes} for buft, sizes in a.sizes.items()})
+        for a, b in zip(first, later, strict=True)
+    ]
+
+
+def _contexts(writer: ProcessWriter) -> dict[str, Any]:
+    """The contexts, views that lie in those of others last; tensors of weights in the order of their making."""
+    made = dict(sorted(writer.contexts.items(), key=lambda item: (item[0] == VIEWS, item[0] == writer.inputs)))
+    for context in made.values():
+        if context.get("usage") == "weights":
+            context["tensors"] = dict(sorted(context["tensors"].items(), key=_position(context["tensors"])))
+    return made
+
+
+def _position(tensors: Mapping[str, Any]) -> Any:
+    """Where a tensor lies, a view behind what it views."""
+
+    def position(item: tuple[str, Any]) -> tuple[int, bool]:
+        root = tensors.get(item[1].get("view_src", item[0]), item[1])
+        return root.get("at", 0), "view_src" in item[1]
+
+    return position
+
+
+def _meta(before: Snapshot) -> dict[str, Any]:
+    meta: dict[str, Any] = {"source": "attach", "ggml_version": clean(before.version)}
+    if before.function:
+        meta["function"] = before.function
+    for backend, device in ((b, before.devices.get(b.device)) for b in before.backends):
+        if device is not None and device.description:
+            meta[f"device of {clean(backend.name or '?')}"] = clean(device.description)
+    return meta
+
+
+def _scheduler(before: Snapshot, names: Names, ids: Mapping[int, str]) -> dict[str, Any]:
+    sched = before.sched
+    if sched.n_copies not in (1, SCHED_MAX_COPIES):
+        raise AttachError(
+            f"the scheduler keeps {sched.n_copies} copies of every input, and ggmltool plans {SCHED_MAX_COPIES}: "
+            "that ggml was built with another GGML_SCHED_MAX_COPIES"
+        )
+    out: dict[str, Any] = {"graph_size": sched.graph_size}
+    if sched.n_copies > 1:
+        out["parallel"] = True
+    if not sched.op_offload:
+        out["op_offload"] = False
+    if sched.callback_copy:
+        out["copy_callback"] = "used_experts"
+    if not is_new(sched):
+        out["past"] = dump_past(past_of(before, names.backends, ids))
+    return out
+
+
+def _notes(before: Snapshot, answers: Answers | None, writer: ProcessWriter) -> tuple[str, ...]:
+    notes = [f"not read: {what}" for what in before.unread]
+    if answers is not None and answers.left_out:
+        notes.append(
+            f"not asked for want of time: {answers.left_out} questions to the devices; known devices answer them"
+        )
+    if writer.is_allocated:
+        notes.append("the graph was allocated before: user assignments cannot be told from the scheduler's own")
+    return tuple(notes)
+
+
+_ONE_BY_ONE = 16
+"""Assignments that are tried alone; what differs then is assigned at once."""
+
+
+def with_assignments(written: Written, decided: Mapping[str, Any]) -> Written:
+    """The scenario of a graph that was allocated already, with the user assignments that make its plan what was
+    decided: a tensor that would be on another backend is taken as assigned, the first one first, since it may have
+    taken others with it. The tensors are named in the notes.
+    """
+    assigned: list[str] = []
+    for attempt in range(_ONE_BY_ONE + 1):
+        elsewhere = _elsewhere(written.document, decided)
+        if not elsewhere:
+            break
+        some = list(elsewhere.items()) if attempt == _ONE_BY_ONE else list(elsewhere.items())[:1]
+        for id, backend in some:
+            if id in assigned:
+                return written
+            _tensor(written.document, id)["backend"] = backend
+            assigned.append(id)
+    if not assigned:
+        return written
+    note = f"taken as assigned by the program (ggml_backend_sched_set_tensor_backend): {listed(assigned)}"
+    return replace(written, notes=(*written.notes, note))
+
+
+def _elsewhere(document: dict[str, Any], decided: Mapping[str, Any]) -> dict[str, str]:
+    """The tensors that a plan has on another backend than was decided: nodes in their order, then leafs."""
+    plan = Scenario(load_spec(document)).plan(GRAPH, "alloc").as_dict()
+    if not plan["ok"]:
+        return {}
+    out: dict[str, str] = {}
+    for rows in ("nodes", "leafs"):
+        ours = {row["id"]: row["backend"] for row in plan[rows]}
+        for row in decided[rows]:
+            if row["backend"] is not None and ours.get(row["id"], row["backend"]) != row["backend"]:
+                out[row["id"]] = row["backend"]
+    return out
+
+
+def _tensor(document: dict[str, Any], id: str) -> dict[str, Any]:
+    """What a scenario says of a tensor."""
+    found: dict[str, Any] = next(
+        tensors[id]
+        for tensors in (
+            document["graphs"][GRAPH]["nodes"],
+            *(context["tensors"] for context in document["contexts"].values()),
+        )
+        if id in tensors
+    )
+    return found
