@@ -137,7 +137,9 @@ def gdb_facts_of(watched: WatchedAllocator, found: Found) -> GdbFacts:
     gpu = t.buffer is not None and t.buffer.buft.family in release.gpu_families
     extra = EXTRAS + t.index * EXTRAS_STEP if gpu else 0
     buffer = _buffer_address(t, found.contexts, state)
-    return GdbFacts(release.tensor_fields, lambda t: found.where[t.index], buffer, _flags(t, state), gpu, extra)
+    return GdbFacts(
+        release.struct_fields("ggml_tensor"), lambda t: found.where[t.index], buffer, _flags(t, state), gpu, extra
+    )
 
 
 def _flags(t: Tensor, state: Watched) -> int:

@@ -104,7 +104,9 @@ def test_a_tensor_in_gdbs_layout_has_the_fields_of_the_librarys_struct(sample: P
     ids = list(table)
     assert set(theirs) == set(ids)
     for id, t in table.items():
-        facts = GdbFacts(release_of(lib).tensor_fields, lambda other: ids.index(other.id) + 1, 0, t.flags, False, 0)
+        facts = GdbFacts(
+            release_of(lib).struct_fields("ggml_tensor"), lambda other: ids.index(other.id) + 1, 0, t.flags, False, 0
+        )
         text = tensor_gdb(t, facts, 100).replace("\n ", "")
         assert of_gdb(text, ids) == theirs[id], id
 

@@ -55,8 +55,6 @@ def test_every_release_has_its_types(name: str) -> None:
     assert types.structs["ggml_tensor"].size == release.tensor_size
     assert types.structs["ggml_cgraph"].size == release.cgraph_size
     assert types.structs["ggml_object"].size == release.object_size
-    assert tuple(types.structs["ggml_tensor"].members or ()) == release.tensor_fields
-    assert tuple(types.structs["hash_node"].members or ()) == release.hash_node_fields
 
 
 @pytest.mark.parametrize("name", layout_names())

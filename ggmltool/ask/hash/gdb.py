@@ -11,7 +11,7 @@ from ggmltool.views.memory.gdb import Printed, Value, gdb_session
 
 def hash_table(answer: Answer[HashTable], style: Style) -> str:
     """galloc->hash_values of every tensor."""
-    fields = BY_NAME[answer.facts.ggml].hash_node_fields
+    fields = BY_NAME[answer.facts.ggml].struct_fields("hash_node")
     prints = []
     for node in answer.facts.nodes:
         struct: dict[str, Value] = {

@@ -54,10 +54,6 @@ KEYS = GraphField("visited_hash_set.keys", "slot")
 GRADS = (GraphField("grads", "slot", grads=True), GraphField("grad_accs", "slot", grads=True))
 USED = GraphField("visited_hash_set.used", "word", 4)
 
-TENSOR_HEAD = ("buffer", "ne", "nb", "op", "op_params")
-TENSOR_TAIL = ("view_src", "view_offs", "data", "name", "extra", "padding")
-TENSOR = ("type", *TENSOR_HEAD, "flags", "src", *TENSOR_TAIL)
-
 
 class Near(NamedTuple):
     """A ggml that decides as a release does in nearly all: by which names it goes, and what it does otherwise."""
@@ -98,10 +94,9 @@ class Release:
     `keeps_times`: the scheduler adds up what its backends spend. `keeps_debug_log`: plans have the lines that a debug
     build logs. `debug_realloc`: there is GGML_SCHED_DEBUG_REALLOC. `takes_gpus`: GPUs of this machine can compute.
 
-    `tensor_fields` and `hash_node_fields` are the fields of struct ggml_tensor and struct hash_node; `compute_flag`
-    says that nodes are flagged as ones to compute, `counts_empty` that ggml_nbytes adds up the strides of a tensor
-    without elements as of any other, so that a view of no rows may take more than there is. `gpu_families` are the
-    kinds of memory whose buffers make a tensor one of GGML_BACKEND_GPU.
+    `compute_flag` says that nodes are flagged as ones to compute, `counts_empty` that ggml_nbytes adds up the strides
+    of a tensor without elements as of any other, so that a view of no rows may take more than there is. `gpu_families`
+    are the kinds of memory whose buffers make a tensor one of GGML_BACKEND_GPU.
     """
 
     name: str
@@ -132,8 +127,6 @@ class Release:
     keeps_debug_log: bool = False
     debug_realloc: bool = True
     takes_gpus: bool = True
-    tensor_fields: tuple[str, ...] = TENSOR
-    hash_node_fields: tuple[str, ...] = ("n_children", "n_views", "buffer_id", "addr", "allocated")
     compute_flag: bool = True
     counts_empty: bool = False
     gpu_families: frozenset[str] = frozenset()
@@ -169,6 +162,13 @@ class Release:
     def reserves(self) -> bool:
         """Whether graphs are reserved, and planned again where the plan does not serve; else one is measured once."""
         return "reserve" in self.steps
+
+    def struct_fields(self, struct: str) -> tuple[str, ...]:
+        """The names of a struct's fields, in order."""
+        # A plan asks for none, and needs not wait for the tables to be read: it has the three sizes above as numbers.
+        from ggmltool.structs.layout import layout
+
+        return tuple(layout(self.name).struct(struct).members or ())
 
     def graph_layout(self, size: int, grads: bool = False) -> tuple[tuple[str, int, int], ...]:
         """What ggml_new_graph_custom lays out in a graph's object: (field, offset in the object, bytes), in order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggmltool.ggml.releases.ggml_0_20_2.release import RELEASE as GGML_0_20_2
-from ggmltool.ggml.releases.release import LEAFS, NODES, TENSOR_HEAD, TENSOR_TAIL, GraphField, Release
+from ggmltool.ggml.releases.release import LEAFS, NODES, GraphField, Release
 from ggmltool.ggml.releases.rules import Rules
 
 MAX_SPLITS = 256
@@ -39,19 +39,6 @@ RELEASE = Release(
     keeps_times=True,
     keeps_debug_log=True,
     takes_gpus=False,
-    tensor_fields=(
-        "type",
-        "backend",
-        *TENSOR_HEAD,
-        "is_param",
-        "grad",
-        "src",
-        "perf_runs",
-        "perf_cycles",
-        "perf_time_us",
-        *TENSOR_TAIL,
-    ),
-    hash_node_fields=("n_children", "n_views"),
     compute_flag=False,
     counts_empty=True,
     gpu_families=frozenset(("CUDA", "ROCm")),

@@ -33,7 +33,6 @@ RELEASE = Release(
     prints_use_counts=False,
     keeps_debug_log=True,
     debug_realloc=False,
-    hash_node_fields=("n_children", "n_views", "buffer_id", "offset", "allocated"),
     compute_flag=False,
     counts_empty=True,
 )
