@@ -48,7 +48,7 @@ def vulkan_side(model: ScenarioSpec, known: BackendSpec) -> RealSide:
     """The real Vulkan backend, as the scenario's first Vulkan device or as the `known` one. Raises InspectError if it
     is missing, or of another ggml than the scenario.
     """
-    from ggmltool.oracle.vulkan_kernels import vulkan_kernels
+    from ggmltool.oracle.kernels import vulkan_kernels
 
     device = real_vulkan(model)
     spec = next((b for b in model.backends if b.profile == known.profile), known)
@@ -89,7 +89,7 @@ def on_this_vulkan(model: ScenarioSpec) -> OnVulkan:
 
     Raises InspectError if it has none, or as `real_vulkan`.
     """
-    from ggmltool.oracle.vulkan_device import FAMILY, answered_by_vulkan
+    from ggmltool.oracle.vulkan import FAMILY, answered_by_vulkan
 
     if all(b.profile != FAMILY for b in model.backends):
         raise InspectError("the scenario has no Vulkan device; add Vulkan0 to its `backends`")
@@ -100,7 +100,7 @@ def on_this_vulkan(model: ScenarioSpec) -> OnVulkan:
 
 def with_hardware(spec: BackendSpec, device: Vulkan) -> BackendSpec:
     """A Vulkan backend on the hardware of a device, where the scenario does not say otherwise."""
-    from ggmltool.oracle.vulkan_hardware import hardware_of
+    from ggmltool.oracle.vulkan import hardware_of
 
     hardware = hardware_of(device)
     return replace(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ggmltool.oracle.fork import ChildError
 from ggmltool.oracle.lib import OracleUnavailable, load
-from ggmltool.oracle.run import OracleRun
-from ggmltool.oracle.worker import run, run_many, run_on
+from ggmltool.oracle.worker import OracleRun, run, run_many, run_on
 
 __all__ = ["ChildError", "OracleRun", "OracleUnavailable", "load", "run", "run_many", "run_on"]

@@ -1,9 +1,10 @@
-"""The real library's CPU as a source of kernels: single nodes of our graphs, computed by ggml itself."""
+"""Kernels of the real library: nodes of our graphs, computed by ggml's CPU or by this machine's Vulkan device."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, NotComputable
@@ -13,9 +14,10 @@ from ggmltool.ggml.op import CUSTOM_OPS
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.tensor import Tensor, op_desc, root_of
 from ggmltool.oracle import structs
-from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib, load
+from ggmltool.oracle.tensors import Builder
+from ggmltool.oracle.vulkan import Vulkan, VulkanFailed
 from ggmltool.scenario.spec import TensorSpec
 
 _MOST_THREADS = 4
@@ -82,3 +84,43 @@ def _spec(t: Tensor, whole: bool) -> TensorSpec:
         spec.op, spec.op_params = int(t.op), tuple(t.op_params)
         spec.src = tuple(None if s is None else _key(s) for s in t.src)
     return spec
+
+
+def vulkan_kernels(vulkan: Vulkan, backend: Backend, other: GraphCompute) -> GraphCompute:
+    """Kernels that are the Vulkan device's on `backend`, for nodes that it runs, and `other` elsewhere.
+
+    Nodes that are computed in one call go to the device together, as far as it runs them all: its shaders may compute
+    several at once. The kernels raise GgmlError.
+    """
+
+    def compute(b: Backend, nodes: Sequence[Tensor]) -> None:
+        if b is not backend:
+            other(b, nodes)
+            return
+        real = [n for n in nodes if not n.is_view_op]
+        runs = {id(n): answer.runs for n, answer in zip(real, vulkan.answers(real), strict=True)}
+        for on_device, part in groupby(real, lambda n: runs[id(n)]):
+            if on_device:
+                _compute_there(vulkan, list(part))
+            else:
+                other(b, list(part))
+
+    return compute
+
+
+def _compute_there(vulkan: Vulkan, nodes: Sequence[Tensor]) -> None:
+    arrays = HostArrays()
+    roots = dict.fromkeys(root_of(t) for n in nodes for t in _operands(n))
+    content = {t: arrays.get_bytes(t).tobytes() for t in roots if t.nbytes}
+    try:
+        made = vulkan.compute(nodes, content, list(dict.fromkeys(map(root_of, nodes))))
+    except VulkanFailed as failed:
+        names = nodes[0].id if len(nodes) == 1 else f"{nodes[0].id} to {nodes[-1].id}"
+        raise GgmlFailed("ggml_backend_graph_compute", f"the real Vulkan computing {names}: {failed}") from None
+    for t, data in made.items():
+        arrays.set_bytes(t, data)
+
+
+def _operands(n: Tensor) -> Iterator[Tensor]:
+    yield n
+    yield from (s for s in n.src if s is not None)

@@ -3,19 +3,68 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.releases.release import Library, Release
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import fork, prototypes
 from ggmltool.oracle.fork import Abort, ChildError
-from ggmltool.oracle.found import LIBRARIES, Files, libraries
 from ggmltool.oracle.structs import MAX_DIMS, BufferI, CGraph, InitParams, Tensor
 from ggmltool.structs.mirrors import mirrors_of
+
+LIBRARIES = "GGMLTOOL_LIBRARIES"
+"""The environment variable with further folders, each made by `pip install --target`, separated by os.pathsep."""
+
+PACKAGES = {
+    "libggml": (("lib64/libggml-base.so", "lib64/libggml-cpu.so"), ("lib/libggml-base.so", "lib/libggml-cpu.so")),
+    "xllamacpp": (("xllamacpp.abi3.so", "xllamacpp.abi3.so"),),
+}
+"""Packages that carry a ggml: the files that have its base and its CPU backend."""
+
+
+class Files(NamedTuple):
+    """A library on disk: what has its base, and what its CPU backend (often the same file)."""
+
+    base: Path
+    cpu: Path
+
+
+def libraries() -> Iterator[Files]:
+    """All that are there, the installed ones first."""
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            yield from _in_package(name, Path(place))
+    for folder in _folders():
+        for name in PACKAGES:
+            yield from _in_package(name, Path(folder) / name)
+
+
+def places(package: str) -> Iterator[Path]:
+    """Where a package is: installed, then in the folders."""
+    spec = importlib.util.find_spec(package)
+    yield from map(Path, (spec.submodule_search_locations or ()) if spec else ())
+    yield from (Path(folder) / package for folder in _folders())
+
+
+def _folders() -> list[str]:
+    return [folder for folder in os.environ.get(LIBRARIES, "").split(os.pathsep) if folder]
+
+
+def _in_package(name: str, folder: Path) -> Iterator[Files]:
+    for base, cpu in PACKAGES[name]:
+        files = Files(folder / base, folder / cpu)
+        if files.base.exists() and files.cpu.exists():
+            yield files
+            return
+
 
 __all__ = ["Abort", "ChildError", "Lib", "OracleUnavailable", "load", "open_library"]
 

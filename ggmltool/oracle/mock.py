@@ -7,6 +7,7 @@ constant or the real CPU's, the struct points straight at the real library's fun
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable
 from itertools import takewhile
 from typing import Any, Protocol
@@ -19,14 +20,44 @@ from ggmltool.ggml.tensor import Tensor as EngineTensor
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.oracle import structs
-from ggmltool.oracle.capabilities import Capabilities, constant_true
+from ggmltool.oracle.answers import BackendProfile, Capabilities, constant_true, resolve
 from ggmltool.oracle.lib import Lib
-from ggmltool.oracle.memory import FakeMemory, RealMemory
-from ggmltool.oracle.mirror import Mirror
-from ggmltool.oracle.profile import BackendProfile, resolve
 from ggmltool.oracle.structs import Tensor
+from ggmltool.oracle.tensors import Mirror
 from ggmltool.scenario.run.devices import make_backends, make_bufts
 from ggmltool.scenario.spec import BufferTypeSpec, ScenarioSpec
+
+PAGE = 4096
+
+
+class FakeMemory:
+    """Addresses that nothing may touch: aligned, never NULL, never overlapping, of any size."""
+
+    def __init__(self) -> None:
+        self._next = 1 << 44
+
+    def take(self, size: int, alignment: int) -> int:
+        """The address of `size` bytes, a multiple of `alignment` and of a page."""
+        step = max(alignment, PAGE)
+        base = -(-self._next // step) * step
+        self._next = base + size + PAGE
+        return base
+
+
+class RealMemory:
+    """Zeroed pages, mapped when they are first touched and kept until the object goes."""
+
+    def __init__(self) -> None:
+        self._maps: list[tuple[mmap.mmap, object]] = []
+
+    def take(self, size: int, alignment: int) -> int:
+        """The address of `size` zero bytes, a multiple of `alignment`."""
+        pages = mmap.mmap(-1, size + max(alignment, PAGE))
+        view = ctypes.c_char.from_buffer(pages)
+        self._maps.append((pages, view))
+        base = ctypes.addressof(view)
+        return -(-base // alignment) * alignment
+
 
 REAL_MEMORY_LIMIT = 1 << 30
 """Bytes of tensors up to which the CPU's buffers are allocated by the real library."""

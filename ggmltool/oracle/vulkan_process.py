@@ -12,27 +12,19 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.version import MEM_ALIGN
 from ggmltool.oracle import fork, structs
-from ggmltool.oracle.found import Files
-from ggmltool.oracle.lib import LOG_CALLBACK, Lib, OracleUnavailable
-from ggmltool.oracle.state import TENSOR_LAYOUT
+from ggmltool.oracle.lib import LOG_CALLBACK, Files, Lib, OracleUnavailable
 from ggmltool.oracle.structs import MAX_SRC, CGraph, Tensor
+from ggmltool.oracle.tensors import TENSOR_LAYOUT
 
 Raw = Mapping[int, bytes]
 """Tensors as ggml_tensor structs by the addresses that they have for each other; `buffer` is 1 for weights, else 0."""
-
-_ADD_ALLOC_DEP = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-
-
-class _OptimizeParams(ctypes.Structure):
-    """ggml_backend_graph_optimize_params."""
-
-    _fields_ = (("add_alloc_dep", ctypes.c_void_p), ("user_data", ctypes.c_void_p))
 
 
 class Backend:
@@ -49,15 +41,13 @@ class Backend:
         self.buft = _function(vulkan, "ggml_backend_vk_buffer_type", ctypes.c_void_p, ctypes.c_size_t)(0)
         self.device = int(lib.ggml_backend_reg_dev_get(reg, 0))
         interface = structs.Backend.from_address(self.backend).iface
-        self._optimize = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(_OptimizeParams))(
-            interface.graph_optimize
-        )
+        self._optimize = lib.structs.prototype("ggml_backend_i", "graph_optimize")(interface.graph_optimize)
         self._weights = int(lib.ggml_backend_buft_alloc_buffer(self.buft, 64))
         lib.ggml_backend_buffer_set_usage(self._weights, USAGE_WEIGHTS)
         device = structs.Device.from_address(self.device).iface
-        describe = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)(device.get_description)
-        self.description = str(describe(self.device).decode())
-        self._offloads = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p)(device.offload_op)
+        of_device = partial(lib.structs.prototype, "ggml_backend_device_i")
+        self.description = ctypes.string_at(of_device("get_description")(device.get_description)(self.device)).decode()
+        self._offloads = of_device("offload_op")(device.offload_op)
 
     def about(self) -> tuple[str, str, int, int]:
         """The device's description, ggml's version, and the memory's alignment and largest buffer, in bytes."""
@@ -93,9 +83,9 @@ class Backend:
                 Tensor.from_address(made[node]).flags = _flags(raw[node])
                 graph.use_counts[graph.slot(made[node])] = n_uses
             kept: list[tuple[int, int]] = []
-            add = _ADD_ALLOC_DEP(lambda _, tensor, until: kept.append((tensor, until)))
-            params = _OptimizeParams(ctypes.cast(add, ctypes.c_void_p), None)
-            self._optimize(self.backend, ctypes.addressof(graph), params)
+            add = structs.ADD_ALLOC_DEP(lambda _, tensor, until: kept.append((tensor, until)))
+            params = structs.GraphOptimizeParams(ctypes.cast(add, ctypes.c_void_p), None)
+            self._optimize(self.backend, ctypes.addressof(graph), ctypes.addressof(params))
             names = {address: given for given, address in made.items()}
             order = [names[graph.nodes[i]] for i in range(len(nodes))]
             return order, [(names[tensor], names[until]) for tensor, until in kept]

@@ -6,16 +6,59 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.oracle import fork
 from ggmltool.oracle.fork import ABORT_CALLBACK, ChildError
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.mock import Answered
-from ggmltool.oracle.run import OracleRun, Runner, failed_plan
+from ggmltool.oracle.run import Places, Runner, failed_plan
 from ggmltool.scenario.spec import ScenarioSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(slots=True)
+class OracleRun:
+    """What the real library did with a scenario.
+
+    `plans` are those of `Plan.as_dict` for every reserve and alloc step, without causes; the last one has the
+    error where ggml aborted or crashed. `debug` is the text of GGML_SCHED_DEBUG=2 for each plan. `values` has a
+    {id: array} for every get step, without those that lie in freed memory. `builds` has, after every step of a run
+    that computes, for the newest build of each graph where its leafs and nodes lie: None without data, FREED in
+    memory that was freed, else buffer type and offset. `trace` is what ggml asked of the
+    devices, in order, one line per call:
+
+    `synchronize BACKEND`, `graph_compute BACKEND [node, …]`, `event_new DEVICE K`, `event_record BACKEND K`,
+    `event_wait BACKEND K`, `event_synchronize DEVICE K`, `alloc_buffer BUFT BYTES`, `free_buffer BUFT BYTES`,
+    `set_tensor BUFT TENSOR OFFSET BYTES`, `get_tensor BUFT TENSOR OFFSET BYTES`. Tensors go by id, copies by name;
+    the CPU's own buffer type leaves no lines. K is the pipeline copy.
+    """
+
+    plans: list[dict[str, Any]] = field(default_factory=list)
+    debug: list[bytes] = field(default_factory=list)
+    values: list[dict[str, np.ndarray]] = field(default_factory=list)
+    builds: list[dict[str, Places]] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, value: Any) -> None:
+        """Takes one message of a `Runner`."""
+        if kind == "plan":
+            plan, text = value
+            self.plans.append(plan)
+            self.debug.append(text)
+        elif kind == "values":
+            self.values.append(value)
+        elif kind == "builds":
+            self.builds.append(value)
+        elif kind == "trace":
+            self.trace = value
+
 
 BATCH = 250
 """Scenarios given to one child: enough that forking costs nothing, few enough that a leak does no harm."""

@@ -19,8 +19,7 @@ from typing import Any
 
 import ggmltool
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.oracle.found import libraries
-from ggmltool.oracle.lib import Lib, load, open_library
+from ggmltool.oracle.lib import Lib, libraries, load, open_library
 from ggmltool.oracle.run import Runner
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.fuzz import scenario

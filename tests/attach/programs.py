@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.oracle.found import places
+from ggmltool.oracle.lib import places
 from ggmltool.oracle.vulkan import VulkanUnavailable
 from ggmltool.oracle.vulkan import folder as vulkan_folder
 from tests.attach.whisper_model import write_model

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import ggmltool
-from ggmltool.oracle.build import Builder
 from ggmltool.oracle.lib import Lib, load
+from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.scenario import Scenario
 
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"

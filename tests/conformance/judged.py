@@ -12,11 +12,11 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.rules import Rules
 from ggmltool.oracle import OracleRun
 from ggmltool.oracle import run as run_on_library
-from ggmltool.oracle.trace import trace_of
 from ggmltool.scenario.run.run import Run
 from ggmltool.views.plan.sched_debug import sched_debug
 from tests.conformance.compare import is_crash
 from tests.conformance.run import judge
+from tests.conformance.trace import trace_of
 from tests.invariants import Violation, check_plan, violations
 
 GPU: dict[str, Any] = {"name": "CUDA0", "profile": "custom"}

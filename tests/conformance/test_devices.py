@@ -19,7 +19,7 @@ from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import contiguous_nb
 from ggmltool.oracle import run, structs
 from ggmltool.oracle.lib import Lib
-from ggmltool.oracle.mirror import Mirror
+from ggmltool.oracle.tensors import Mirror
 from tests.conformance import captured
 from tests.conformance.judged import Judging
 from tests.conformance.releases import in_turn, release_of

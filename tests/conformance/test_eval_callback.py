@@ -14,10 +14,10 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
-from ggmltool.oracle.trace import trace_of
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.releases import release_of, seeds_of
 from tests.conformance.test_compute import MOE, with_data
+from tests.conformance.trace import trace_of
 
 SEEDS = 80
 BATCH = 40

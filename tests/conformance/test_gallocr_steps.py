@@ -22,7 +22,7 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.oracle import fork, structs
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.run import Runner, ScenarioRun, World
-from ggmltool.oracle.state import read_tensor
+from ggmltool.oracle.tensors import read_tensor
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.steps import GRAPH_STEPS

@@ -17,10 +17,10 @@ from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.oracle import structs
-from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.structs import KNOWN
+from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of

@@ -17,13 +17,11 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.oracle import structs
-from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner
-from ggmltool.oracle.trace import trace_of
-from ggmltool.oracle.values import read_values
+from ggmltool.oracle.tensors import Builder, read_values
 from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.run.devices import make_backends, make_bufts
 from ggmltool.scenario.run.placed import PlacedGraph
@@ -31,6 +29,7 @@ from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.releases import release_of
 from tests.conformance.test_compute import nmse, with_data
+from tests.conformance.trace import trace_of
 
 SEEDS = 80
 BATCH = 40

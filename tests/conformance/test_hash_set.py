@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.oracle.build import Builder
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.structs import CGraph
+from ggmltool.oracle.tensors import Builder
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import ggmltool
-from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.structs import CGraph
+from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.tensor_info import arenas
 from ggmltool.views.memory.objects import print_objects

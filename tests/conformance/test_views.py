@@ -15,12 +15,11 @@ from ggmltool import oracle
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import Op
 from ggmltool.inspect.tensor import GdbFacts
-from ggmltool.oracle.build import Builder
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
-from ggmltool.oracle.state import TENSOR_LAYOUT, read_tensor
+from ggmltool.oracle.tensors import TENSOR_LAYOUT, Builder, read_tensor
 from ggmltool.scenario.samples import sample_name
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from ggmltool.views.memory.tensor import tensor_gdb

@@ -11,8 +11,7 @@ from pathlib import Path
 from ggmltool.ggml.releases.release import Release
 from ggmltool.oracle import ChildError, OracleRun, run_on
 from ggmltool.oracle.fork import Abort, run_forked
-from ggmltool.oracle.found import Files
-from ggmltool.oracle.lib import Lib, OracleUnavailable, load, open_library
+from ggmltool.oracle.lib import Files, Lib, OracleUnavailable, load, open_library
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.follow.elf import exported
 

@@ -14,7 +14,6 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.rules import Rules
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle import OracleRun
-from ggmltool.oracle.trace import trace_of
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.scenario import Scenario
@@ -24,6 +23,7 @@ from tests.conformance import values as computing
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.judged import HIDDEN, per_device
+from tests.conformance.trace import trace_of
 from tests.follow.library import Library
 
 Kind = Literal["plans", "calls"]

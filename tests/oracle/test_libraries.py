@@ -12,9 +12,8 @@ import pytest
 import ggmltool
 from ggmltool.ggml.releases.release import Library
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.oracle import found, lib
-from ggmltool.oracle.found import LIBRARIES, Files, libraries
-from ggmltool.oracle.lib import OracleUnavailable, load, open_library
+from ggmltool.oracle import lib
+from ggmltool.oracle.lib import LIBRARIES, Files, OracleUnavailable, libraries, load, open_library
 from ggmltool.structs.mirrors import mirrors_of
 from tests.cli.conftest import Call, call
 from tests.needs import has_library, library
@@ -103,7 +102,7 @@ def test_folders_of_the_variable_are_looked_through_after_the_installed_packages
     monkeypatch.delenv(LIBRARIES, raising=False)
     installed = list(libraries())
     files = []
-    for folder, (package, names) in zip(("b", "a"), found.PACKAGES.items(), strict=True):
+    for folder, (package, names) in zip(("b", "a"), lib.PACKAGES.items(), strict=True):
         for name in names[0]:
             path = tmp_path / folder / package / name
             path.parent.mkdir(parents=True, exist_ok=True)

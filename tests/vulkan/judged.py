@@ -11,8 +11,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.oracle.vulkan import Answer, Vulkan
-from ggmltool.oracle.vulkan_hardware import hardware_of
+from ggmltool.oracle.vulkan import Answer, Vulkan, hardware_of
 from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.scenario import Scenario
 from tests.vulkan.graphs import graph

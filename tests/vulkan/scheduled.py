@@ -12,7 +12,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.real_sides import on_this_vulkan
 from ggmltool.inspect.verified import Verified, verify
 from ggmltool.oracle.lib import load
-from ggmltool.oracle.vulkan_device import FAMILY, answered_by_vulkan
+from ggmltool.oracle.vulkan import FAMILY, answered_by_vulkan
 from ggmltool.oracle.worker import run_on
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.scenario import Scenario

@@ -9,7 +9,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.ggml_0_26.vulkan import FEATURES
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.oracle.vulkan_hardware import ASKED
+from ggmltool.oracle.vulkan import ASKED
 
 REASONS = {
     "fp16": "LIGHTNING_INDEXER needs half-precision arithmetic, which this driver has not",

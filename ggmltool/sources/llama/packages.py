@@ -128,7 +128,7 @@ def _found() -> Iterator[Found]:
 
 def _folders() -> list[str]:
     """Those that are named besides; what belongs to the library that judges is not needed where nothing is captured."""
-    from ggmltool.oracle.found import LIBRARIES
+    from ggmltool.oracle.lib import LIBRARIES
 
     return [folder for folder in os.environ.get(LIBRARIES, "").split(os.pathsep) if folder]
 
