@@ -224,16 +224,18 @@ def test_packed_weights_stay_on_the_cpu_and_pinned_ones_go_to_the_gpu() -> None:
 
 
 def test_a_wrong_kernel_spoils_everything_behind_it_and_nothing_else() -> None:
+    from ggmltool.ask.compare.computed import compare_backends
     from ggmltool.ggml.sched.compute import backend_graph_compute
-    from ggmltool.inspect.comparison import compare
     from ggmltool.scenario.run.placed import broken, read_injections
 
     scenario = load("wrong-kernel")
     first, second = scenario.model.backends
     wrong = read_injections(["act=gelu"], scenario.model.graphs["main"], "")
-    found = compare(scenario, "main", (first, second), lambda two: broken(backend_graph_compute, two[1], wrong, ""))
-    assert [n.node.id for n in found.over] == ["act"]
-    assert [n.node.id for n in found.nodes if n.end_to_end.at is not None] == ["act", "par", "down", "y"]
+    found = compare_backends(
+        scenario, "main", (first, second), lambda two: broken(backend_graph_compute, two[1], wrong, "")
+    )
+    assert [n.id for n in found.over] == ["act"]
+    assert [n.id for n in found.nodes if n.end_to_end.at is not None] == ["act", "par", "down", "y"]
     assert [n.tolerance for n in found.nodes] == [1e-7, 1e-7, 5e-4, 5e-4, 1e-7, 1e-7, 5e-4, 1e-7]
 
 

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from ggmltool.api.placed import Placing
     from ggmltool.api.report import Report
     from ggmltool.api.result import Result
+    from ggmltool.ask.compare.record import Comparison
+    from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.context import Context
     from ggmltool.ggml.events import Listener
     from ggmltool.ggml.plan import SplitPlan
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.allocator import AllocRow
-    from ggmltool.inspect.compared import ComparedGraph
     from ggmltool.inspect.devices import BackendInfo
     from ggmltool.inspect.diff.plans import PlanDiff
     from ggmltool.inspect.history.history import History
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from ggmltool.inspect.tensor import TensorFacts
     from ggmltool.inspect.timed import Timed
     from ggmltool.inspect.trace import Trace
-    from ggmltool.inspect.verified import Verified
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.show.svg import Svg
 
@@ -405,7 +405,7 @@ class Scenario(Base):
         tensor: Sequence[str] = (),
         seed: int | None = None,
         zeros: bool = False,
-    ) -> Result[ComparedGraph]:
+    ) -> Result[Comparison]:
         """A graph computed by two sides, node by node: `facts.over` are the nodes whose own kernel is off.
 
         The sides are two `backends` (by default the scenario's first and its CPU), or with `library` the real ggml's
@@ -415,14 +415,24 @@ class Scenario(Base):
         up) or a missing library, and GgmlError as `compute`.
         """
         from ggmltool.api import computed
+        from ggmltool.ask.compare import Compare
 
         _one_of(library=library, vulkan=vulkan)
-        real = "library" if library else "vulkan" if vulkan else None
-        return computed.compare(
-            self.opened, graph, backends, real, values, eval_log, tolerance, inject, tensor, seed, zeros
+        asked = Compare(
+            graph=graph,
+            backends=backends,
+            real="library" if library else "vulkan" if vulkan else None,
+            values=None if values is None else Path(values),
+            eval_log=None if eval_log is None else Path(eval_log),
+            tolerance=tolerance,
+            inject=inject,
+            tensor=tensor,
+            seed=seed,
+            zeros=zeros,
         )
+        return computed.compare(self.opened, asked)
 
-    def verify(self, *, values: bool | None = None, vulkan: bool = False) -> Result[Verified]:
+    def verify(self, *, values: bool | None = None, vulkan: bool = False) -> Result[Verification]:
         """What differs from the real ggml, which does the same steps; `values` None: computed where data is given.
 
         With `vulkan` the Vulkan device of this machine answers for the scenario's. Needs the extra `oracle`. Raises

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
+from msgspec import UNSET, structs
 
 from ggmltool.cli.attached import goes_on
 from ggmltool.cli.attaching_end import tell_end
@@ -23,11 +24,11 @@ from ggmltool.show.text import count, shortened, size
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ggmltool.ask.compare.record import Comparison
     from ggmltool.attach.calls import At
     from ggmltool.attach.session import Session
     from ggmltool.attach.values.capture import Captured
     from ggmltool.attach.write.written import Written
-    from ggmltool.inspect.compared import ComparedGraph
     from ggmltool.inspect.eval_callback import WatchedNode
     from ggmltool.sources.values.store import ValueStore
 
@@ -218,12 +219,12 @@ class ReadValues:
             backend = self.written.names.backend(self.captured.ran_on.get(id, -1)) or ""
             yield WatchedNode(id, op_of(t), t["type"], tuple(t["ne"]), src, backend, graph, 0)
 
-    def compared(self) -> ComparedGraph:
+    def compared(self) -> Comparison:
         """The nodes computed here from the same inputs. Raises InspectError, ScenarioError, GgmlError."""
+        from ggmltool.ask.compare import Compare
+        from ggmltool.ask.compare.record import ComparedSide
         from ggmltool.cli.progress import progress
         from ggmltool.cli.scenario import opened
-        from ggmltool.inspect.compared import Asked, compared_graph
-        from ggmltool.inspect.ready import check_memory
         from ggmltool.inspect.work import Work
 
         with tempfile.TemporaryDirectory(prefix="ggmltool-attach-") as folder:
@@ -234,12 +235,11 @@ class ReadValues:
             scenario.write_bytes(_packed(scenario, self.scenario(values.name)))
             model = opened(str(scenario), self.title)
             (graph,) = model.model.graphs
-            check_memory(model, graph)
-            found = compared_graph(
-                model, Asked(graph, values=values, tolerance=self.asked.tolerance), Work(progress, note)
-            )
-        ran_on = {id: self.written.names.backend(i) or "" for id, i in self.captured.ran_on.items()}
-        return replace(found, sides=(found.sides[0], PROGRAM), ran_on=ran_on)
+            asked = Compare(graph=graph, values=values, tolerance=self.asked.tolerance)
+            found = asked.ask(model, Work(progress, note), checks_memory=True)
+        ran_on = {id: self.written.names.backend(i) for id, i in self.captured.ran_on.items()}
+        nodes = [structs.replace(n, ran_on=ran_on.get(n.id) or UNSET) for n in found.nodes]
+        return structs.replace(found, backends=(found.backends[0], ComparedSide(PROGRAM, "read")), nodes=nodes)
 
     def tell(self) -> None:
         """Say on standard error what was not read, and why."""
@@ -323,11 +323,9 @@ def _deliver(values: ReadValues, output: Output, json: bool, launched: bool) -> 
     if asked.compare:
         found = values.compared()
         if json:
-            from ggmltool.views.compute.documents import CompareDocument
-
-            Output().write_document(CompareDocument.of(values.captured.document["ggml"], found))
+            Output().write_document(found)
         else:
-            from ggmltool.views.compute.compare import compare_view
+            from ggmltool.ask.compare.text import compare_view
 
             out.write(compare_view(found, values.title, asked.worst, out.style))
         return GGML_FAILED if found.over else FINE

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from ggmltool.ask.compare.text import compare_view
 from ggmltool.cli.command import Command
 from ggmltool.cli.complete import complete_nodes
 from ggmltool.cli.errors import wrong_use
@@ -23,9 +24,7 @@ from ggmltool.cli.output import Output, note
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import memory_option, zeros_option
-from ggmltool.inspect.ready import check_memory, check_weights
 from ggmltool.inspect.work import Work
-from ggmltool.views.compute.compare import compare_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
@@ -114,7 +113,7 @@ def compare(
     scenario: str | None,
     graph: str | None,
     backends: str | None,
-    other: str | None,
+    other: Literal["backend", "library", "vulkan"] | None,
     values: Path | None,
     eval_log: Path | None,
     tolerance: float | None,
@@ -158,28 +157,26 @@ def compare(
     """
     if tolerance is not None and isnan(tolerance):
         raise click.UsageError("--tolerance takes a number.")
-    other = None if other == "backend" else other
-    from ggmltool.inspect.compared import Asked, compared_graph
+    from ggmltool.ask.compare import Compare
 
-    made_up = ctx.get_parameter_source("seed") is not click.core.ParameterSource.DEFAULT
-    asked = Asked(
-        "", backends, other, values, eval_log, tolerance, inject, tensor, None if zeros else seed, zeros or made_up
-    )
     with wrong_use():
-        asked.check_sides()
+        asked = Compare(
+            graph=graph,
+            backends=backends,
+            real=None if other == "backend" else other,
+            values=values,
+            eval_log=eval_log,
+            tolerance=tolerance,
+            inject=inject,
+            tensor=tensor,
+            seed=None if ctx.get_parameter_source("seed") is click.core.ParameterSource.DEFAULT else seed,
+            zeros=zeros,
+        )
     opened = open_scenario(scenario, release)
-    name = opened.scenario.graph_name(graph)
-    asked.check(opened.model)
-    if not zeros and not made_up and values is None and eval_log is None:
-        check_weights(opened.model, [name], (), "`ggmltool plan`")
-    if memory_check:
-        check_memory(opened, name)
     with wrong_use():
-        result = compared_graph(opened, asked._replace(graph=name), Work(progress, note))
+        found = asked.ask(opened, Work(progress, note), memory_check, "`ggmltool plan`")
     if json:
-        from ggmltool.views.compute.documents import CompareDocument
-
-        output.write_document(CompareDocument.of(opened.model.ggml, result))
+        output.write_document(found)
     else:
-        output.write(compare_view(result, opened.title, worst, output.style))
-    return 1 if result.over else 0
+        output.write(compare_view(found, opened.title, worst, output.style))
+    return 0 if found.ok else 1

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ggmltool.ask.verify.text import verify_view
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.views.diff.verify import debug_text, verify_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
@@ -53,14 +53,12 @@ def verify(
       ggmltool verify --ggml 0.26 model.yaml
       ggmltool verify --with vulkan model.yaml
     """
-    from ggmltool.inspect.verified import verify as run_verify
+    from ggmltool.ask.verify.record import verify as run_verify
 
     opened = open_scenario(scenario, release)
-    found = run_verify(opened.scenario, values, debug_text, progress, other == "vulkan")
+    found = run_verify(opened.scenario, values, progress, other == "vulkan")
     if json:
-        from ggmltool.views.diff.documents import VerifyDocument
-
-        output.write_document(VerifyDocument.of(found))
+        output.write_document(found)
     else:
         output.write(verify_view(found, opened.title, output.style))
-    return 1 if found.differences or found.used_after_free else 0
+    return 1 if found.differences or found.use_after_free else 0

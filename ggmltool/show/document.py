@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, dataclass_transform
 
-from msgspec import UNSET, Struct, UnsetType, field, to_builtins
+from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 from msgspec.structs import replace
 
 from ggmltool.show.text import printable
@@ -102,15 +102,8 @@ class EstimateRow(Row):
         return cls(*(float(f"{value:.4g}") for value in estimate))
 
 
-Number = float | str
+Number = Annotated[float, Meta(extra_json_schema={"type": ["number", "string"]})]
 """A number; JSON has no NaN and no infinities, which are the texts NaN, Infinity and -Infinity."""
-
-
-def number(value: Any) -> Any:
-    """A number as JSON has it: what is not finite is a text."""
-    if not isinstance(value, float) or math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 _LAST = ("after", "error")
@@ -135,5 +128,21 @@ def _value(value: Any) -> str:
 
 def dumped(value: Any) -> str:
     """A value as JSON on one line."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        value = _finite(value)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text if text == printable(text) else json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
+
+
+def _finite(value: Any) -> Any:
+    """A value with texts for numbers that are not finite."""
+    match value:
+        case dict():
+            return {key: _finite(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_finite(inner) for inner in value]
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

@@ -50,7 +50,8 @@ def read(text: str) -> Document:
     value = json.loads(text)
     for form in KINDS[value["kind"]]:
         try:
-            document = msgspec.convert(value, form, strict=True)
+            # Texts are numbers that are not finite; where they are others, the way back shows it.
+            document = msgspec.convert(value, form, strict=False)
         except msgspec.ValidationError as error:
             wrong: object = error
             continue

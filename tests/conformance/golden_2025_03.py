@@ -13,7 +13,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.march_2025.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.run import Run
+from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.steps import default_steps
 from ggmltool.views.plan.sched_debug import sched_debug
 

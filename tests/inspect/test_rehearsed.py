@@ -10,12 +10,12 @@ from typing import cast
 import pytest
 
 import ggmltool
+from ggmltool.ask.verify.record import verify
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.inspect.errors import WrongUse
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.verified import verify
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.reserving import ReservingRun
@@ -88,4 +88,4 @@ def test_the_history_of_a_run_with_a_past_is_that_of_a_fresh_one(release: str) -
 def test_a_real_library_cannot_be_given_a_past() -> None:
     (model,) = behind_a_reserve(range(1, 2))
     with pytest.raises(WrongUse, match="attach --verify"):
-        verify(Scenario(model), False, lambda _: "")
+        verify(Scenario(model), False)

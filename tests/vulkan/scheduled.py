@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import ggmltool
+from ggmltool.ask.compare.sides import on_this_vulkan
+from ggmltool.ask.verify.record import Verification, verify
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.real_sides import on_this_vulkan
-from ggmltool.inspect.verified import Verified, verify
 from ggmltool.oracle.lib import load
 from ggmltool.oracle.vulkan import FAMILY, answered_by_vulkan
 from ggmltool.oracle.worker import run_on
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.views.diff.verify import debug_text
 from tests.conformance import captured
 from tests.conformance.fuzz import scenario
 from tests.conformance.run import engine_run, judge, planning_only
@@ -30,13 +29,13 @@ def names() -> list[str]:
     return [name for name in captured.names() if "CUDA0" in json.dumps(captured.read(name)["backends"])]
 
 
-def verified(name: str) -> Verified:
+def verified(name: str) -> Verification:
     """A captured graph with its GPUs taken for Vulkan's: what the real scheduler and device do otherwise."""
     text = json.dumps(captured.read(name)).replace("CUDA", "Vulkan")
     spec = json.loads(text)
     spec["ggml"] = RELEASE
     spec["backends"] = [backend["name"] for backend in spec["backends"]]
-    return verify(ggmltool.load(spec), values=False, printed=debug_text, vulkan=True)
+    return verify(ggmltool.load(spec), values=False, vulkan=True)
 
 
 class Random(NamedTuple):

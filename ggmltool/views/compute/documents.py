@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ggmltool.inspect.use_after_free import FreedMemoryUse
-from ggmltool.show.document import Error, Number, ReleaseDocument, Row, number
+from ggmltool.show.document import Error, Number, ReleaseDocument, Row
 from ggmltool.views.compute.times import GraphTimes
 from ggmltool.views.explain.events import EventRow, event_row
 from ggmltool.views.plan.documents import PlanDocument
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.ggml.plan import Plan
-    from ggmltool.inspect.apart import Apart
-    from ggmltool.inspect.compared import ComparedGraph, ComparedNode
     from ggmltool.inspect.eval_callback import WatchedNode
     from ggmltool.inspect.next_token import NextToken
     from ggmltool.inspect.trace import Trace
@@ -108,7 +106,7 @@ class WatchedRow(Row, kw_only=True):
         if values is None:
             return row
         flat = values.reshape(-1)
-        first, last = ([number(v) for v in ends.tolist()] for ends in (flat[:ENDS], flat[-ENDS:]))
+        first, last = (ends.tolist() for ends in (flat[:ENDS], flat[-ENDS:]))
         return replace(row, **summary_of(values)._asdict(), first=first, last=last)
 
 
@@ -190,128 +188,3 @@ class DumpDocument(ReleaseDocument, kw_only=True):
     kind: Literal["dump"] = "dump"
     scenario: str
     tensors: list[DumpedRow]
-
-
-class OffRow(Row):
-    """How far two values of a node are apart: the squared error by the first side's squares, the largest absolute
-    error, where that is and the two values there; NaN and infinities of each, and those without a like."""
-
-    nmse: Number
-    largest_error: Number
-    at: list[int] | None
-    values: list[Number] | None
-    not_finite: list[int]
-    misplaced: int
-
-    @classmethod
-    def of(cls, off: Apart) -> OffRow:
-        """A difference."""
-        at, values = (None, None) if off.at is None else (list(off.at), [number(v) for v in off.values])
-        return cls(number(off.nmse), number(off.largest), at, values, list(off.not_finite), off.misplaced)
-
-
-class ComparedRow(Row, kw_only=True):
-    """A node that both sides computed: its own difference from the same inputs, and `end_to_end`; `ok` where its own is
-    within the tolerance. `through` are nodes before it that are judged with it, `shown` how many elements are told,
-    `ran_on` the backend that computed it on the other side, where that is known."""
-
-    index: int
-    id: str
-    op: str
-    op_desc: str
-    type: str
-    ne: list[int]
-    ok: bool
-    tolerance: float
-    nmse: Number
-    largest_error: Number
-    at: list[int] | None
-    values: list[Number] | None
-    not_finite: list[int]
-    misplaced: int
-    end_to_end: OffRow
-    not_run_by: list[str]
-    through: list[str] | UnsetType = UNSET
-    shown: int | UnsetType = UNSET
-    ran_on: str | UnsetType = UNSET
-
-    @classmethod
-    def of(cls, n: ComparedNode, ran_on: str | None = None) -> ComparedRow:
-        """A node that was compared; on the other side a backend computed it, if that is known."""
-        own = OffRow.of(n.own)
-        return cls(
-            index=n.index,
-            id=n.id,
-            op=n.op,
-            op_desc=n.op,
-            type=n.type,
-            ne=list(n.ne),
-            ok=n.ok,
-            tolerance=n.tolerance,
-            nmse=own.nmse,
-            largest_error=own.largest_error,
-            at=own.at,
-            values=own.values,
-            not_finite=own.not_finite,
-            misplaced=own.misplaced,
-            end_to_end=OffRow.of(n.end_to_end),
-            not_run_by=list(n.not_run_by),
-            through=list(n.through) or UNSET,
-            shown=UNSET if n.shown is None else n.shown,
-            ran_on=ran_on or UNSET,
-        )
-
-
-class SideRow(Row):
-    """A side, and who computed it."""
-
-    name: str
-    engine: str
-
-
-class CompareDocument(ReleaseDocument, kw_only=True):
-    """`compare --json`: a graph computed on two sides, node by node; `first_bad` is the first kernel that is off.
-
-    `whole`: each side computed the graph at once. Of values that were read and not computed: where from (`recorded`),
-    nodes without values there (`untold`), and names that the graph does not have (`unknown`).
-    """
-
-    main_table = "nodes"
-    kind: Literal["compare"] = "compare"
-    version: Literal[2] = 2
-    graph: str
-    ok: bool
-    backends: list[SideRow]
-    first_bad: str | None
-    whole: bool
-    n_nodes: int
-    nbytes: int
-    injected: dict[str, str]
-    made_up: list[str]
-    zero: list[str]
-    nodes: list[ComparedRow]
-    recorded: str | UnsetType = UNSET
-    untold: list[str] | UnsetType = UNSET
-    unknown: list[str] | UnsetType = UNSET
-
-    @classmethod
-    def of(cls, ggml: str, c: ComparedGraph) -> CompareDocument:
-        """All nodes that were compared."""
-        over = c.over
-        document = cls(
-            ggml=ggml,
-            graph=c.graph,
-            ok=not over,
-            backends=[SideRow(name, engine) for name, engine in zip(c.sides, c.engines, strict=True)],
-            first_bad=over[0].id if over else None,
-            whole=c.whole,
-            n_nodes=c.n_nodes,
-            nbytes=c.nbytes,
-            injected=dict(c.injected),
-            made_up=list(c.made_up),
-            zero=list(c.zero),
-            nodes=[ComparedRow.of(n, c.ran_on.get(n.id)) for n in c.nodes],
-        )
-        if not c.recorded:
-            return document
-        return replace(document, recorded=c.recorded, untold=list(c.untold), unknown=list(c.unknown))

@@ -8,8 +8,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ggmltool.inspect.diff.plans import PARTS, BufferSide, HeldMove, NodePair, Place, PlanDiff, ShapePair
-from ggmltool.inspect.use_after_free import FreedMemoryUse
-from ggmltool.show.document import Document, Error, ReleaseDocument, Row, error_of
+from ggmltool.show.document import Document, Error, Row, error_of
 from ggmltool.views.diff.rules import rules_of
 from ggmltool.views.explain.words import words
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from ggmltool.inspect.diff.rules import RuleChange
     from ggmltool.inspect.diff.side import Held, Side, Titles
     from ggmltool.inspect.diff.splits import Amount, SplitPair, SplitSide
-    from ggmltool.inspect.verified import Verified
 
 
 class PlanSide(Row, kw_only=True):
@@ -368,39 +366,3 @@ def _amount(amount: Amount | None) -> AmountRow | None:
 
 def _said(event: Assigned | SplitStarted | None) -> str:
     return "" if event is None else words(event)
-
-
-class DifferenceRow(Row):
-    """A step and a field that differ: what we say, and what the real ggml says."""
-
-    where: str
-    ours: str
-    ggml: str
-
-
-class VerifyDocument(ReleaseDocument, kw_only=True):
-    """`verify --json`: what the real library does otherwise; `compared` says how much was compared.
-
-    `library` is what it says of itself: its version, the commit if it knows that, and the Vulkan device that answered.
-    `use_after_free` is there where steps used freed memory: values that rest on it are not compared.
-    """
-
-    kind: Literal["verify"] = "verify"
-    library: str
-    same: bool
-    compared: dict[str, int]
-    differences: list[DifferenceRow]
-    use_after_free: list[FreedMemoryUse] | UnsetType = UNSET
-
-    @classmethod
-    def of(cls, found: Verified) -> VerifyDocument:
-        """A comparison with the release that the real library belongs to."""
-        rows = [DifferenceRow(*d) for d in found.differences]
-        return cls(
-            ggml=found.release,
-            library=found.library,
-            same=not rows,
-            compared=found.compared,
-            differences=rows,
-            use_after_free=found.used_after_free or UNSET,
-        )

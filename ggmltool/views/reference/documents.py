@@ -8,7 +8,7 @@ from msgspec import NODEFAULT, UNSET, UnsetType, defstruct
 from msgspec.structs import asdict, fields
 
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.show.document import Document, Number, ReleaseDocument, Row, number
+from ggmltool.show.document import Document, Number, ReleaseDocument, Row
 from ggmltool.views.reference.value_table import Entry, TableInfo, value_of
 
 if TYPE_CHECKING:
@@ -430,8 +430,8 @@ class TableDocument(ReleaseDocument, kw_only=True):
         rows = [
             EntryRow(
                 e.argument,
-                number(value_of(e.argument, "f16")) if table.index_bits == 16 else None,
-                number(value_of(e.bits, table.type)),
+                value_of(e.argument, "f16") if table.index_bits == 16 else None,
+                value_of(e.bits, table.type),
                 e.bits,
             )
             for e in entries

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count
 from ggmltool.views.compute.freed import uses_view
-from ggmltool.views.plan.sched_debug import sched_debug
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.sched.debug import SchedDebug
-    from ggmltool.inspect.verified import Difference, Verified
+    from ggmltool.ask.verify.record import Difference, Verification
 
 MAX_SHOWN = 20
 
@@ -27,9 +25,9 @@ def differences_view(found: Sequence[Difference], style: Style) -> str:
     return text
 
 
-def verify_view(found: Verified, title: str, style: Style) -> str:
+def verify_view(found: Verification, title: str, style: Style) -> str:
     """What differs, or that nothing does; and what the steps use of freed memory."""
-    uses = uses_view(found.used_after_free, style)
+    uses = uses_view(found.use_after_free or (), style)
     if found.differences:
         head = heading(title, [f"{count(len(found.differences), 'difference')} from the real {found.library}"], style)
         return f"{head}\n{differences_view(found.differences, style)}" + (f"\n{uses}" if uses else "")
@@ -37,8 +35,3 @@ def verify_view(found: Verified, title: str, style: Style) -> str:
     facts = [f"{count(compared['plans'], 'plan')} with {count(compared['nodes'], 'node')}"]
     facts += [f"the values of {count(compared['outputs'], 'output')}"] if compared["outputs"] else []
     return heading(title, [f"the real {found.library} does the same", *facts], style) + (f"\n{uses}" if uses else "")
-
-
-def debug_text(record: SchedDebug) -> str:
-    """ggml's debug print as a release build has it."""
-    return sched_debug(record, 2, causes=False)

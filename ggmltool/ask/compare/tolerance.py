@@ -1,4 +1,4 @@
-"""How far the values of two tensors are apart, and how far they may be."""
+"""The error between the values of two tensors, as NMSE, and the tolerance of each op."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Dims, Tensor
+from ggmltool.show.document import Number, Row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,26 +56,26 @@ _BLOCK = 1 << 20
 _INTEGERS = ("i8", "i16", "i32", "i64")
 
 
-class Apart(NamedTuple):
-    """The difference of two tensors of one shape.
+class Deviation(Row):
+    """How far two tensors of one shape are apart: the squared error by the first one's squares, the largest absolute
+    error, both over elements that are finite in the two, where that is (in ggml's order) and the two values there; NaN
+    and infinities of each, and those without a like."""
 
-    `nmse` is the squared error by the first one's squares, `largest` the largest absolute error, both over elements
-    that are finite in the two, and `at` where that is (in ggml's order; None where all are equal) with the two values
-    there, `values`. `not_finite` counts NaN and infinities of each; `misplaced` the elements that are finite in one
-    and not in the other, or another kind of not finite. `exact` says that integers were compared, which must be equal.
-    """
-
-    nmse: float
-    largest: float
+    nmse: Number
+    largest_error: Number
     at: Dims | None
-    values: tuple[float, float]
+    values: tuple[Number, Number] | None
     not_finite: tuple[int, int]
     misplaced: int
-    exact: bool
 
-    def within(self, tolerance: float) -> bool:
-        """Whether the two agree."""
-        return not self.misplaced and (self.largest == 0 if self.exact else self.nmse <= tolerance)
+    def within(self, tolerance: float, exact: bool = False) -> bool:
+        """Whether the two agree; `exact` ones, as integers have to be, are equal."""
+        return not self.misplaced and (self.largest_error == 0 if exact else self.nmse <= tolerance)
+
+
+def is_exact(t: Tensor) -> bool:
+    """Whether values of a tensor have to be equal: integers."""
+    return t.type.name in _INTEGERS
 
 
 def tolerance_of(node: Tensor) -> float:
@@ -90,14 +91,14 @@ def tolerance_of(node: Tensor) -> float:
     return max(_OF_OPS.get(Op(node.op), EXACT), ROUNDED if rounded else EXACT)
 
 
-def measure(a: Tensor, b: Tensor) -> Apart:
+def measure(a: Tensor, b: Tensor) -> Deviation:
     """How the values of `b` differ from those of `a`, two tensors of one layout in memory of their own."""
     from ggmltool.scenario.run.run import values_of
 
     return measure_values(a, values_of(a), values_of(b))
 
 
-def measure_values(t: Tensor, one: NDArray[Any], other: NDArray[Any]) -> Apart:
+def measure_values(t: Tensor, one: NDArray[Any], other: NDArray[Any]) -> Deviation:
     """How the `other` values of a tensor differ from `one`, arrays of shape `ne` reversed."""
     x, y = one.reshape(-1), other.reshape(-1)
     parts = [_part(x[i : i + _BLOCK], y[i : i + _BLOCK]) for i in range(0, x.size, _BLOCK)]
@@ -106,14 +107,14 @@ def measure_values(t: Tensor, one: NDArray[Any], other: NDArray[Any]) -> Apart:
     largest = max((p.largest for p in parts), default=0.0)
     misplaced = sum(p.misplaced for p in parts)
     worst = max(range(len(parts)), key=lambda i: (parts[i].misplaced > 0, parts[i].largest), default=0)
-    at, values = None, (0.0, 0.0)
+    at = values = None
     if largest or misplaced:
         flat = worst * _BLOCK + parts[worst].at
         values = (float(x[flat]), float(y[flat]))
         at = position(flat, t.ne)
     nmse = error / squares if squares else (float("inf") if error else 0.0)
     not_finite = (sum(p.not_finite[0] for p in parts), sum(p.not_finite[1] for p in parts))
-    return Apart(nmse, largest, at, values, not_finite, misplaced, t.type.name in _INTEGERS)
+    return Deviation(nmse, largest, at, values, not_finite, misplaced)
 
 
 class _Part(NamedTuple):

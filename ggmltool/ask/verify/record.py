@@ -1,35 +1,34 @@
-"""The same scenario on the real library, and what differs."""
+"""What differs when the real library does the same: plans field by field, ggml's own debug print, values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from ggmltool import oracle
+from ggmltool.ask.compare.sides import OnVulkan, on_this_vulkan
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.inspect.built import output_ids
 from ggmltool.inspect.errors import InspectError, WrongUse
-from ggmltool.inspect.real_sides import OnVulkan, on_this_vulkan
 from ggmltool.inspect.use_after_free import FreedMemoryUse, uses_after_free
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import Step
 from ggmltool.scenario.steps import computed_by
+from ggmltool.show.document import ReleaseDocument, Row
+from ggmltool.views.plan.sched_debug import sched_debug
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ggmltool.ggml.sched.debug import SchedDebug
     from ggmltool.oracle import OracleRun
     from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import ScenarioSpec
-
-    Printed = Callable[[SchedDebug], str]
-    """ggml's own debug print, without causes."""
 
 PLANNING = ("reserve", "alloc", "reset")
 NMSE_F32, NMSE_OTHER = 1e-7, 5e-4
@@ -40,8 +39,8 @@ NOT_IN_GGML = frozenset({"cause", "explanation", "function"})
 """Fields that a release build of ggml does not tell."""
 
 
-class Difference(NamedTuple):
-    """`where` names the step and the field, as `alloc main: nodes[3] (h).offset`."""
+class Difference(Row):
+    """A step and a field that differ (`alloc main: nodes[3] (h).offset`): what we say, and what the real ggml says."""
 
     where: str
     ours: str
@@ -96,27 +95,27 @@ def _show(value: object) -> str:
     return text if len(text) <= 200 else text[:199] + "…"
 
 
-class Verified(NamedTuple):
-    """What differs from the real library of a release, and how much was compared: plans, nodes, outputs.
+class Verification(ReleaseDocument, kw_only=True):
+    """`verify --json`: what the real library does otherwise; `compared` says how much was compared.
 
     `library` is what it says of itself: its version, the commit if it knows that, and the Vulkan device that answered.
-    `used_after_free` is what the steps use of freed memory, whose values are not compared.
+    `use_after_free` is there where steps used freed memory: values that rest on it are not compared.
     """
 
-    release: str
+    kind: Literal["verify"] = "verify"
     library: str
-    differences: list[Difference]
+    same: bool
     compared: dict[str, int]
-    used_after_free: list[FreedMemoryUse]
+    differences: list[Difference]
+    use_after_free: list[FreedMemoryUse] | UnsetType = UNSET
 
 
 def verify(
     scenario: Scenario,
     values: bool | None,
-    printed: Printed,
     doing: Callable[[str], AbstractContextManager[object]] = nullcontext,
     vulkan: bool = False,
-) -> Verified:
+) -> Verification:
     """Do the steps here and on the real library; `values` None: compute where every tensor of the contexts has data.
 
     `doing` shows what is under way. With `vulkan` this machine's Vulkan device answers for the scenario's in the real
@@ -139,8 +138,15 @@ def verify(
     backends = [replace(b, engine="numpy") if b.engine == "auto" else b for b in model.backends]
     run = Scenario(replace(model, backends=backends)).start(debug=True, values=values)
     with doing("computing here" if values else "planning here"):
-        found, compared = _compare(run, numbered, real, printed)
-    return Verified(model.ggml, library, found, compared, uses_after_free(run))
+        found, compared = _compare(run, numbered, real)
+    return Verification(
+        ggml=model.ggml,
+        library=library,
+        same=not found,
+        compared=compared,
+        differences=found,
+        use_after_free=uses_after_free(run) or UNSET,
+    )
 
 
 def _planning(model: ScenarioSpec) -> list[tuple[int, Step]]:
@@ -179,9 +185,7 @@ def _on_the_real_library(model: ScenarioSpec, on_vulkan: OnVulkan | None) -> tup
         raise InspectError(f"the real library cannot run this scenario: {what}") from error
 
 
-def _compare(
-    run: Run, steps: list[tuple[int, Step]], real: OracleRun, printed: Printed
-) -> tuple[list[Difference], dict[str, int]]:
+def _compare(run: Run, steps: list[tuple[int, Step]], real: OracleRun) -> tuple[list[Difference], dict[str, int]]:
     """All differences, and how much was compared."""
     read: list[dict[str, NDArray[Any]]] = []
     for number, step in steps:
@@ -196,7 +200,8 @@ def _compare(
     for ours, theirs in zip(run.plans, real.plans, strict=False):
         found += differences(f"{ours.step} {ours.graph or ''}".rstrip(), ours.as_dict(), theirs)
     for record, text in zip(run.debug_records, real.debug, strict=False):
-        ours_text = printed(record).encode("utf-8", "surrogateescape")
+        # As a release build prints it.
+        ours_text = sched_debug(record, 2, causes=False).encode("utf-8", "surrogateescape")
         if (different := first_line_that_differs(ours_text, text)) is not None:
             found.append(different)
     n_values = 0

@@ -11,14 +11,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ggmltool.ask.compare.computed import touched
+from ggmltool.ask.compare.record import ComparedNode, ComparedSide, Comparison
+from ggmltool.ask.compare.tolerance import Deviation, is_exact, measure_values, position, tolerance_of
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, NotComputable
 from ggmltool.ggml.graph_copy import GraphCompute, graph_copy
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.releases.parts import copier_of
 from ggmltool.ggml.tensor import Tensor, root_of
-from ggmltool.inspect.apart import Apart, measure_values, position, tolerance_of
-from ggmltool.inspect.comparison import Compared, Comparison, touched
 from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import Scenario
@@ -27,11 +28,9 @@ from ggmltool.sources.values.sample import Sample
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
 SLACK = 4.0
 """How many times further off a node may be than its inputs make it when moved at random by as much as they are."""
 
-_INTEGERS = ("i8", "i16", "i32", "i64")
 _BLOCK = 1 << 20
 
 
@@ -58,12 +57,10 @@ def compare_recorded(
     tolerance: float | None = None,
     seed: int | None = 1,
     progress: Callable[[], None] | None = None,
-) -> tuple[Comparison, dict[str, tuple[str, ...]], dict[str, int]]:
+) -> Comparison:
     """Compare what is computed here with what the other side `told` of its nodes, by their ids.
 
-    `inputs` are values of tensors without data. The other side is the comparison's second one. Besides it: for nodes
-    that are judged together with others before them, whose values are not told, the ids of those; and of nodes of
-    which only some elements are told, how many. Raises GgmlError.
+    `inputs` are values of tensors without data. The other side is the comparison's second one. Raises GgmlError.
     """
     copier = copier_of(scenario.model.release)
     placed = PlacedGraph(scenario.compiled, graph, backend, None, copier)
@@ -74,22 +71,17 @@ def compare_recorded(
     side = Side(backend, placed, copy.copies, compute)
     sampled = any(isinstance(t, Sample) for t in told.values())
     judge = _Sampled(side, told) if sampled else _Whole(side, told)
-    done: list[Compared] = []
+    done: list[ComparedNode] = []
     for number, node in enumerate(placed.graph.nodes):
         found = judge.judge(node)
         if found is not None:
             allowed = tolerance_of(node) if tolerance is None else tolerance
-            done.append(Compared(number, node, *found, allowed, _not_run(backend, node)))
+            through, shown = judge.through.get(node.id, ()), judge.shown.get(node.id)
+            done.append(ComparedNode.of(number, node, *found, allowed, (backend,), through, shown))
         if progress is not None and not node.is_view_op:
             progress()
-    result = Comparison(
-        (backend, backend), (backend.engine, ""), done, placed.graph.n_nodes, placed.nbytes, made_up, zero
-    )
-    return result, judge.through, judge.shown
-
-
-def _not_run(backend: Backend, node: Tensor) -> tuple[str, ...]:
-    return () if backend.device.supports_op(node) else (backend.name,)
+    sides = ComparedSide(backend.name, backend.engine), ComparedSide("", "read")
+    return Comparison.of(scenario.model.ggml, graph, sides, done, placed.graph.n_nodes, placed.nbytes, made_up, zero)
 
 
 class _Untold:
@@ -118,7 +110,7 @@ class _Whole:
         self.shown: dict[str, int] = {}
         self._untold = _Untold()
 
-    def judge(self, node: Tensor) -> tuple[Apart, Apart] | None:
+    def judge(self, node: Tensor) -> tuple[Deviation, Deviation] | None:
         """Compute a node from both inputs; how far the two are from what is told, None if nothing is."""
         backend, _, copies, compute = self.side
         copy = copies[node]
@@ -159,7 +151,7 @@ class _Sampled:
         self._off: dict[Tensor, float] = {}
         self._random = np.random.default_rng(1)
 
-    def judge(self, node: Tensor) -> tuple[Apart, Apart] | None:
+    def judge(self, node: Tensor) -> tuple[Deviation, Deviation] | None:
         """Compute a node from both inputs; how far it is off by itself and end to end, None if nothing is told."""
         import numpy as np
 
@@ -186,10 +178,10 @@ class _Sampled:
         by_inputs = max(by_inputs, _rms(difference.reshape(-1)[sample.at]))
         if any(self._off.get(root) == math.inf for root, _ in touched(node, copy)):
             by_inputs = math.inf  # it reads other rows, or other experts, than the other side
-        own = _apart(node, ours, sample, by_inputs, moved)
-        end_to_end = _apart(node, ours, sample, 0.0, ours)
+        own = _deviation(node, ours, sample, by_inputs, moved)
+        end_to_end = _deviation(node, ours, sample, 0.0, ours)
         seen = _rms(ours.reshape(-1)[sample.at].astype(np.float64) - sample.values)
-        if node.type.name in _INTEGERS:
+        if is_exact(node):
             self._off[root_of(node)] = math.inf if seen else 0.0
         else:
             self._off[root_of(node)] = max(seen, sample.rounding)
@@ -214,7 +206,7 @@ def _rms(difference: NDArray[Any]) -> float:
     return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
 
 
-def _apart(node: Tensor, ours: NDArray[Any], sample: Sample, by_inputs: float, moved: NDArray[Any]) -> Apart:
+def _deviation(node: Tensor, ours: NDArray[Any], sample: Sample, by_inputs: float, moved: NDArray[Any]) -> Deviation:
     """How far a node is from the elements that are told, beyond their rounding and beyond what its inputs do.
 
     The NMSE is that of these elements against their mean square or the whole tensor's, whichever is more (most of a KV
@@ -228,7 +220,7 @@ def _apart(node: Tensor, ours: NDArray[Any], sample: Sample, by_inputs: float, m
     both = fine[0] & fine[1]
     misplaced = ~both & ~((here == there) | (np.isnan(here) & np.isnan(there)))
     error = np.where(both, np.maximum(np.abs(here - there) - sample.rounding, 0.0), 0.0)
-    exact = node.type.name in _INTEGERS
+    exact = is_exact(node)
     if exact and not np.array_equal(moved.reshape(-1)[sample.at], flat[sample.at]):
         error[:] = 0.0  # an order or a choice that its inputs decide either way
     mean = max(float(np.mean(np.square(error))) - (SLACK * by_inputs) ** 2, 0.0)
@@ -237,11 +229,11 @@ def _apart(node: Tensor, ours: NDArray[Any], sample: Sample, by_inputs: float, m
     nmse = max(mean, total) / squares if squares else (math.inf if mean or total else 0.0)
     at = int((misplaced if misplaced.any() else error).argmax())
     largest = float(error.max()) if mean or exact else 0.0
-    where, values = None, (0.0, 0.0)
+    where = values = None
     if largest or misplaced.any():
         where, values = position(int(sample.at[at]), node.ne), (float(here[at]), float(there[at]))
     not_finite = (here.size - int(fine[0].sum()), here.size - int(fine[1].sum()))
-    return Apart(nmse, largest, where, values, not_finite, int(misplaced.sum()), exact)
+    return Deviation(nmse, largest, where, values, not_finite, int(misplaced.sum()))
 
 
 def _sum_apart(ours: NDArray[Any], sample: Sample, by_inputs: float, moved: NDArray[Any]) -> float:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ggmltool.ask.compare import tolerance as module
+from ggmltool.ask.compare.tolerance import EXACT, ROUNDED, Deviation, is_exact, measure, tolerance_of
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.inspect import apart as module
-from ggmltool.inspect.apart import EXACT, ROUNDED, Apart, measure, tolerance_of
 
 NAN, INF = float("nan"), float("inf")
 
@@ -29,41 +29,42 @@ def tensor(values: Any, type: str = "f32") -> Tensor:
     return t
 
 
-def apart(a: Any, b: Any, type: str = "f32") -> Apart:
+def deviation(a: Any, b: Any, type: str = "f32") -> Deviation:
     return measure(tensor(a, type), tensor(b, type))
 
 
 def test_the_error_is_the_squared_error_by_the_squares_of_the_first() -> None:
-    found = apart([[3.0, 4.0], [0.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]])
+    found = deviation([[3.0, 4.0], [0.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]])
     assert found.nmse == pytest.approx(1 / 25)
-    assert (found.largest, found.at, found.values) == (1.0, (1, 1, 0, 0), (0.0, 1.0))
+    assert (found.largest_error, found.at, found.values) == (1.0, (1, 1, 0, 0), (0.0, 1.0))
     assert found.within(0.05)
     assert not found.within(0.03)
 
 
 def test_equal_values_have_no_error_zeros_too() -> None:
     for values in ([1.0, 2.0], [0.0, 0.0], [], [NAN, INF, -INF]):
-        found = apart(values, values)
+        found = deviation(values, values)
         assert (found.nmse, found.at, found.misplaced) == (0.0, None, 0)
         assert found.within(0.0)
 
 
 def test_an_error_against_zeros_is_over_any_tolerance() -> None:
-    assert apart([0.0, 0.0], [0.0, 1e-30]).nmse == INF
+    assert deviation([0.0, 0.0], [0.0, 1e-30]).nmse == INF
 
 
 @pytest.mark.parametrize(("a", "b"), [(NAN, 1.0), (1.0, NAN), (INF, -INF), (NAN, INF), (INF, 3e38)])
 def test_what_is_not_finite_must_be_alike(a: float, b: float) -> None:
-    found = apart([1.0, a], [1.0, b])
+    found = deviation([1.0, a], [1.0, b])
     assert (found.misplaced, found.at) == (1, (1, 0, 0, 0))
     assert not found.within(1e30)
 
 
 def test_integers_must_be_equal_also_where_a_double_cannot_tell_them_apart() -> None:
-    assert apart([5, 2**60], [5, 2**60], "i64").within(0.0)
-    found = apart([5, 2**60], [5, 2**60 + 1], "i64")
-    assert (found.largest, found.at) == (1.0, (1, 0, 0, 0))
-    assert not found.within(1e9)
+    assert deviation([5, 2**60], [5, 2**60], "i64").within(0.0, exact=True)
+    found = deviation([5, 2**60], [5, 2**60 + 1], "i64")
+    assert (found.largest_error, found.at) == (1.0, (1, 0, 0, 0))
+    assert not found.within(1e9, exact=True)
+    assert is_exact(tensor([5], "i64"))
 
 
 def test_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,11 +74,11 @@ def test_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     b[1, 2, 3, 4] += 1
     b[0, 0, 0, 0] += 0.5
     b[1, 0, 0, 1] = NAN
-    whole = apart(a, b)
+    whole = deviation(a, b)
     monkeypatch.setattr(module, "_BLOCK", 8)
-    parts = apart(a, b)
+    parts = deviation(a, b)
     assert parts.at == whole.at == (1, 0, 0, 1)
-    assert (parts.largest, parts.misplaced, parts.not_finite) == (whole.largest, 1, (0, 1))
+    assert (parts.largest_error, parts.misplaced, parts.not_finite) == (whole.largest_error, 1, (0, 1))
     assert parts.nmse == pytest.approx(whole.nmse)
 
 

@@ -1,4 +1,6 @@
-"""The sides of a comparison that a real ggml computes: the CPU of its library, or a Vulkan device of this machine."""
+"""The sides of a comparison: backends of the scenario or known ones, and what a real ggml computes: the CPU of its
+library, or a Vulkan device of this machine.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.graph_copy import GraphCompute
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.sched.compute import backend_graph_compute
-from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.errors import InspectError, WrongUse
+from ggmltool.scenario.devices.texts import read_devices
+from ggmltool.scenario.errors import Mistake, did_you_mean
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
 LIBRARY = "library"
 VULKAN = "vulkan"
+OTHER = "CUDA0"
+"""What the CPU is compared with where the scenario has nothing else."""
 
 
 class RealSide(NamedTuple):
@@ -28,6 +34,13 @@ class RealSide(NamedTuple):
     name: str
     engine: str
     kernels: Callable[[Backend], GraphCompute]
+
+
+def real_side(model: ScenarioSpec, real: str | None) -> RealSide | None:
+    """The side that a real ggml computes, by its name; None for none."""
+    if real is None:
+        return None
+    return vulkan_side(model, backend(model, "Vulkan0")) if real == VULKAN else library_side(model, cpu(model))
 
 
 def library_side(model: ScenarioSpec, cpu: BackendSpec) -> RealSide:
@@ -110,3 +123,41 @@ def with_hardware(spec: BackendSpec, device: Vulkan) -> BackendSpec:
         features=hardware.features if spec.features is None else spec.features,
         max_tensor_size=spec.max_tensor_size or hardware.max_tensor_size,
     )
+
+
+def two_backends(model: ScenarioSpec, text: str | None) -> tuple[BackendSpec, BackendSpec]:
+    """The two that the option names, each of the scenario or known. Raises WrongUse."""
+    if text is None:
+        first = next((b.name for b in model.backends if b.profile != "CPU"), OTHER)
+        text = f"{first},{cpu(model).name}"
+    names = [part.strip() for part in text.split(",")]
+    if len(names) != 2 or not all(names):
+        raise WrongUse(f"--backends takes two, separated by a comma: {OTHER},CPU, not {text!r}.")
+    first_spec, second_spec = (backend(model, name) for name in names)
+    return first_spec, second_spec
+
+
+def one_backend(model: ScenarioSpec, text: str | None) -> BackendSpec:
+    """The one that computes where the other side is something else. Raises WrongUse."""
+    if text is not None and "," in text:
+        raise WrongUse(f"--backends takes one here, since the other side is not a backend: not {text!r}.")
+    return cpu(model) if text is None else backend(model, text.strip())
+
+
+def cpu(model: ScenarioSpec) -> BackendSpec:
+    return next((b for b in model.backends if b.profile == "CPU"), None) or backend(model, "CPU")
+
+
+def backend(model: ScenarioSpec, name: str) -> BackendSpec:
+    own = {b.name: b for b in model.backends}
+    if name in own:
+        return own[name]
+    try:
+        spec = read_devices([name])[0]
+    except Mistake as mistake:
+        raise WrongUse(f"--backends: {mistake.message}.") from None
+    if spec.profile == "custom":
+        known = (*own, "CPU", "CUDA0", "Metal", "Vulkan0", "ROCm0", "SYCL0", "BLAS")
+        hint = did_you_mean(name, known) or f"the scenario has {', '.join(own)}"
+        raise WrongUse(f"--backends: no backend is called {name}; {hint}")
+    return spec

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from ggmltool.ask.compare.record import ComparedNode, ComparedSide, Comparison
+from ggmltool.ask.compare.tolerance import Deviation, measure, measure_values, tolerance_of
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed
 from ggmltool.ggml.events import Listener
@@ -13,7 +15,6 @@ from ggmltool.ggml.graph_copy import GraphCompute, compare_graph_backend
 from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.releases.parts import copier_of
 from ggmltool.ggml.tensor import Tensor, root_of
-from ggmltool.inspect.apart import Apart, measure, measure_values, tolerance_of
 from ggmltool.scenario.run.devices import make_backends, make_bufts, take_gpus
 from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.run.run import values_of
@@ -24,52 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Compared(NamedTuple):
-    """A node that both sides computed, the `number`th of its graph.
-
-    `own` is how far its values are apart where both kernels get the first side's inputs, `end_to_end` where each side
-    goes on with its own. `tolerance` is the NMSE that the op may have by itself. `not_run_by` names the backends that
-    do not run the op, whose part another's kernel did.
-    """
-
-    number: int
-    node: Tensor
-    own: Apart
-    end_to_end: Apart
-    tolerance: float
-    not_run_by: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether the node's own kernels agree."""
-        return self.own.within(self.tolerance)
-
-
-@dataclass(slots=True)
-class Comparison:
-    """What came of comparing: the two backends, who computed on each, every node that was compared, and the bytes that
-    each side took.
-
-    `whole` says that each side computed the graph at once, so that a node's `own` is its `end_to_end`. `made_up` are
-    the tensors without data that were given values, `zero` those that were not; `n_nodes` counts views too.
-    """
-
-    backends: tuple[Backend, Backend]
-    engines: tuple[str, str]
-    nodes: list[Compared]
-    n_nodes: int
-    nbytes: int
-    made_up: list[str]
-    zero: list[str]
-    whole: bool = False
-
-    @property
-    def over(self) -> list[Compared]:
-        """The nodes whose own kernels are over the tolerance, in the graph's order."""
-        return [n for n in self.nodes if not n.ok]
-
-
-def compare(
+def compare_backends(
     scenario: Scenario,
     graph: str,
     specs: tuple[BackendSpec, BackendSpec],
@@ -91,9 +47,8 @@ def compare(
     backends = _backends(scenario.model, specs)
     copier = copier_of(scenario.model.release)
     placed = PlacedGraph(scenario.compiled, graph, backends[0], events, copier)
-    not_run = {n: tuple(b.name for b in backends if not b.device.supports_op(n)) for n in placed.graph.nodes}
     made_up, zero = placed.allocate(seed)
-    done: list[Compared] = []
+    done: list[ComparedNode] = []
     kernels = compute(backends)
     same = SameInputs(backends[1], kernels)
 
@@ -101,7 +56,7 @@ def compare(
         end_to_end = measure(a, b)
         own = same.judge(a, end_to_end)
         allowed = tolerance_of(a) if tolerance is None else tolerance
-        done.append(Compared(number, a, own, end_to_end, allowed, not_run[a]))
+        done.append(ComparedNode.of(number, a, own, end_to_end, allowed, backends))
         if progress is not None:
             progress()
         return True
@@ -121,8 +76,18 @@ def compare(
     )
     if not ok:
         raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
-    engines = backends[0].engine, backends[1].engine
-    return Comparison(backends, engines, done, placed.graph.n_nodes, placed.nbytes, made_up, zero, bool(tests))
+    one, other = (ComparedSide(b.name, b.engine) for b in backends)
+    return Comparison.of(
+        scenario.model.ggml,
+        graph,
+        (one, other),
+        done,
+        placed.graph.n_nodes,
+        placed.nbytes,
+        made_up,
+        zero,
+        bool(tests),
+    )
 
 
 class SameInputs:
@@ -148,9 +113,9 @@ class SameInputs:
             for other, content in kept:
                 arrays.set_bytes(other, content)
 
-    def judge(self, a: Tensor, end_to_end: Apart) -> Apart:
+    def judge(self, a: Tensor, end_to_end: Deviation) -> Deviation:
         """How far the values are apart that both made of the inputs of `a`, now that it is computed."""
-        if end_to_end.largest or end_to_end.misplaced:
+        if end_to_end.largest_error or end_to_end.misplaced:
             self._differing.add(root_of(a))
         values, self._values = self._values, None
         return end_to_end if values is None else measure_values(a, values_of(a), values)

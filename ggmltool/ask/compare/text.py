@@ -14,16 +14,16 @@ from ggmltool.show.text import count, dims, printable, shortened, size
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ggmltool.inspect.compared import ComparedGraph, ComparedNode
+    from ggmltool.ask.compare.record import ComparedNode, Comparison
 
 _NAMES_SHOWN = 4
 
 
-def compare_view(c: ComparedGraph, title: str, worst: int, style: Style) -> str:
+def compare_view(c: Comparison, title: str, worst: int, style: Style) -> str:
     """The first bad node with what speaks for it, then the worst nodes in a table."""
     facts = [
         f"graph {c.graph}",
-        f"{c.sides[0]} and {c.sides[1]}",
+        " and ".join(_sides(c)),
         f"{len(c.nodes)} of {count(c.n_nodes, 'node')} compared",
     ]
     top = heading(title, [*facts, f"{size(c.nbytes)} each"], style)
@@ -38,11 +38,16 @@ def compare_view(c: ComparedGraph, title: str, worst: int, style: Style) -> str:
     return text + ("\n" + render_lines(notes, style) if notes else "")
 
 
+def _sides(c: Comparison) -> tuple[str, str]:
+    one, other = c.backends
+    return one.name, other.name
+
+
 def _wrapped(note: str, width: int) -> list[str]:
     return textwrap.wrap(note, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _verdict(c: ComparedGraph) -> list[str | Text]:
+def _verdict(c: Comparison) -> list[str | Text]:
     if c.over:
         return _bad(c, c.over)
     if not c.nodes:
@@ -51,36 +56,36 @@ def _verdict(c: ComparedGraph) -> list[str | Text]:
         ]
     if not any(map(_differs, c.nodes)):
         return [f"  {count(len(c.nodes), 'node')}, equal values on both"]
-    worst = max(c.nodes, key=lambda n: n.own.nmse)
+    worst = max(c.nodes, key=lambda n: n.nmse)
     if c.recorded == "log":
         return ["  no node is off by more than its inputs explain, as far as the log shows", *_end_to_end(c)]
     if c.whole:
-        return [f"  all agree; the largest NMSE is {_number(worst.own.nmse)}, of {printable(worst.id)}"]
-    alone = f"the largest NMSE is {_number(worst.own.nmse)}, of {printable(worst.id)}" if worst.own.nmse else "equal"
+        return [f"  all agree; the largest NMSE is {_number(worst.nmse)}, of {printable(worst.id)}"]
+    alone = f"the largest NMSE is {_number(worst.nmse)}, of {printable(worst.id)}" if worst.nmse else "equal"
     return [f"  every node agrees from the same inputs: {alone}", *_end_to_end(c)]
 
 
-def _bad(c: ComparedGraph, over: Sequence[ComparedNode]) -> list[str | Text]:
+def _bad(c: Comparison, over: Sequence[ComparedNode]) -> list[str | Text]:
     from rich.text import Text
 
     first = over[0]
     name = f"{printable(first.id)}, node {first.index}, {first.op} {first.type}{dims(first.ne)}"
     what = "first node that is off" if c.whole else "first node whose own kernel is off"
-    backend = c.ran_on.get(first.id)
-    by = f", by {printable(backend)}" if backend else ""
+    by = f", by {printable(first.ran_on)}" if first.ran_on else ""
     lines: list[str | Text] = [Text.assemble(f"  {what}: ", (name, "bold red"), by)]
-    off = first.own
-    if off.misplaced:
-        lines.append(f"    {count(off.misplaced, 'element')} finite on one side only, or not finite in different ways")
+    if first.misplaced:
+        lines.append(
+            f"    {count(first.misplaced, 'element')} finite on one side only, or not finite in different ways"
+        )
     else:
         lines.append(f"    {_judged(c)}{_error(first)}")
-    if off.at is not None:
-        inks = colors(c.sides)
+    if first.at is not None and first.values is not None:
+        inks = colors(_sides(c))
         one, other = (
             Text.assemble(f"{_number(v)} on ", (printable(name), inks[name].term))
-            for v, name in zip(off.values, c.sides, strict=True)
+            for v, name in zip(first.values, _sides(c), strict=True)
         )
-        where = ", ".join(map(str, off.at))
+        where = ", ".join(map(str, first.at))
         lines.append(Text.assemble(f"    at [{where}]: ", one, ", ", other))
     if first.through:
         lines.append(
@@ -92,37 +97,37 @@ def _bad(c: ComparedGraph, over: Sequence[ComparedNode]) -> list[str | Text]:
     return [*lines, *([] if c.whole else [f"  {line}" for line in _end_to_end(c)])]
 
 
-def _end_to_end(c: ComparedGraph) -> list[str]:
+def _end_to_end(c: Comparison) -> list[str]:
     """How far the sides part where each goes on with its own values."""
-    apart = [n for n in c.nodes if n.end_to_end.misplaced or n.end_to_end.nmse]
-    if not apart:
+    differing = [n for n in c.nodes if n.end_to_end.misplaced or n.end_to_end.nmse]
+    if not differing:
         return []
-    worst = max(apart, key=lambda n: (n.end_to_end.misplaced > 0, n.end_to_end.nmse))
+    worst = max(differing, key=lambda n: (n.end_to_end.misplaced > 0, n.end_to_end.nmse))
     if worst.end_to_end.misplaced:
         return [f"  end to end {printable(worst.id)} is not finite on one side only"]
     return [f"  end to end the largest NMSE is {_number(worst.end_to_end.nmse)}, of {printable(worst.id)}"]
 
 
-def _judged(c: ComparedGraph) -> str:
+def _judged(c: Comparison) -> str:
     """How a node's own difference was found."""
     return "" if c.whole else "beyond what its inputs explain: " if c.recorded == "log" else "from the same inputs: "
 
 
 def _error(n: ComparedNode) -> str:
     if n.type in ("i8", "i16", "i32", "i64"):
-        return f"integers differ, by {_number(n.own.largest)} at most; they must be equal"
+        return f"integers differ, by {_number(n.largest_error)} at most; they must be equal"
     allowed = f"{_number(n.tolerance)} is allowed"
-    return f"NMSE {_number(n.own.nmse)}, {allowed}; largest error {_number(n.own.largest)}"
+    return f"NMSE {_number(n.nmse)}, {allowed}; largest error {_number(n.largest_error)}"
 
 
 def _differs(n: ComparedNode) -> bool:
-    return not n.ok or bool(n.own.nmse or n.end_to_end.nmse or n.end_to_end.misplaced)
+    return not n.ok or bool(n.nmse or n.end_to_end.nmse or n.end_to_end.misplaced)
 
 
-def _worst(c: ComparedGraph, limit: int) -> list[ComparedNode]:
+def _worst(c: Comparison, limit: int) -> list[ComparedNode]:
     """The nodes with a difference: those over the tolerance in the graph's order, then the others, worst first."""
     fine = [n for n in c.nodes if n.ok and _differs(n)]
-    fine.sort(key=lambda n: (-n.own.nmse / n.tolerance if n.tolerance else 0.0, -n.end_to_end.nmse))
+    fine.sort(key=lambda n: (-n.nmse / n.tolerance if n.tolerance else 0.0, -n.end_to_end.nmse))
     return [*c.over, *fine][:limit]
 
 
@@ -135,17 +140,16 @@ def _table(whole: bool) -> Table[ComparedNode]:
     def verdict(n: ComparedNode) -> Cell:
         if not n.ok:
             return Cell("off" if whole else "its kernel is off", "bold red")
-        apart = n.end_to_end.misplaced > 0 or n.end_to_end.nmse > n.tolerance
-        return Cell("" if whole or not apart else "inputs differ", "red" if apart else "")
+        return Cell("" if whole or not n.drifts else "inputs differ", "red" if n.drifts else "")
 
     columns: list[Column[ComparedNode]] = [
         Column("node", lambda n: n.index, right=True, drop=3),
         Column("name", lambda n: n.id, cut=True),
         Column("op", lambda n: n.op, cut=True, drop=2),
         Column("result", lambda n: f"{n.type}{dims(n.ne)}", drop=4),
-        Column("NMSE", lambda n: Cell(_number(n.own.nmse), "" if n.ok else "bold red"), right=True),
+        Column("NMSE", lambda n: Cell(_number(n.nmse), "" if n.ok else "bold red"), right=True),
         Column("allowed", lambda n: _number(n.tolerance), right=True),
-        Column("largest error", lambda n: _number(n.own.largest), right=True, drop=1),
+        Column("largest error", lambda n: _number(n.largest_error), right=True, drop=1),
         Column("end to end", lambda n: _number(n.end_to_end.nmse), right=True, drop=1),
         Column("not finite", not_finite, right=True, drop=5),
         Column("", verdict),
@@ -153,16 +157,16 @@ def _table(whole: bool) -> Table[ComparedNode]:
     return Table(*(c for c in columns if not whole or c.header != "end to end"))
 
 
-def _notes(c: ComparedGraph) -> list[str]:
+def _notes(c: Comparison) -> list[str]:
     out = []
     for id, op in c.injected.items():
-        out.append(f"{printable(id)} was computed by the kernel of {op} on {c.sides[1]}")
-    for side in dict.fromkeys(c.sides):
+        out.append(f"{printable(id)} was computed by the kernel of {op} on {_sides(c)[1]}")
+    for side in dict.fromkeys(_sides(c)):
         without = [f"{n.id} ({n.op})" for n in c.nodes if side in n.not_run_by]
         if without:
             what = count(len(without), "node")
             out.append(f"{side} does not support {what}; computed anyway: {shortened(without, _NAMES_SHOWN)}")
-    both = [n.id for n in c.nodes if n.own.not_finite[0] and n.own.not_finite[1] and not n.own.misplaced]
+    both = [n.id for n in c.nodes if n.not_finite[0] and n.not_finite[1] and not n.misplaced]
     if both:
         out.append(f"the same NaN or infinities on both sides: {shortened(both, _NAMES_SHOWN)}")
     if c.made_up:
@@ -172,17 +176,18 @@ def _notes(c: ComparedGraph) -> list[str]:
     return [*out, *(_recorded_notes(c) if c.recorded else _engine_notes(c))]
 
 
-def _engine_notes(c: ComparedGraph) -> list[str]:
-    if c.engines[0] != c.engines[1]:
-        return [" and ".join(f"{b} is computed by {e}" for b, e in zip(c.sides, c.engines, strict=True))]
+def _engine_notes(c: Comparison) -> list[str]:
+    one, other = c.backends
+    if one.engine != other.engine:
+        return [" and ".join(f"{side.name} is computed by {side.engine}" for side in c.backends)]
     if c.injected:
         return []
-    same = f"both are computed by {c.engines[0]}, with the same kernels, so nothing can differ: --with library compares"
+    same = f"both are computed by {one.engine}, with the same kernels, so nothing can differ: --with library compares"
     own = "--values and --eval-log with what your own backend computed, --inject tries a wrong kernel"
     return [f"{same} with the real ggml, {own}"]
 
 
-def _recorded_notes(c: ComparedGraph) -> list[str]:
+def _recorded_notes(c: Comparison) -> list[str]:
     out = []
     if c.untold:
         out.append(f"{count(len(c.untold), 'node')} without values there: {shortened(c.untold, _NAMES_SHOWN)}")

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import ggmltool
+from ggmltool.ask.compare.computed import make_backend
+from ggmltool.ask.compare.record import Comparison
+from ggmltool.ask.compare.recorded import Told, compare_recorded
 from ggmltool.ggml.sched.compute import backend_graph_compute
-from ggmltool.inspect.comparison import Comparison, make_backend
-from ggmltool.inspect.recorded import Told, compare_recorded
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.sources.values.eval_log import parse_eval_log
@@ -68,7 +69,7 @@ def computed(source: dict[str, Any], noise: float = 0.0) -> dict[str, Any]:
     }
 
 
-def recorded(told: dict[str, Told], **more: Any) -> tuple[Comparison, dict[str, tuple[str, ...]], dict[str, int]]:
+def recorded(told: dict[str, Told], **more: Any) -> Comparison:
     scenario = ggmltool.load(MODEL)
     backend = make_backend(scenario.model, read_devices(["CPU"])[0])
     return compare_recorded(scenario, "main", backend, backend_graph_compute, told, {}, seed=None, **more)
@@ -89,10 +90,10 @@ def logged(values: dict[str, Any]) -> dict[str, Told]:
 
 
 def test_values_of_the_same_kernels_are_equal() -> None:
-    found, through, shown = recorded(whole(computed(MODEL)))
-    assert [n.node.id for n in found.nodes] == NODES
-    assert not any(n.own.at or n.end_to_end.at for n in found.nodes)
-    assert (through, shown) == ({}, {})
+    found = recorded(whole(computed(MODEL)))
+    assert [n.id for n in found.nodes] == NODES
+    assert not any(n.at or n.end_to_end.at for n in found.nodes)
+    assert not any(n.through or n.shown for n in found.nodes)
 
 
 WRONG = {"b": "gelu(a)", "n": "norm(x, eps=1e-6)", "y": "l2_norm(e, eps=1e-6)", "e": "sub(d, x)"}
@@ -103,26 +104,26 @@ WRONG = {"b": "gelu(a)", "n": "norm(x, eps=1e-6)", "y": "l2_norm(e, eps=1e-6)", 
 @pytest.mark.parametrize("way", [whole, logged])
 def test_a_wrong_kernel_is_the_only_one_that_is_named(id: str, noise: float, way: Any) -> None:
     """U6: from its own recorded inputs, or from a log that shows some elements of each node."""
-    found, _, _ = recorded(way(computed(with_op(**{id: WRONG[id]}), noise)))
-    over = [n.node.id for n in found.over if n.node.id != "order"]
+    found = recorded(way(computed(with_op(**{id: WRONG[id]}), noise)))
+    over = [n.id for n in found.over if n.id != "order"]
     assert over == [id]
-    assert {n.node.id for n in found.nodes} <= set(NODES)
+    assert {n.id for n in found.nodes} <= set(NODES)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-5, 1e-4])
 def test_a_log_of_another_rounding_has_no_wrong_kernel(noise: float) -> None:
-    found, _, shown = recorded(logged(computed(MODEL, noise)))
-    assert [n.node.id for n in found.over] == []
-    assert shown["y"] == 36
+    found = recorded(logged(computed(MODEL, noise)))
+    assert [n.id for n in found.over] == []
+    assert {n.id: n.shown for n in found.nodes}["y"] == 36
 
 
 def test_what_is_not_told_is_judged_with_the_next_that_is() -> None:
     values = computed(with_op(b="gelu(a)"))
     told = whole({id: values[id] for id in ("a", "d", "y")})
-    found, through, _ = recorded(told)
-    assert [n.node.id for n in found.nodes] == ["a", "d", "y"]
-    assert [n.node.id for n in found.over] == ["d"]
-    assert through == {"a": ("n",), "d": ("b", "kept", "c"), "y": ("e",)}
+    found = recorded(told)
+    assert [n.id for n in found.nodes] == ["a", "d", "y"]
+    assert [n.id for n in found.over] == ["d"]
+    assert {n.id: n.through for n in found.nodes} == {"a": ("n",), "d": ("b", "kept", "c"), "y": ("e",)}
 
 
 def test_a_sum_alone_can_tell() -> None:
@@ -132,9 +133,9 @@ def test_a_sum_alone_can_tell() -> None:
     right = Sample(np.arange(2), values["b"].reshape(-1)[:2].astype(np.float64), 5e-5, float(values["b"].sum()))
     wrong = Sample(np.arange(2), values["b"].reshape(-1)[:2].astype(np.float64), 5e-5, float(shifted.sum()))
     nothing = Sample(empty, empty.astype(np.float64), 5e-5)
-    assert recorded({"b": right})[0].over == []
-    assert [n.node.id for n in recorded({"b": wrong})[0].over] == ["b"]
-    assert recorded({"b": nothing})[0].nodes == []
+    assert recorded({"b": right}).over == []
+    assert [n.id for n in recorded({"b": wrong}).over] == ["b"]
+    assert recorded({"b": nothing}).nodes == []
 
 
 def write(folder: Path, values: dict[str, Any]) -> None:
@@ -198,7 +199,7 @@ def test_a_gguf_file_has_values_of_any_type(tmp_path: Path) -> None:
     writer.close()
     model = ggmltool.load(MODEL).model
     found = read_values(tmp_path / "v.gguf", model, "main")
-    result, _, _ = recorded(dict(found.values))
-    assert [n.node.id for n in result.nodes] == ["b", "d"]
+    result = recorded(dict(found.values))
+    assert [n.id for n in result.nodes] == ["b", "d"]
     assert result.over == []
-    assert result.nodes[0].own.at is None
+    assert result.nodes[0].at is None

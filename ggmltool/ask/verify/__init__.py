@@ -1,0 +1,1 @@
+"""`verify`: the same scenario on the real library, and what differs."""
