@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ggmltool.api.placed import Placing
     from ggmltool.api.report import Report
     from ggmltool.api.result import Result
-    from ggmltool.ask.compare.record import Comparison
+    from ggmltool.ask.answer import Answer
+    from ggmltool.ask.compare.record import WorstNodes
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.context import Context
     from ggmltool.ggml.events import Listener
@@ -405,7 +406,7 @@ class Scenario(Base):
         tensor: Sequence[str] = (),
         seed: int | None = None,
         zeros: bool = False,
-    ) -> Result[Comparison]:
+    ) -> Answer[WorstNodes]:
         """A graph computed by two sides, node by node: `facts.over` are the nodes whose own kernel is off.
 
         The sides are two `backends` (by default the scenario's first and its CPU), or with `library` the real ggml's
@@ -414,7 +415,6 @@ class Scenario(Base):
         InspectError for sides that cannot be compared, weights without values (unless `zeros`, or a `seed` makes some
         up) or a missing library, and GgmlError as `compute`.
         """
-        from ggmltool.api import computed
         from ggmltool.ask.compare import Compare
 
         _one_of(library=library, vulkan=vulkan)
@@ -430,17 +430,17 @@ class Scenario(Base):
             seed=seed,
             zeros=zeros,
         )
-        return computed.compare(self.opened, asked)
+        return asked.ask(self.opened)
 
-    def verify(self, *, values: bool | None = None, vulkan: bool = False) -> Result[Verification]:
+    def verify(self, *, values: bool | None = None, vulkan: bool = False) -> Answer[Verification]:
         """What differs from the real ggml, which does the same steps; `values` None: computed where data is given.
 
         With `vulkan` the Vulkan device of this machine answers for the scenario's. Needs the extra `oracle`. Raises
         InspectError if the library is missing or cannot run the scenario.
         """
-        from ggmltool.api import computed
+        from ggmltool.ask.verify import Verify
 
-        return computed.verify(self.opened, values, vulkan)
+        return Verify(values=values, vulkan=vulkan).ask(self.opened)
 
     def place(
         self,

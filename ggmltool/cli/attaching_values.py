@@ -17,14 +17,15 @@ from msgspec import UNSET, structs
 from ggmltool.cli.attached import goes_on
 from ggmltool.cli.attaching_end import tell_end
 from ggmltool.cli.endings import ending_of
-from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
+from ggmltool.cli.errors import FINE, CliError
 from ggmltool.cli.output import Output, note, replace_file
 from ggmltool.show.text import count, shortened, size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ggmltool.ask.compare.record import Comparison
+    from ggmltool.ask.answer import Answer
+    from ggmltool.ask.compare.record import WorstNodes
     from ggmltool.attach.calls import At
     from ggmltool.attach.session import Session
     from ggmltool.attach.values.capture import Captured
@@ -219,7 +220,7 @@ class ReadValues:
             backend = self.written.names.backend(self.captured.ran_on.get(id, -1)) or ""
             yield WatchedNode(id, op_of(t), t["type"], tuple(t["ne"]), src, backend, graph, 0)
 
-    def compared(self) -> Comparison:
+    def compared(self) -> Answer[WorstNodes]:
         """The nodes computed here from the same inputs. Raises InspectError, ScenarioError, GgmlError."""
         from ggmltool.ask.compare import Compare
         from ggmltool.ask.compare.record import ComparedSide
@@ -235,11 +236,12 @@ class ReadValues:
             scenario.write_bytes(_packed(scenario, self.scenario(values.name)))
             model = opened(str(scenario), self.title)
             (graph,) = model.model.graphs
-            asked = Compare(graph=graph, values=values, tolerance=self.asked.tolerance)
-            found = asked.ask(model, Work(progress, note), checks_memory=True)
+            asked = Compare(graph=graph, values=values, tolerance=self.asked.tolerance, worst=self.asked.worst)
+            found = asked.ask(model, Work(progress, note), checks_memory=True).facts
         ran_on = {id: self.written.names.backend(i) for id, i in self.captured.ran_on.items()}
         nodes = [structs.replace(n, ran_on=ran_on.get(n.id) or UNSET) for n in found.nodes]
-        return structs.replace(found, backends=(found.backends[0], ComparedSide(PROGRAM, "read")), nodes=nodes)
+        sides = found.backends[0], ComparedSide(PROGRAM, "read")
+        return asked.answer(structs.replace(found.document(), backends=sides, nodes=nodes), self.title)
 
     def tell(self) -> None:
         """Say on standard error what was not read, and why."""
@@ -321,14 +323,7 @@ def _deliver(values: ReadValues, output: Output, json: bool, launched: bool) -> 
     if output.path is not None:
         values.write(output.path)
     if asked.compare:
-        found = values.compared()
-        if json:
-            Output().write_document(found)
-        else:
-            from ggmltool.ask.compare.text import compare_view
-
-            out.write(compare_view(found, values.title, asked.worst, out.style))
-        return GGML_FAILED if found.over else FINE
+        return Output().answer(values.compared(), "json") if json else out.answer(values.compared(), "text")
     if asked.dump is None and output.path is None:
         from ggmltool.views.compute.watch import watched_view
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ggmltool.ask.compare.text import compare_view
 from ggmltool.cli.command import Command
 from ggmltool.cli.complete import complete_nodes
 from ggmltool.cli.errors import wrong_use
@@ -171,12 +170,9 @@ def compare(
             tensor=tensor,
             seed=None if ctx.get_parameter_source("seed") is click.core.ParameterSource.DEFAULT else seed,
             zeros=zeros,
+            worst=worst,
         )
     opened = open_scenario(scenario, release)
     with wrong_use():
-        found = asked.ask(opened, Work(progress, note), memory_check, "`ggmltool plan`")
-    if json:
-        output.write_document(found)
-    else:
-        output.write(compare_view(found, opened.title, worst, output.style))
-    return 0 if found.ok else 1
+        answer = asked.ask(opened, Work(progress, note), memory_check, "`ggmltool plan`")
+    return output.answer(answer, "json" if json else "text")

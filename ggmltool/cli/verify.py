@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ggmltool.ask.verify.text import verify_view
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument, work_option
 from ggmltool.cli.output import Output
@@ -53,12 +52,7 @@ def verify(
       ggmltool verify --ggml 0.26 model.yaml
       ggmltool verify --with vulkan model.yaml
     """
-    from ggmltool.ask.verify.record import verify as run_verify
+    from ggmltool.ask.verify import Verify
 
-    opened = open_scenario(scenario, release)
-    found = run_verify(opened.scenario, values, progress, other == "vulkan")
-    if json:
-        output.write_document(found)
-    else:
-        output.write(verify_view(found, opened.title, output.style))
-    return 1 if found.differences or found.use_after_free else 0
+    asked = Verify(values=values, vulkan=other == "vulkan")
+    return output.answer(asked.ask(open_scenario(scenario, release), progress), "json" if json else "text")

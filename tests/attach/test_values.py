@@ -63,10 +63,10 @@ def test_a_wrong_kernel_is_found_and_the_program_says_what_it_says_without_us(
 ) -> None:
     program = [str(compiled(release)), "--wrong"]
     with reading(program, nth=2) as values:
-        found = values.compared()
+        found = values.compared().facts
     assert [n.id for n in found.over] == ["normed-0", "normed-1", "normed-3"]
-    assert {found.ran_on[n.id] for n in found.over} == {"GPU0"}
-    assert found.over[0].own.nmse == pytest.approx(0.25)
+    assert {n.ran_on for n in found.over} == {"GPU0"}
+    assert found.over[0].nmse == pytest.approx(0.25)
     assert capfd.readouterr().out.encode() == output_of(program)[1]
 
 
@@ -76,7 +76,7 @@ def test_a_wrong_kernel_is_found_and_the_program_says_what_it_says_without_us(
 def test_right_kernels_agree(release: str, arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     program = [str(compiled(release)), *arguments]
     with reading(program) as values:
-        found = values.compared()
+        found = values.compared().facts
     assert len(found.nodes) == 24
     assert not found.over
     assert not found.untold
@@ -88,7 +88,7 @@ def test_some_nodes_are_computed_by_themselves(call: Call, tmp_path: Path) -> No
     with reading([str(compiled())], "act-*", "normed-1", "result") as values:
         assert values.captured.nodes == ["act-0", "normed-1", "act-1", "act-2", "act-3", "result"]
         assert not values.captured.own
-        assert not values.compared().over
+        assert not values.compared().facts.over
         values.write(tmp_path / "x.json.gz")
         values.dump(tmp_path / "dumped", force=False)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["dumped", "x.gguf", "x.json.gz"]
@@ -197,7 +197,7 @@ def test_devices_in_python_and_a_callback_of_the_program_s_own(release: str, cap
     library(release)
     program = [sys.executable, "-m", "tests.attach.own_callback", release, "wrong-kernel", "a*"]
     with reading(program) as values:
-        captured, found = values.captured, values.compared()
+        captured, found = values.captured, values.compared().facts
     assert captured.own
     assert captured.nodes == captured.seen == ["act"]
     assert not found.over
@@ -210,7 +210,7 @@ def test_the_nodes_of_a_gemma_in_llama_cpp_agree(capfd: pytest.CaptureFixture[st
     library("0.26")
     program = decoding(random_model("gemma3"), "2,30,40", "-n", "2")
     with reading(program, nth=2) as values:
-        found = values.compared()
+        found = values.compared().facts
     assert len(found.nodes) > 100
     assert not found.over
     assert not found.untold

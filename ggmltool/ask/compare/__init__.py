@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
+from ggmltool.ask.answer import Answer
 from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.ready import check_memory, check_weights
@@ -22,7 +22,7 @@ from ggmltool.show.text import shortened
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ggmltool.ask.compare.record import Comparison
+    from ggmltool.ask.compare.record import Comparison, WorstNodes
     from ggmltool.ask.compare.recorded import Told
     from ggmltool.ggml.device import Backend
     from ggmltool.ggml.graph_copy import GraphCompute
@@ -32,7 +32,8 @@ _NAMES_SHOWN = 4
 
 class Compare(Struct, frozen=True, kw_only=True):
     """What is asked for: a graph, by two `backends` or by one and a `real` ggml, or beside what was read from `values`
-    or an `eval_log`. With `zeros`, tensors without data are zero; with a `seed`, weights get random values, too.
+    or an `eval_log`; its `worst` nodes are shown. With `zeros`, tensors without data are zero; with a `seed`, weights
+    get random values, too.
     """
 
     graph: str | None = None
@@ -45,6 +46,7 @@ class Compare(Struct, frozen=True, kw_only=True):
     tensor: Sequence[str] = ()
     seed: int | None = None
     zeros: bool = False
+    worst: int = 10
 
     def __post_init__(self) -> None:
         """Raises WrongUse for options that contradict each other."""
@@ -58,7 +60,7 @@ class Compare(Struct, frozen=True, kw_only=True):
 
     def ask(
         self, opened: Opened, work: Work = UNSEEN, checks_memory: bool = False, instead: str = "plan()"
-    ) -> Comparison:
+    ) -> Answer[WorstNodes]:
         """Compute what is to be computed and compare. `instead` only plans.
 
         Raises InspectError, ScenarioError, GgmlError, WrongUse.
@@ -81,8 +83,18 @@ class Compare(Struct, frozen=True, kw_only=True):
                     f"graph {graph} has no node {quoted(id)}", model.source, None, did_you_mean(id, known)
                 )
         if path is None:
-            return self._with_computed(opened, graph, work)
-        return self._with_recorded(opened, graph, path, lacks_values, work)
+            found = self._with_computed(opened, graph, work)
+        else:
+            found = self._with_recorded(opened, graph, path, lacks_values, work)
+        return self.answer(found, opened.title)
+
+    def answer(self, found: Comparison, title: str) -> Answer[WorstNodes]:
+        """What was found, as it is shown."""
+        from ggmltool.ask.compare.record import WorstNodes
+
+        return Answer(
+            WorstNodes(**structs.asdict(found), worst=self.worst), title, f"graph {found.graph}", fine=found.ok
+        )
 
     @property
     def _backends(self) -> str | None:
@@ -117,8 +129,8 @@ class Compare(Struct, frozen=True, kw_only=True):
                 opened.scenario, graph, specs, kernels, self.tolerance, self.tensor, self._seed, advance
             )
         if real is not None:
-            found = replace(found, backends=(found.backends[0], ComparedSide(real.name, real.engine)))
-        return replace(found, injected={id: KEY_NAMES[key].upper() for id, key in wrong.items()})
+            found = structs.replace(found, backends=(found.backends[0], ComparedSide(real.name, real.engine)))
+        return structs.replace(found, injected={id: KEY_NAMES[key].upper() for id, key in wrong.items()})
 
     def _with_recorded(self, opened: Opened, graph: str, path: Path, lacks_values: bool, work: Work) -> Comparison:
         """One side is computed, the other one read from `path`."""
@@ -141,7 +153,7 @@ class Compare(Struct, frozen=True, kw_only=True):
             )  # fmt: skip
         lacking = {id for ids in valueless(model, [graph]) for id in ids}
         names = {n.id for n in found.nodes}
-        return replace(
+        return structs.replace(
             found,
             backends=(found.backends[0], ComparedSide(path.name or str(path), "read")),
             made_up=[id for id in found.made_up if id in lacking],

@@ -96,6 +96,7 @@ class Comparison(ReleaseDocument, kw_only=True):
     (`recorded`), nodes without values there (`untold`), and names that the graph does not have (`unknown`).
     """
 
+    view = "comparison"
     main_table = "nodes"
     kind: Literal["compare"] = "compare"
     version: Literal[2] = 2
@@ -147,3 +148,13 @@ class Comparison(ReleaseDocument, kw_only=True):
     def over(self) -> list[ComparedNode]:
         """The nodes whose own kernels are over the tolerance, in the graph's order."""
         return [n for n in self.nodes if not n.ok]
+
+
+class WorstNodes(Comparison, kw_only=True):
+    """A comparison of which `worst` nodes are shown, at most."""
+
+    worst: int
+
+    def document(self) -> Comparison:
+        """All nodes."""
+        return Comparison(**{name: getattr(self, name) for name in Comparison.__struct_fields__})

@@ -14,21 +14,23 @@ from ggmltool.show.text import count, dims, printable, shortened, size
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ggmltool.ask.compare.record import ComparedNode, Comparison
+    from ggmltool.ask.answer import Answer
+    from ggmltool.ask.compare.record import ComparedNode, Comparison, WorstNodes
 
 _NAMES_SHOWN = 4
 
 
-def compare_view(c: Comparison, title: str, worst: int, style: Style) -> str:
+def comparison(answer: Answer[WorstNodes], style: Style) -> str:
     """The first bad node with what speaks for it, then the worst nodes in a table."""
+    c = answer.facts
     facts = [
         f"graph {c.graph}",
         " and ".join(_sides(c)),
         f"{len(c.nodes)} of {count(c.n_nodes, 'node')} compared",
     ]
-    top = heading(title, [*facts, f"{size(c.nbytes)} each"], style)
+    top = heading(answer.title, [*facts, f"{size(c.nbytes)} each"], style)
     text = top + "\n" + render_lines(_verdict(c), style)
-    rows = _worst(c, worst)
+    rows = _worst(c, c.worst)
     if rows:
         text += "\n" + _table(c.whole).render(rows, style)
         left = sum(_differs(n) for n in c.nodes) - len(rows)

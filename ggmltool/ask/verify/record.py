@@ -102,6 +102,7 @@ class Verification(ReleaseDocument, kw_only=True):
     `use_after_free` is there where steps used freed memory: values that rest on it are not compared.
     """
 
+    view = "verification"
     kind: Literal["verify"] = "verify"
     library: str
     same: bool

@@ -10,6 +10,7 @@ from ggmltool.show.text import count
 from ggmltool.views.compute.freed import uses_view
 
 if TYPE_CHECKING:
+    from ggmltool.ask.answer import Answer
     from ggmltool.ask.verify.record import Difference, Verification
 
 MAX_SHOWN = 20
@@ -25,8 +26,9 @@ def differences_view(found: Sequence[Difference], style: Style) -> str:
     return text
 
 
-def verify_view(found: Verification, title: str, style: Style) -> str:
+def verification(answer: Answer[Verification], style: Style) -> str:
     """What differs, or that nothing does; and what the steps use of freed memory."""
+    found, title = answer.facts, answer.title
     uses = uses_view(found.use_after_free or (), style)
     if found.differences:
         head = heading(title, [f"{count(len(found.differences), 'difference')} from the real {found.library}"], style)
