@@ -15,7 +15,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
-from tests.cli.conftest import SAMPLES, Call
+from tests.cli.conftest import Call
 from tests.conformance.fuzz import scenario as random_scenario
 
 
@@ -51,34 +51,6 @@ def test_a_device_is_made_from_its_name_and_params(call: Call, device: str, figu
     assert made["caps"]["events"] == (
         made["profile"] in ("CUDA", "Metal", "Vulkan", "RPC") and "events=false" not in device
     )
-
-
-@pytest.mark.parametrize(
-    ("args", "hint"),
-    [
-        (("--device", "CUDA0:memry=4"), 'did you mean "memory"?'),
-        (("--device", "CUDA0:lots"), "memory must be a size in bytes"),
-        (("--device", "CUDA0:alignment=3"), "power of two"),
-        (("--device", "CUDA0:1GiB,memory=2GiB"), "has memory twice"),
-        (("--device", "CPU:profile=CPP"), 'did you mean "CPU"?'),
-        (("--device", ":4GiB"), "must not be empty"),
-        (("--device", "CPU", "--device", "CPU"), 'two backends are called "CPU"'),
-        (("--device", "X:buft=Y"), 'no buffer type "Y"'),
-        (("--device", "CPU:features=avx3"), 'did you mean "avx2"?'),
-        (("--device", "CUDA0:features=avx2"), "expected one of turing, ada"),
-        (("--device", "OpenCL:features=avx2"), "the profile OpenCL has no features"),
-        (("--device", "CUDA0:max_tensor_size=1GiB"), "devices with the profile CUDA have no limit on tensors"),
-        (("--device", "CPU", SAMPLES / "matmul.yaml"), "--device replaces the scenario"),
-        (("--interface",), "name a scenario, or --device"),
-        (("--format", "yaml"), "--format yaml writes devices: name a scenario, or --device"),
-        (("--format", "yaml", "--interface", "--device", "CPU"), "A file of devices has no function tables"),
-        (("--device", "nowhere.yaml"), "nowhere.yaml"),
-    ],
-)
-def test_wrong_use_is_answered_with_a_hint(call: Call, args: tuple[object, ...], hint: str) -> None:
-    result = call("backends", *args)
-    assert (result.status, result.out) == (2, "")
-    assert hint in result.err
 
 
 def test_several_devices_of_a_kind_share_a_column(call: Call) -> None:
@@ -250,19 +222,3 @@ def test_this_machine_is_measured_and_its_file_taken_as_devices(call: Call, tmp_
     assert rows[-1]["backends"] == ["CPU"]
     assert rows[-1]["rates"]["bandwidth"] > 1e8
     assert rows[-1]["rates"]["sources"]["memory"] == "its owner"
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("--measure", "--device", "CPU"), "--measure measures this machine"),
-        (("--rates", "--interface"), "--interface shows function tables"),
-        (("--measure", "--interface"), "--interface shows function tables"),
-        (("--rates", "--format", "yaml"), "--rates is a table"),
-        (("--device", "RTX 3091"), 'did you mean "RTX 3090"'),
-    ],
-)
-def test_what_does_not_go_together_is_wrong_use(call: Call, args: tuple[str, ...], message: str) -> None:
-    result = call("backends", *args)
-    assert result.status == 2
-    assert message in " ".join(result.err.split())

@@ -102,12 +102,6 @@ def test_copies_compares_the_plans_with_and_without_parallel(call: Call, sample:
     assert document["with"]["copies"] >= 4 * len(plan.copies)
 
 
-@pytest.mark.parametrize("args", [("--chart", "--chunks"), ("--ascii",), ("--chart", "--json"), ("--copies", "--all")])
-def test_views_that_do_not_go_together_are_refused(call: Call, args: tuple[str, ...]) -> None:
-    result = call("buffers", *args, SAMPLES / "moe.yaml")
-    assert (result.status, result.out) == (2, "")
-
-
 def test_the_ascii_chart_is_ascii(call: Call) -> None:
     out = call("buffers", "--chart", "--ascii", SAMPLES / "transformer.yaml").out
     assert out.split("\n", 1)[1].isascii()

@@ -39,30 +39,6 @@ def test_any_two_backends_can_be_compared(call: Call, backends: str | None, name
     assert [b["name"] for b in json.loads(result.out)["backends"]] == names
 
 
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        (("--backends", "CUDA0"), "takes two, separated by a comma"),
-        (("--backends", "CUDA0,CPU,BLAS"), "takes two, separated by a comma"),
-        (("--backends", "CUDA0,"), "takes two, separated by a comma"),
-        (("--backends", "CUDO0,CPU"), 'did you mean "CUDA0"?'),
-        (("--backends", "CUDA0:x=1,CPU"), "x"),
-        (("--tolerance", "-1"), "x>=0"),
-        (("--tolerance", "nan"), "takes a number"),
-        (("--inject", "act"), "expected NODE=OP"),
-        (("--inject", "akt=gelu"), 'did you mean "act"?'),
-        (("--inject", "up=out_prod"), "the kernel of OUT_PROD cannot compute up, a MUL_MAT"),
-        (("-t", "x"), 'no node "x"'),
-        (("-g", "mein"), 'did you mean "main"?'),
-    ],
-)
-def test_wrong_use_is_answered_with_a_hint(call: Call, arguments: tuple[str, ...], hint: str) -> None:
-    result = call("compare", *arguments, SAMPLE)
-    assert (result.status, result.out) == (2, "")
-    assert hint in result.err
-    assert "Traceback" not in result.err
-
-
 def test_a_tolerance_of_ones_own_counts_for_every_node(call: Call) -> None:
     assert call("compare", "--inject", "act=gelu", "--tolerance", "0.01", SAMPLE).status == 0
     assert call("compare", "--tolerance", "0", SAMPLE).status == 0

@@ -63,26 +63,6 @@ def test_inputs_without_values_are_asked_for(call: Call, tmp_path: Path) -> None
     assert call("compare", "--values", ".", "-", stdin=json.dumps(source).encode()).status == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        (("--values", ".", "--with", "library"), "--with and --values both name the other side"),
-        (("--values", ".", "--inject", "act=gelu"), "--inject needs two computed sides"),
-        (("--values", ".", "-t", "y"), "--tensor needs two computed sides"),
-        (("--values", "."), "there is no npy file in this folder"),
-        (("--values", "nowhere"), "No such file"),
-        (("--eval-log", "nowhere"), "No such file"),
-        (("--with", "numpy"), "'numpy' is not one of"),
-        (("--with", "library", "--backends", "CPU,CUDA0"), "--backends takes one here"),
-        (("--eval-log", str(SAMPLE)), "there is no node in this log"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(call: Call, arguments: tuple[str, ...], hint: str) -> None:
-    result = call("compare", *arguments, SAMPLE)
-    assert (result.status, result.out) == (2, "")
-    assert hint in result.err
-
-
 @needs_library
 @pytest.mark.parametrize("model", ["llama", "gemma2", "deepseek2"])
 def test_a_log_of_llama_cpp_agrees_and_tells_a_wrong_node(call: Call, tmp_path: Path, model: str) -> None:

@@ -94,35 +94,6 @@ def test_no_command_shows_the_help(call: Call) -> None:
     assert call() == (2, "", call("--help").out)
 
 
-@pytest.mark.parametrize(
-    ("args", "hint"),
-    [
-        (("plam",), "Did you mean 'plan'?"),
-        (("bufers",), "Did you mean 'buffers'?"),
-        (("xyzzy",), "No such command 'xyzzy'"),
-        (("plan", "--jsn"), "--json"),
-        (("splits", "--debug", "3"), "1<=x<=2"),
-        (("splits", "--format", "tabel"), "is not one of 'text', 'table', 'json', 'csv'. Did you mean 'table'?"),
-        (("plan", "--step", "resrve", MATMUL), "Did you mean 'reserve'?"),
-        (("--color", "allways", "plan"), "Did you mean 'always'?"),
-        (("splits", "--json", "--debug", "1", MATMUL), "--debug and --causes are for ggml's text"),
-        (("splits", "--json", "--format", "table", MATMUL), "contradict"),
-        (("plan", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
-        (("plan", MATMUL, "surplus"), "surplus"),
-        (("run", "-t", "resul", MATMUL), 'did you mean "result"'),
-        (("dot", MATMUL, "-o", "graph.jpeg2"), ".svg"),
-        (("plan", MATMUL, "-o", "nowhere/plan.txt"), "nowhere"),
-        (("plan", MATMUL, "-o", "."), "folder"),
-    ],
-)
-def test_wrong_use_is_answered_with_a_hint(call: Call, args: tuple[object, ...], hint: str) -> None:
-    result = call(*args)
-    assert result.status == 2
-    assert result.out == ""
-    assert hint in result.err
-    assert "Traceback" not in result.err
-
-
 def test_a_mistake_in_a_file_is_shown_with_its_line_and_a_caret(call: Call) -> None:
     text = MATMUL.read_text().replace("mul_mat(a, b)", "mul_matt(a, b)")
     Path("graph.yaml").write_text(text)

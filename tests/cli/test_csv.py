@@ -156,23 +156,6 @@ def test_the_header_is_there_without_rows(call: Call) -> None:
     assert inputs.endswith("splits.last,splits.count,splits.nbytes,id,nbytes,nbytes_max\r\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--csv", "--rows", "node"), "the tables are backends, splits, nodes, leafs,"),
-        (("--csv", "--rows", "node"), "Did you mean 'nodes'?"),
-        (("--rows", "nodes"), "--rows names a table that --csv writes; add --csv"),
-        (("--csv", "--json"), "--json and --csv contradict each other."),
-        (("--csv", "--format", "json"), "--csv and --format json contradict each other."),
-        (("--csv", "-o", "plan.json"), "plan.json would hold CSV"),
-    ],
-)
-def test_a_table_that_is_not_there_is_refused(call: Call, words: tuple[str, ...], said: str) -> None:
-    result = call("plan", *words, "matmul")
-    assert (result.status, result.out) == (2, "")
-    assert said in " ".join(result.err.split())
-
-
 HOSTILE = (
     '=HYPERLINK("http://x","y")',
     "+1",

@@ -140,27 +140,6 @@ def test_files_of_one_name_are_told_apart_by_their_folders(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        ((), "Name two scenarios, or one with --ggml"),
-        (("moe",), "Name two scenarios, or one with --ggml"),
-        (("moe", "moe", "moe"), "unexpected extra argument"),
-        (("moe", "mo"), 'did you mean "moe"?'),
-        (("offload", "offload:tokn"), 'did you mean "token"?'),
-        (("--after", "1", "offload:token", "offload"), "leave out :token"),
-        (("--only", "split", "moe", "moe"), "Did you mean 'splits'?"),
-        (("--only", "zzz", "moe", "moe"), "The parts are nodes, splits, copies"),
-        (("--brief", "--json", "moe", "moe"), "`same`"),
-        (("moe:x:y", "moe"), "there is no such file"),
-    ],
-)
-def test_wrong_use_is_told(call: Call, args: tuple[str, ...], said: str) -> None:
-    result = call("diff", *args)
-    assert (result.status, result.out) == (2, "")
-    assert said in result.err
-
-
-@pytest.mark.parametrize(
     ("words", "offered"),
     [
         (["diff", "two-"], ["two-orders"]),

@@ -102,22 +102,6 @@ def test_files_of_two_versions_are_compared_by_rule_too(call: Call, tmp_path: Pa
     assert [rule["rule"] for rule in found["rules"]] == ["split-inputs-30"]
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (("2024-01,0.20", "moe"), "'0.20' is not one of"),
-        (("2024-01,2025-03,0.20.2", "moe"), "one version, or two separated by a comma"),
-        (("2024-01", "moe"), "Name two scenarios, or one with --ggml"),
-        (("2024-01,0.20.2", "-"), "standard input can be read only once"),
-    ],
-)
-def test_wrong_use_is_told(call: Call, args: tuple[str, ...], said: str) -> None:
-    stdin = (SAMPLES / "pipeline.yaml").read_bytes() if "-" in args else b""
-    result = call("diff", "--ggml", *args, stdin=stdin)
-    assert result.status in (1, 2)
-    assert said in result.err
-
-
 def test_changes_are_in_the_order_of_their_days() -> None:
     assert [c.since for c in changes()] == sorted(c.since for c in changes())
     assert len({c.key for c in changes()}) == len(changes())

@@ -84,25 +84,6 @@ def test_a_split_of_a_real_model_is_drawn_alone(call: Call) -> None:
     assert call("dot", sample, "--style", "ggmltool", "--split", 4, "-o", "s.png").status == 0
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (("--around", "q_heds"), 'did you mean "q_heads"?'),
-        (("--split", "1"), "--split needs --style ggmltool"),
-        (("--style", "ggmltool", "--split", "99"), "there is no split 99; the last one is 2"),
-        (("--fold",), "--fold needs --style ggmltool"),
-        (("--style", "ggmltool", "--fold", "--split", "1"), "--fold draws the whole graph"),
-        (("--overview", "--style", "ggmltool", "--fold"), "--overview is another drawing than --fold"),
-        (("--overview", "--style", "ggml"), "--overview is another drawing than --style ggml"),
-        (("--overview", "--around", "q"), "different views; choose one"),
-    ],
-)
-def test_a_part_that_is_not_there_is_told(call: Call, args: tuple[str, ...], said: str) -> None:
-    result = call("dot", SAMPLES / "transformer.yaml", *args)
-    assert (result.status, result.out) == (2, "")
-    assert said in result.err
-
-
 FOLDED = ("--style", "ggmltool", "--fold")
 MODELS = ("gemma-3-270m-ngl9.json.gz", "gemma-3-270m.json.gz", "transformer.yaml", "moe.yaml", "pipeline.yaml")
 

@@ -180,37 +180,6 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
     assert (document["now"]["splits"], document["merges"][0]["splits"]) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("args", "hint"),
-    [
-        (("gat", "transformer"), 'did you mean "gate"?'),
-        (("CPU#norm2#0", "transformer"), "is the copy of norm2 for CPU"),
-        (("split", "3", "transformer"), "splits #0 to #2"),
-        (("split", "one", "transformer"), "a split is named by its number"),
-        (("split", "9" * 30, "transformer"), "a split is named by its number"),
-        (("split",), "split N [SCENARIO]"),
-        (("node",), "node NODE [SCENARIO]"),
-        ((), "What should be explained? NODE, split N, realloc A B, error TEXT"),
-        (("error",), "error TEXT"),
-        (("error", " "), "error TEXT"),
-        (("error", "out of free blocks", "--graph", "main"), "takes a text"),
-        (("error", "out of free blocks", "--after", "1"), "neither --after nor --step"),
-        (("realloc", "small", "outgrown"), 'no graph is called "small'),
-        (("realloc", "smal", "large", "outgrown"), 'did you mean "small"?'),
-        (("realloc", "small"), "realloc A B [SCENARIO]"),
-        (("realloc", "matmul", "transformer"), "matmul and transformer have different backends"),
-        (("realloc", "small", "large", "outgrown", "--after", "1"), "neither --after nor --step"),
-        (("realloc", "small", "large", "outgrown", "--graph", "small"), "leave out --graph"),
-        (("gate", "transformer", "moe"), "node NODE [SCENARIO]"),
-    ],
-)
-def test_a_wrong_use_names_the_right_one(call: Call, args: tuple[str, ...], hint: str) -> None:
-    result = call("explain", *args)
-    assert result.status == 2
-    assert hint in result.err
-    assert result.out == ""
-
-
 def test_what_ggml_refuses_is_explained_all_the_same(call: Call) -> None:
     result = call("explain", "stored", "preallocated", columns=100)
     assert result.status == 1

@@ -120,28 +120,6 @@ def test_nothing_is_written_where_nothing_fits(call: Call, model: str) -> None:
     assert "what would help: fewer layers on GPUs" in text.out
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("-ts", "x"), "'x' is not a list of numbers"),
-        (("-ngl", "many"), "'many' is not a number or a range"),
-        (("-ncmoe", "-1"), "'-1' is not a number or auto"),
-        (("-ncmoe", "1..3"), "'1..3' is not a number or auto"),
-        (("-c", "99999999999"), "99999999999 is too large"),
-        (("-sm", "tensor"), "-sm tensor is for `place`"),
-        (("-c", "512"), "-c changes the graph: name the model itself"),
-        (("--device", "RTX 9999"), "RTX 9999"),
-        (("--objective", "best"), "'best' is not one of"),
-        (("-ot", "a"), "'a' is not REGEX=DEVICE"),
-    ],
-)
-def test_what_cannot_be_is_refused(call: Call, options: tuple[str, ...], said: str) -> None:
-    result = call("fit", *options, GEMMA)
-    assert (result.status, result.out) == (2, "")
-    assert said in result.err
-    assert "Traceback" not in result.err
-
-
 @needs_library
 def test_what_is_found_is_kept_and_not_searched_again(call: Call, model: str) -> None:
     options = ("fit", *SMALL, "-c", "512,1024", "--device", "CUDA0:5MiB", "--resume", "found.json", model)

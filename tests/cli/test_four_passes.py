@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.ggml.releases.table import DEFAULT
 from tests.cli.conftest import Call
 
 
@@ -37,24 +36,6 @@ def test_a_plan_as_json_has_the_allocators(call: Call) -> None:
     assert (plan["step"], plan["measured"]) == ("measure", {"CUDA0": 1024, "CPU": 1088})
     assert [t["buffer_size"] for t in plan["tallocs"]] == [1, 65]
     assert plan["inplace"] == ["masked", "sum", "norm", "k_half", "act", "shifted", "result"]
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("splits --pass 5 four-passes", "the scheduler of ggml 2024-01 has 4 passes, no pass 5"),
-        ("splits --pass 2 --format text matmul", f"ggml {DEFAULT.name} prints no single passes"),
-        ("run --watch act four-passes", "ggml 2024-01 has no eval callback; it came on 2024-01-17"),
-        ("run --times matmul", f"ggml {DEFAULT.name} keeps no times per backend"),
-        ("explain realloc main main four-passes", "ggml 2024-01 keeps no plan that could serve another graph"),
-        ("buffers --copies four-passes", "ggml 2024-01 has no parallel; available since 2024-03-13"),
-        ("verify four-passes", "No package carries the real library of ggml 2024-01; there are those of ggml 0.26"),
-    ],
-)
-def test_what_it_does_not_have_is_said(call: Call, command: str, message: str) -> None:
-    result = call(*command.split())
-    assert result.status in (1, 2)
-    assert message in " ".join(result.err.split())
 
 
 def test_a_refusal_has_the_words_of_its_time(call: Call) -> None:

@@ -103,26 +103,6 @@ def test_a_drawing_of_a_log(call: Call) -> None:
     assert "a+mask" in call("dot", "--around", "a+mask", "--radius", "1", OLD).out
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (["splits", "--pass", "2"], "--pass needs a scenario"),
-        (["splits", "--by", "type"], "a log has no types"),
-        (["splits", "--step", "reserve"], "--step needs a scenario"),
-        (["plan", "--after", "1"], "--after needs a scenario"),
-        (["dot", "--style", "ggml"], "no shapes"),
-        (["dot", "--style", "ggmltool", "--fold"], "no shapes"),
-        (["plan", "--graph", "9"], "its graphs are 1 to 7"),
-        (["import", "--graph", "prompt"], "none of its graphs has a title"),
-        (["splits", "--split", "9"], "No such option"),
-    ],
-)
-def test_what_a_log_cannot_tell_is_said_in_one_message(call: Call, args: list[str], says: str) -> None:
-    result = call(*args, REALLOCS)
-    assert (result.status, result.out) == (2, "")
-    assert says in result.err
-
-
 def test_other_views_need_a_log_with_nodes_or_causes(call: Call) -> None:
     level_1 = call("splits", "--debug", "1", "moe").out.encode()
     assert "GGML_SCHED_DEBUG=1" in call("splits", "--by", "op", "-", stdin=level_1).err

@@ -94,11 +94,6 @@ def test_a_node_that_the_allocator_does_not_know_is_said_to_be_unknown(call: Cal
     assert "it is pre-allocated" in own.err
 
 
-def test_views_that_exclude_each_other_are_refused(call: Call) -> None:
-    assert call("hash", "--sched", "--at", "x", SAMPLES / "matmul.yaml").status == 2
-    assert call("allocs", "--trace", "--free-blocks", "x", SAMPLES / "matmul.yaml").status == 2
-
-
 def test_context_shows_one_context_and_knows_their_names(call: Call) -> None:
     result = call("context", "--only", "inputs", "--format", "ggml", "-", stdin=WALK_TEXT)
     lines = result.out.splitlines()

@@ -131,22 +131,6 @@ graphs: {main: {nodes: {none: 'view(x, ne=[64, 0], nb=[256], offset=0)', y: 'sca
     assert "start" in result.out.split("Who has these bytes, in order")[1]
 
 
-@pytest.mark.parametrize(
-    ("args", "hint"),
-    [
-        ((), "NAME [OTHER] [SCENARIO]"),
-        (("a", "b", "c", "d"), "NAME [OTHER] [SCENARIO]"),
-        (("quer", "q_rop", "transformer"), 'has no tensor "quer"'),
-        (("q_rop", "transformer"), 'did you mean "q_rope"?'),
-        (("kq", "kq", "transformer"), "kq is named twice; name two different tensors, or one"),
-    ],
-)
-def test_a_wrong_use_names_the_right_one(call: Call, args: tuple[str, ...], hint: str) -> None:
-    result = call("lifetime", *args)
-    assert (result.status, result.out) == (2, "")
-    assert hint in result.err
-
-
 def test_what_keeps_values_is_what_that_ggml_knows(call: Call) -> None:
     old, new = (
         " ".join(call("lifetime", *words).out.split()) for words in (("k", "four-passes"), ("kq", "transformer"))

@@ -6,8 +6,6 @@ import gzip
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import Call
 
 RATED = "RTX 3090"
@@ -59,21 +57,6 @@ def test_what_ggml_refuses_is_drawn_as_far_as_it_comes(call: Call) -> None:
     document = json.loads(result.out)
     assert "SET_ROWS" in document["otherData"]["error"]["message"]
     assert "reserve" in {event["name"].partition(" ")[0] for event in document["traceEvents"]}
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--measured",), "--measured computes, and is shown with --perfetto"),
-        (("--measured", "--no-compute", "--perfetto"), "--measured computes"),
-        (("--decisions", "--perfetto"), "--decisions are lines of text"),
-        (("--json", "--perfetto"), "--json and --perfetto contradict each other."),
-    ],
-)
-def test_what_contradicts_itself_is_refused(call: Call, words: tuple[str, ...], said: str) -> None:
-    result = call("trace", *words, "matmul")
-    assert (result.status, result.out) == (2, "")
-    assert said in " ".join(result.err.split())
 
 
 def test_weights_without_values_are_not_measured(call: Call) -> None:

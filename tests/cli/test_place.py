@@ -88,31 +88,6 @@ def test_experts_stay_on_the_cpu(call: Call) -> None:
     assert on_cpu("-ot", r"\.[1]\.=CPU", "-ot", "exps=CUDA0") == list(tensors)[2:4]
 
 
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
-        (("-ngl", "many"), "Invalid value for '-ngl': 'many' is not a number of layers, nor all"),
-        (("-ngl", "-1"), "'-1' is not a number of layers, nor all"),
-        (("-ngl", "auto"), "--fit needs to know what is free on CUDA0"),
-        (("-ts", "3;1"), "'3;1' is not a list of numbers, e.g. 3,1"),
-        (("-ts", "0,0"), "nor all 0"),
-        (("-ts", "1,1", "--device", "CUDA0"), "-ts has 2 shares for 1 GPU;"),
-        (("-ot", "ffn"), "'ffn' is not REGEX=DEVICE"),
-        (("-ot", "ffn=GPU7"), "there is no GPU7; there are CUDA0, CPU"),
-        (("-ot", "(=CPU"), "'(' is not a valid regular expression"),
-        (("-ot", "(?<x>a)=CPU"), "not valid in llama.cpp's regular expressions"),
-        (("-ot", "a" * 1001 + "=CPU"), "the limit is 1000"),
-        (("-sm", "none", "-mg", "2"), "the GPUs are numbered from 0 to 0"),
-        (("--device", "CUDA0:much"), "memory must be a size"),
-    ],
-)
-def test_wrong_options_are_answered_with_a_hint(call: Call, options: tuple[str, ...], hint: str) -> None:
-    result = call("place", *options, GEMMA)
-    assert (result.status, result.out) == (2, "")
-    assert hint in result.err
-    assert "Traceback" not in result.err
-
-
 def test_what_moves_nothing_is_said(call: Call) -> None:
     out = call("place", "-ot", "ffn_dwon=CPU,ffn_up=CPU", "--n-cpu-moe", "2", GEMMA, columns=200).out
     assert re.findall(r"^note: no weight is placed by (.*)$", out, re.MULTILINE) == [
@@ -186,22 +161,6 @@ def test_a_placement_on_all_gpus_is_a_scenario_of_one_device(call: Call) -> None
     assert [(s["gpu"], s["asked"]) for s in document["shares"]] == [("CUDA0", 0.75), ("CUDA1", 0.25)]
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (("place", "-ts", "auto"), "with -sm tensor, name the shares"),
-        (("place", "--device", "CUDA0,Metal"), "-sm tensor is planned for GPUs of one kind"),
-        (("place", "--device", "none"), "-sm tensor needs a GPU"),
-        (("sweep", "-ngl", "1,2"), "is for `place`"),
-        (("fit",), "is for `place`"),
-    ],
-)
-def test_what_cannot_be_cut_is_said(call: Call, args: tuple[str, ...], says: str) -> None:
-    ran = call(*args, "-sm", "tensor", GEMMA)
-    assert (ran.status, ran.out) == (2, "")
-    assert says in ran.err
-
-
 def test_a_fit_that_llama_cpp_gives_up_is_told_in_its_words(call: Call) -> None:
     result = call("place", "--fit", "-ngl", "9", "--device", "CUDA0:700MiB", GEMMA)
     assert result.status == 1
@@ -214,25 +173,6 @@ def test_a_fit_that_llama_cpp_gives_up_is_told_in_its_words(call: Call) -> None:
 def test_experts_kept_on_the_cpu_by_the_user_are_overrides_that_a_fit_leaves_alone(call: Call) -> None:
     result = call("place", "--fit", "--cpu-moe", "--device", "CUDA0:700MiB", GEMMA)
     assert (result.status, "tensor_buft_overrides already set by user" in result.err) == (1, True)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--fit", "--device", "CUDA0"), "--fit needs to know what is free on CUDA0; say it"),
-        (("--fit", "--device", "none"), "without a GPU, --fit looks at the memory of the host"),
-        (("--fit", "-ts", "auto", "--device", "CUDA0:1GiB"), "-ts auto is a search of ggmltool's"),
-        (("-fitt", "10", "--device", "CUDA0:1GiB"), "--fit-target belongs to --fit"),
-        (("-fitc", "512", "--device", "CUDA0:1GiB"), "--fit-ctx belongs to --fit"),
-        (("--fit", "-fitt", "1GiB", "--device", "CUDA0:1GiB"), "'1GiB' is not a list of MiB, e.g. 1024 or 1024,512"),
-        (("--fit", "-fitp", "--device", "CUDA0:1GiB"), "leave out --fit and -ngl auto"),
-        (("--fit", "-fitt", "1", "--margin", "1GiB", "--device", "CUDA0:1GiB"), "give one of them"),
-    ],
-)
-def test_a_fit_that_cannot_be_asked_for_is_wrong_use(call: Call, options: tuple[str, ...], message: str) -> None:
-    result = call("place", *options, GEMMA)
-    assert (result.status, result.out) == (2, "")
-    assert message in " ".join(result.err.split())
 
 
 def test_a_device_that_reports_no_memory_gets_no_layer(call: Call) -> None:
@@ -252,3 +192,10 @@ def test_a_fit_is_written_as_the_placement_that_it_chose(call: Call) -> None:
 def test_python_asks_for_it_as_auto() -> None:
     found = ggmltool.load(GEMMA).place("auto", device="CUDA0:1600MiB", margin="900MiB")
     assert found.as_dict()["fit"]["status"] == "success"
+
+
+def test_what_is_too_much_is_refused(call: Call) -> None:
+    long = call("place", "-ot", f"{'a' * 1001}=CPU", GEMMA)
+    many = call("sweep", "-ngl", "0..19", *(f"-ts=1,{n}" for n in range(1, 1002)), GEMMA)
+    assert (long.status, "the limit is 1000" in long.err) == (2, True)
+    assert (many.status, "20020 placements are too many" in many.err) == (2, True)

@@ -100,13 +100,6 @@ def test_a_page_is_not_for_a_terminal(call: Call) -> None:
     assert call("report", "--json", "moe", tty=True).status == 0
 
 
-@pytest.mark.parametrize("ending", ["svg", "png", "csv", "pdf"])
-def test_a_file_that_is_no_page_is_refused(call: Call, ending: str) -> None:
-    result = call("report", "-o", f"report.{ending}", "moe")
-    assert result.status == 2
-    assert f".{ending} is not written here; what can be written: .html, .json" in result.err
-
-
 def test_where_ggml_refuses_its_words_come_along(call: Call) -> None:
     result = call("report", "-o", "report.html", "preallocated")
     assert result.status == 1
@@ -157,24 +150,6 @@ def test_another_graph_and_another_scenario_stand_beside(call: Call) -> None:
     assert sum(len(row["pairs"]) for row in document["groups"] if row["kind"] == "gone") == (
         document["a"]["nodes"] - len(document["pairs"])
     )
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--compare", "nothing", "moe"), "nothing: there is no such file"),
-        (("--compare-ggml", "0.1", "moe"), "'0.1' is not one of"),
-        (("--after", "2", "--compare", "outgrown:large", "outgrown"), "leave out :large"),
-        (("--compare-ggml", "0.20.2", "-"), "standard input can be read only once"),
-        (("--after", "9", "moe"), "there is no step 9"),
-        (("--graph", "mian", "moe"), "mian"),
-    ],
-)
-def test_wrong_use_is_told_in_one_message(call: Call, words: tuple[str, ...], told: str) -> None:
-    scenario = (SAMPLES / "moe.yaml").read_bytes() if "-" in words else b""
-    result = call("report", *words, stdin=scenario)
-    assert (result.status, result.out) == (2, "")
-    assert told in result.err
 
 
 @pytest.mark.parametrize("name", HOSTILE)

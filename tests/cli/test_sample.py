@@ -48,10 +48,6 @@ def test_a_mistyped_name_gets_the_nearest_one(call: Call) -> None:
     assert "Traceback" not in result.err
 
 
-def test_json_with_a_name_is_refused(call: Call) -> None:
-    assert call("sample", "--json", "views").status == 2
-
-
 def test_a_sample_is_a_scenario_by_its_name(call: Call) -> None:
     for name in ("moe", "gemma-3-270m-ngl9"):
         path = next(p for p in samples() if sample_name(p) == name)

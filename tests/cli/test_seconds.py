@@ -110,19 +110,6 @@ def test_gpus_that_share_every_tensor_are_not_estimated(call: Call) -> None:
     assert "speeds" not in json.loads(call("place", "-sm", "tensor", *GPUS, "--json", MODEL).out)
 
 
-def test_seconds_of_unnamed_hardware_are_refused_with_a_way_out(call: Call) -> None:
-    result = call("splits", "--seconds", "gemma-3-270m-ngl9")
-    assert result.status == 2
-    assert result.err.startswith("Error: how fast is CUDA0? Name the hardware")
-
-
-def test_a_log_has_no_seconds(call: Call) -> None:
-    log = Path(__file__).parents[1] / "sources" / "logs" / "2025-03.log"
-    result = call("splits", "--seconds", log)
-    assert result.status == 2
-    assert "--seconds needs a scenario" in result.err
-
-
 def test_seconds_are_a_view_of_their_own(call: Call, placed: Path) -> None:
     assert "choose one" in call("splits", "--seconds", "--bytes", placed).err
 

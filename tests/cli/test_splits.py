@@ -136,20 +136,3 @@ def test_a_pass_that_ggml_does_not_finish_shows_the_ones_before(call: Call) -> N
     assert result.err.startswith("GGML_ASSERT(*cur_backend_id != -1) failed")
     document = json.loads(call("splits", "--pass", "4", "--json", "-", stdin=NO_CPU_ADD).out)
     assert (document["complete"], document["ok"]) == (False, False)
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (("--by", "op,bakend"), "Did you mean 'backend'?"),
-        (("--by", "zzz"), "The keys are op, backend, cause, type, split."),
-        (("--by", "op,op"), "a key is named twice"),
-        (("--by", "op", "--bytes"), "--by and --bytes are different views"),
-        (("--pass", "1", "--debug", "2"), "leave them out with --pass"),
-        (("--pass", "7"), "--pass"),
-    ],
-)
-def test_wrong_use_of_the_views_is_told(call: Call, args: tuple[str, ...], said: str) -> None:
-    result = call("splits", *args, SAMPLES / "moe.yaml")
-    assert (result.status, result.out) == (2, "")
-    assert said in result.err

@@ -86,24 +86,3 @@ def test_a_range_beyond_all_layers_ends_with_all(call: Call) -> None:
         rows = json.loads(call("sweep", *option, "--json", GEMMA).out)["placements"]
         assert [row["-ngl"] for row in rows] == ["18", "19"]
     assert len(json.loads(call("sweep", "-ngl", "1", "-ncmoe", "0..999999:6", "--json", GEMMA).out)["placements"]) == 4
-
-
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
-        (("-ngl", "3..1"), "'3..1' is an empty range"),
-        (("-ngl", "a"), "Invalid value for '-ngl': 'a' is not a number or a range, e.g. 0..32:4"),
-        (("-ngl", "-3"), "'-3' is not a number or a range"),
-        (("-ngl", "0..9:0"), "is not a number or a range"),
-        (("-ngl", "0..19", *(f"-ts=1,{i}" for i in range(1, 1002))), "20020 placements are too many"),
-        (("-ncmoe", "x"), "Invalid value for '--n-cpu-moe': 'x' is not a number or a range"),
-        (("-ts", "a"), "'a' is not a list of numbers"),
-        (("-ot", "x=GPU7"), "there is no GPU7"),
-        (("-j", "0"), "-j"),
-    ],
-)
-def test_wrong_options_are_answered_with_a_hint(call: Call, options: tuple[str, ...], hint: str) -> None:
-    result = call("sweep", *options, GEMMA)
-    assert (result.status, result.out) == (2, "")
-    assert hint in result.err
-    assert "Traceback" not in result.err

@@ -124,31 +124,6 @@ def test_a_table_has_an_entry_for_every_index(name: str) -> None:
     assert bits.dtype == (np.uint16 if TABLES[name].type == "f16" else np.uint32)
 
 
-@pytest.mark.parametrize(
-    ("args", "hint"),
-    [
-        (("--table", "gelu", "q4_0"), "takes no NAME"),
-        (("--at", "1"), "of a --table"),
-        (("--table", "gelu", "--range", "0", "0x3c00"), "not one of each"),
-        (("--table", "gelu", "--range", "a", "b"), "'a' is not a number"),
-        (("--table", "gelu", "--range", "0", "1", "--every", "0"), "above 0"),
-        (("--table", "gelu", "--range", "0", "1", "--every", "1e-300"), "more than the 65536"),
-        (("--table", "gelu", "--range", "-inf", "1"), "finite"),
-        (("--table", "gelu", "--range", "0", "1e6"), "largest f16 is 65504"),
-        (("--table", "gelu", "--range", "0x0", "0x10000"), "not an index"),
-        (("--table", "gelu", "--range", "0x0", "0x8", "--every", "0.5"), "whole number"),
-        (("--table", "e8m0", "--at", "256"), "0x0 to 0xff"),
-        (("--table", "e8m0", "--at", "0.5"), "not an index"),
-        (("--table", "gelu", "--at", "0xzz"), "not an index"),
-        (("--table", "glu"), "gelu"),
-    ],
-)
-def test_wrong_use_is_answered_with_a_hint(call: Call, args: tuple[str, ...], hint: str) -> None:
-    result = call("types", *args)
-    assert (result.status, result.out) == (2, "")
-    assert hint in result.err
-
-
 def test_types_are_completed() -> None:
     from click import Context
 

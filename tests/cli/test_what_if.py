@@ -61,12 +61,3 @@ def test_copies_compares_already(call: Call) -> None:
     assert "--copies plans with and without --pipeline" in result.err
     out = call("buffers", "--copies", "--no-op-offload", "offload").out
     assert out.startswith("op offload, --no-op-offload · alloc prompt · ")
-
-
-@pytest.mark.parametrize("command", ["plan", "splits"])
-@pytest.mark.parametrize("option", ["--pipeline", "--no-op-offload"])
-def test_a_log_was_made_with_what_it_was_made_with(call: Call, command: str, option: str) -> None:
-    log = Path(__file__).parents[1] / "sources" / "logs" / "2025-03.log"
-    result = call(command, option, log)
-    assert (result.status, result.out) == (2, "")
-    assert "needs a scenario: a log shows a plan that was made with its own options" in result.err
