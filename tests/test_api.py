@@ -132,7 +132,7 @@ ELSEWHERE = {
     "dot": "test_the_drawing_is_that_of_the_command",
     "import": "test_a_log_is_read_as_the_command_reads_it",
     "verify": "test_the_real_ggml_is_asked_as_the_command_asks_it",
-    "record": "cli/test_record.py",
+    "record": "cli/test_trace.py",
 }
 """Commands that a test of their own is for."""
 

@@ -15,8 +15,8 @@ from tests.attach.in_gdb import session
 from tests.attach.printed import answers, different, parsed
 from tests.attach.programs import c_program
 from tests.cli import test_debug_seeds as devices
-from tests.cli.test_debug_seeds_contexts import BACKEND, GRAPH, HALVES, NAMED, TENSOR, is_printed
-from tests.cli.test_debug_seeds_contexts import LEFT as NEVER
+from tests.cli.test_debug_seeds import BACKEND, GRAPH, HALVES, NAMED, TENSOR, is_printed
+from tests.cli.test_debug_seeds import LEFT_OF_3 as NEVER
 from tests.needs import made, program
 
 pytestmark = program("gdb", "gdb")

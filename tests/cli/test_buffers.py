@@ -1,4 +1,4 @@
-"""The chart, the chunks and the pipeline copies of `buffers`, against the plan and the events themselves."""
+"""`buffers` and `lifetime`: charts, chunks, pipeline copies, and memory that is used after it was freed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import json
 import pickle
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ggmltool
+from ggmltool.ask.lifetime.record import Lifetimes
+from ggmltool.ask.lifetime.text import collision, shared, story, together
 from ggmltool.ggml.events import Event
 from ggmltool.inspect.memory import MemoryPlan
+from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.views.memory.chart import grid
 from tests.cli.conftest import SAMPLES, Call
+from tests.conformance.fuzz import scenario as random_scenario
+from tests.invariants import violations
 from tests.lifetimes import memory_plan
 
 SCENARIOS = ["moe.yaml", "transformer.yaml", "gemma-3-270m-ngl9.json.gz"]
@@ -123,3 +129,219 @@ def test_a_pickle_is_no_view_and_not_for_a_terminal(call: Call) -> None:
     shown = call("buffers", "-f", "pickle", "transformer", tty=True)
     assert (shown.status, shown.out) == (2, "")
     assert "name a file with -o memory.pickle" in shown.err
+
+
+def lived(call: Call, *args: str, stdin: bytes = b"", status: int = 0) -> dict[str, Any]:
+    result = call("lifetime", *args, "--json", stdin=stdin)
+    assert result.status == status, result.err
+    document: dict[str, Any] = json.loads(result.out)
+    return document
+
+
+@pytest.mark.parametrize("sample", ["transformer", "moe", "inplace", "missing-op", "pipeline", "allocator"])
+def test_places_are_the_plans(call: Call, sample: str) -> None:
+    plan = ggmltool.load(SAMPLES / f"{sample}.yaml").plan().as_dict()
+    for row in (*plan["nodes"], *plan["leafs"]):
+        (life,) = lived(call, row["id"], sample)["tensors"]
+        if life["where"] is not None:
+            assert (life["chunk"], life["offset"]) == (row["chunk"], row["offset"])
+            assert life["where"].startswith(row["buffer"])
+
+
+@pytest.mark.parametrize("sample", ["transformer", "moe", "inplace", "pipeline"])
+def test_what_ggml_plans_never_collides(sample: str) -> None:
+    found = Lifetimes(Opened(ggmltool.load(SAMPLES / f"{sample}.yaml"), sample), Moment(None, "alloc"))
+    lives = [found.of(name) for name in found.tensors]
+    over = 0
+    for a, b in combinations(lives, 2):
+        assert "DANGER" not in " ".join([*collision(a, b, found.nodes), *story(a, found.nodes, "")])
+        if a.life != b.life and shared(a, b) is not None:
+            assert together(a, b, len(found.nodes)) is None
+            over += 1
+    assert over >= 1
+
+
+def test_a_copy_that_lies_over_what_it_is_made_of_is_a_danger(call: Call) -> None:
+    """ggml gives the memory of the tensor back just before it gives some to the copy, in the same buffer."""
+    scenario = {
+        "ggmltool": 1,
+        "backends": [{"name": "CUDA0", "host": True, "alignment": 64, "profile": "custom"}, "CPU"],
+        "contexts": {
+            "w": {"buft": "CUDA0", "usage": "weights", "tensors": {"w": "f32[32, 32]", "w2": "f32[32, 64]"}},
+            "in": {"tensors": {"x": {"type": "f32", "ne": [32, 4], "flags": ["input"]}}},
+        },
+        "graphs": {
+            "g": {
+                "nodes": {
+                    "h": "mul_mat(w, x)",
+                    "t": "sum_rows(h)",
+                    "big": "mul_mat(w2, h)",
+                    "s": {"op": "scale", "src": ["big"], "s": 2, "backend": "CPU"},
+                    "y": {"op": "add", "src": ["s", "t"], "backend": "CUDA0"},
+                }
+            }
+        },
+    }
+    text = json.dumps(scenario).encode()
+    (life,) = lived(call, "s", "-", stdin=text)["tensors"]
+    assert life["overwritten_too_early"] == [{"by": "CUDA0#s#0", "read_by": "CUDA0#s#0"}]
+    out = " ".join(call("lifetime", "s", "-", stdin=text, columns=200).out.split())
+    assert "DANGER: CUDA0#s#0 overwrites it at node" in out
+    assert "bytes are overwritten before they are copied" in out
+    told = " ".join(lived(call, "s", "CUDA0#s#0", "-", stdin=text)["told"])
+    assert "DANGER" in told
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_danger_is_told_only_where_ggml_itself_goes_wrong(seed: int) -> None:
+    """Another checker, which knows nothing of the allocator's events, sees the same in random scenarios."""
+    scenario = ggmltool.load(random_scenario(seed))
+    for graph in scenario.model.graphs:
+        plan = scenario.plan(graph)
+        if plan.ok:
+            kinds = {v.kind for v in violations(scenario.model, plan.as_dict())}
+            found = Lifetimes(Opened(scenario, "it"), Moment(graph, "alloc"))
+            dangers = [name for name in found.tensors if found.of(name).overwritten_too_early]
+            assert not dangers or kinds & {"self_copy", "leaf_view", "early"}
+            assert dangers or "self_copy" not in kinds
+
+
+def test_an_input_must_be_set_again_and_an_output_is_kept(call: Call) -> None:
+    x = " ".join(call("lifetime", "x", "transformer").out.split())
+    assert "set it again before the graph is computed again" in x
+    out = " ".join(call("lifetime", "out", "transformer").out.split())
+    assert "to the end: it is an output" in out
+    assert "Nothing overwrites it" in out
+
+
+def test_of_two_words_the_second_is_a_scenario_where_there_is_one(call: Call) -> None:
+    assert [t["id"] for t in lived(call, "q", "transformer")["tensors"]] == ["q"]
+    Path("graph.yaml").write_bytes((SAMPLES / "transformer.yaml").read_bytes())
+    assert [t["id"] for t in lived(call, "q", "k")["tensors"]] == ["q", "k"]
+    assert [t["id"] for t in lived(call, "q")["tensors"]] == ["q"]
+
+
+def test_what_was_measured_only_has_a_lifetime_too(call: Call) -> None:
+    (alloc,) = lived(call, "q", "transformer")["tensors"]
+    (reserve,) = lived(call, "q", "transformer", "--step", "reserve")["tensors"]
+    assert reserve == alloc
+
+
+def test_a_tensor_that_the_graph_does_not_reach_has_no_memory(call: Call) -> None:
+    result = call("lifetime", "c", "buffer-not-set", columns=100)
+    assert "c (f32[4, 3]) has no memory: the graph does not reach it, or it has no bytes." in result.out
+
+
+def test_a_view_of_no_bytes_lies_in_what_it_is_a_view_of(call: Call) -> None:
+    text = b"""ggmltool: 1
+backends: [CPU]
+contexts: {c: {tensors: {x: {type: f32, ne: [64, 2], flags: [input]}}}}
+graphs: {main: {nodes: {none: 'view(x, ne=[64, 0], nb=[256], offset=0)', y: 'scale(x, s=2)'}}}
+"""
+    result = call("lifetime", "none", "-", stdin=text, columns=100)
+    assert result.status == 0
+    assert "none (VIEW f32[64, 0]) is a view of x and has 0 B" in result.out
+    assert "start" in result.out.split("Who has these bytes, in order")[1]
+
+
+def test_what_keeps_values_is_what_that_ggml_knows(call: Call) -> None:
+    old, new = (
+        " ".join(call("lifetime", *words).out.split()) for words in (("k", "four-passes"), ("kq", "transformer"))
+    )
+    assert "Copy it (cpy) into memory of a context to keep it." in old
+    assert "Flag it as an output to keep it." in new
+
+
+SAMPLE = "use-after-free"
+WHY = "freed in step 3, alloc large, when the CPU compute buffer grew from 64 B to 4 KiB"
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_it_says_which_step_freed_the_memory_and_what_avoids_it(call: Call, command: str) -> None:
+    result = call(command, SAMPLE)
+    assert result.status == 1
+    text = flat(result.out)
+    assert f"Step 6, compute small, uses freed memory: a, b, product ({WHY})." in text
+    assert "No result: product." in text
+    assert "reserve the largest graph first" in text
+
+
+def test_no_value_of_it_is_shown(call: Call) -> None:
+    result = call("run", "--json", SAMPLE)
+    document = json.loads(result.out)
+    assert (result.status, document["ok"]) == (1, False)
+    assert document["outputs"]["product"] is None
+    assert document["use_after_free"] == [
+        {
+            "step": 6,
+            "did": "compute small",
+            "tensors": ["a", "b", "product"],
+            "results": ["product"],
+            "freed": {"step": 3, "did": "alloc large", "buft": "CPU", "old_size": 64, "new_size": 4096},
+        }
+    ]
+
+
+def test_what_avoids_it_does(call: Call) -> None:
+    text = (SAMPLES / f"{SAMPLE}.yaml").read_text()
+    anew = text.replace("compute small  ", "alloc small\n  - compute small  ")
+    reserved = text.replace("steps:", "steps:\n  - reserve large")
+    for changed in (anew, reserved.replace("compute small  ", "set: {a: [2], b: [3]}\n  - compute small  ")):
+        result = call("run", "-", stdin=changed.encode())
+        assert result.status == 0, result.out
+        assert "product · f32 [1]\n  6" in result.out
+
+
+def test_a_step_that_computes_another_graph_says_which(call: Call) -> None:
+    text = (SAMPLES / f"{SAMPLE}.yaml").read_text()
+    text = text[: text.index("  - compute large")] + "  - compute small\n"
+    result = call("run", "-", stdin=text.encode())
+    assert result.status == 0
+    assert "computed sum: the scheduler holds large" in result.out
+    assert "product" not in result.out
+
+
+def test_set_and_get_mean_the_tensors_of_an_older_build(call: Call) -> None:
+    text = (SAMPLES / f"{SAMPLE}.yaml").read_text()
+    text = text[: text.index("  - compute large")] + "  - {set: {a: [5]}}\n  - {get: [product]}\n"
+    result = call("run", "-", stdin=text.encode())
+    assert result.status == 1
+    assert "Step 4, set a, uses freed memory: a (" in flat(result.out)
+    assert "Step 5, get product, uses freed memory: product (" in flat(result.out)
+
+
+def test_the_trace_and_the_debugger_show_it_where_it_happens(call: Call) -> None:
+    result = call("trace", SAMPLE)
+    assert result.status == 1
+    assert "use after free: a, used by product; step 3 freed it when CPU grew from 64 to 4096 bytes" in result.out
+    commands = ["break ggml_backend_sched_compute_splits", "run", "continue", "next"]
+    said = call("debug", SAMPLE, "--batch", *(part for c in commands for part in ("-ex", c)))
+    assert "use after free: a, used by product; step 3 freed it" in said.out
+
+
+def test_the_tensor_and_its_lifetime_say_it(call: Call) -> None:
+    assert (
+        f"memory     CPU (compute), offset 0: {WHY}"
+        in call("tensor", "--after", "3", "product", SAMPLE, columns=200).out
+    )
+    text = flat(call("lifetime", "--after", "3", "product", SAMPLE).out)
+    assert f"product (MUL f32[1]) has 4 B at 0 in CPU (compute): {WHY}." in text
+    row = json.loads(call("tensor", "--json", "--after", "6", "product", SAMPLE).out)["tensor"]
+    assert row["freed"] == {"step": 3, "did": "alloc large", "buft": "CPU", "old_size": 64, "new_size": 4096}
+
+
+def test_in_python_a_value_of_it_is_an_error() -> None:
+    import ggmltool
+    from ggmltool.ggml.errors import UseAfterFree
+
+    scenario = ggmltool.load(SAMPLE).opened.scenario
+    run = scenario.start(values=True)
+    for step in scenario.model.steps:
+        run.step(step)
+    with pytest.raises(UseAfterFree, match="product lies in freed memory: use after free"):
+        run.get("product")
+    assert issubclass(UseAfterFree, ggmltool.Error)

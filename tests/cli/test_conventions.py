@@ -1,4 +1,4 @@
-"""What all commands share: help, exit status, errors, files, colours, pipes, the environment."""
+"""What all commands share: help, the manual page, exit status, errors, files, colours, pipes, the environment."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ import pytest
 from ggmltool.cli.errors import in_lines
 from ggmltool.cli.main import COMMANDS, cli
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
+from ggmltool.views.reference.man import CommandPage, Entry, Manual, man_page
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
+from tests.needs import needs_groff
 
 GOLDEN = Path(__file__).parent / "golden"
 MATMUL = SAMPLES / "matmul.yaml"
@@ -200,27 +202,6 @@ def test_options_can_be_set_in_the_environment(call: Call, monkeypatch: pytest.M
     assert call("splits", MATMUL).out.startswith('{"ggmltool": 1')
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
-@pytest.mark.parametrize("command", [("run",), ("plan",), ("splits", "-f", "table"), ("buffers",)])
-def test_no_line_is_wider_than_the_terminal(call: Call, command: tuple[str, ...], columns: int) -> None:
-    for sample in ("matmul.yaml", "transformer.yaml", "moe.yaml"):
-        out = call(*command, SAMPLES / sample, columns=columns).out
-        facts = [line for line in out.splitlines() if line.startswith("  ")]
-        assert max(map(len, facts)) <= columns
-
-
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    command = f"{sys.executable} -m ggmltool splits {SAMPLES}/gemma-3-270m-ngl9.json.gz; echo status $? >&2"
-    result = subprocess.run(
-        ["bash", "-c", f"({command}) | head -1"],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(SAMPLES.parent)},
-        check=False,
-    )
-    assert result.stderr == "status 0\n"
-
-
 def test_names_are_no_markup(call: Call) -> None:
     scenario = (
         b"ggmltool: 1\nname: '[red]title'\nbackends: [CPU]\ncontexts: {c: {tensors: {'[bold]x': 'f32[4]'}}}\n"
@@ -255,28 +236,6 @@ def test_a_mistake_of_ours_is_told_apart(call: Call, monkeypatch: pytest.MonkeyP
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        ("ggmltool pl", "plain,plan\nplain,place\n"),
-        (f"ggmltool plan {MATMUL} --graph m", "plain,main\n"),
-        (f"ggmltool run {SAMPLES}/transformer.yaml --tensor q_", "plain,q_heads\nplain,q_rope\nplain,q_perm\n"),
-        ("ggmltool run nowhere.yaml --tensor q", ""),
-    ],
-)
-def test_the_shell_completes_commands_graphs_and_tensors(words: str, completed: str) -> None:
-    cword = str(len(words.split()) - 1)
-    environment = {"_GGMLTOOL_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": cword}
-    result = subprocess.run(
-        [sys.executable, "-m", "ggmltool"],
-        capture_output=True,
-        text=True,
-        env=os.environ | environment | {"PYTHONPATH": str(SAMPLES.parent)},
-        check=False,
-    )
-    assert (result.stdout.strip(), result.stderr) == (completed.strip(), "")
-
-
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_a_message_on_a_terminal_keeps_to_its_width_and_its_excerpt_as_it_is(width: int) -> None:
     """N13: 300 characters in a line, which a terminal breaks within words."""
@@ -289,3 +248,51 @@ def test_a_message_on_a_terminal_keeps_to_its_width_and_its_excerpt_as_it_is(wid
     assert " ".join(" ".join(told[:-2]).split()) == f"{words} in ggml_backend_sched_new, for {words}"
     assert in_lines(words, 1000) == words
     assert in_lines(f"/a/{'long' * 50}/name", width) == f"/a/{'long' * 50}/name"
+
+
+def test_the_page_has_every_command_every_option_and_its_variable(call: Call) -> None:
+    page = call("man").out.replace("\\-", "-")
+    for name in COMMANDS:
+        assert re.search(rf"^\.SS ggmltool {name} ", page, re.MULTILINE)
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert option.opts[-1] in page
+                variable = option.envvar or f"GGMLTOOL_{name.upper()}_{(option.name or '').upper()}"
+                assert f".B {variable}\n" in page
+
+
+def test_what_roff_would_take_for_a_request_is_text() -> None:
+    page = man_page(
+        Manual(
+            "x",
+            "1",
+            "'about' \\n",
+            "x [-a]",
+            ".hidden words\n\n\b\n'kept\n  as is",
+            [CommandPage("c", "x c", "does -a", [Entry("-a", ".5 is the default", "X_A")])],
+            [],
+        )
+    )
+    assert page == (
+        '.TH X 1 "" "x 1" "User Commands"\n.SH NAME\nx \\- \\&\'about\' \\en\n.SH SYNOPSIS\n.B x [\\-a]\n'
+        ".SH DESCRIPTION\n.PP\n\\&.hidden words\n.PP\n.nf\n\\&'kept\n  as is\n.fi\n.SH COMMANDS\n.SS x c\n.PP\n"
+        "does \\-a\n.TP\n.B \\-a\n\\&.5 is the default\n.SH COMMON OPTIONS\n.SH ENVIRONMENT\n.TP\n.B X_A\nx c \\-a\n"
+    )
+
+
+@needs_groff
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_groff_sets_the_page_without_a_warning(call: Call, columns: int) -> None:
+    page = call("man").out
+    set_ = subprocess.run(
+        ["groff", "-k", "-Tutf8", "-man", "-ww", f"-rLL={columns}n"],
+        input=page,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    errors = [line for line in set_.stderr.splitlines() if "break" not in line and "adjust" not in line]
+    assert errors == []
+    assert "ggmltool splits --format table model.yaml" in re.sub("\x1b\\[[0-9;]*m", "", set_.stdout)

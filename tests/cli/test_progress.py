@@ -108,7 +108,7 @@ def slow(n_nodes: int) -> dict[str, Any]:
 @pytest.mark.parametrize("command", ["run", "trace", "compare"])
 def test_an_interrupt_ends_it_without_a_traceback(tmp_path: Path, command: str) -> None:
     file = tmp_path / "slow.json"
-    file.write_text(json.dumps(slow(20_000)))
+    file.write_text(json.dumps(slow(4_000)))
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     child = subprocess.Popen(
         [sys.executable, "-m", "ggmltool", command, str(file)],

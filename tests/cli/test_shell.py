@@ -32,31 +32,30 @@ def bash(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"PATH": path, "PYTHONPATH": str(SAMPLES.parent)}
 
 
+COMPLETED = {
+    "pla": "plan place",
+    "plan --st": "--step",
+    "plan --step re": "reserve",
+    "--color ''": "auto always never",
+    f"plan '{TRANSFORMER}' -g m": "main",
+    "plan --format ''": "text json csv",
+    f"context '{TRANSFORMER}' --only ''": "gpu cpu inputs",
+    f"run '{TRANSFORMER}' -t q_": "q_heads q_rope q_perm",
+    "plan gemma": "gemma-3-270m-ngl9 gemma-3-270m",
+    "run transformer -t q_": "q_heads q_rope q_perm",
+    "run nowhere.yaml --tensor q": "",
+}
+
+
 @needs_bash
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        (["pla"], ["plan", "place"]),
-        (["plan", "--st"], ["--step"]),
-        (["plan", "--step", "re"], ["reserve"]),
-        (["--color", ""], ["auto", "always", "never"]),
-        (["plan", str(TRANSFORMER), "-g", ""], ["main"]),
-        (["plan", "--format", ""], ["text", "json", "csv"]),
-        (["context", str(TRANSFORMER), "--only", ""], ["gpu", "cpu", "inputs"]),
-        (["run", str(TRANSFORMER), "-t", "q_"], ["q_heads", "q_rope", "q_perm"]),
-        (["plan", "gemma"], ["gemma-3-270m-ngl9", "gemma-3-270m"]),
-        (["run", "transformer", "-t", "q_"], ["q_heads", "q_rope", "q_perm"]),
-    ],
-)
-def test_bash_completes(bash: dict[str, str], words: list[str], completed: list[str]) -> None:
-    line = " ".join(f"'{word}'" for word in words)
-    script = (
-        'eval "$(_GGMLTOOL_COMPLETE=bash_source ggmltool)"\n'
-        f"COMP_WORDS=(ggmltool {line}); COMP_CWORD={len(words)}\n"
-        '_ggmltool_completion ggmltool; printf "%s\\n" "${COMPREPLY[@]}"'
+def test_bash_completes(bash: dict[str, str]) -> None:
+    script = 'eval "$(_GGMLTOOL_COMPLETE=bash_source ggmltool)"\n' + "".join(
+        f"COMP_WORDS=(ggmltool {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()\n"
+        '_ggmltool_completion ggmltool; echo "${COMPREPLY[@]}"\n'
+        for words in COMPLETED
     )
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=bash, check=True)
-    assert (result.stdout.split(), result.stderr) == (completed, "")
+    assert (result.stdout.splitlines(), result.stderr) == (list(COMPLETED.values()), "")
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
@@ -67,27 +66,21 @@ def test_other_shells_get_their_script(bash: dict[str, str], shell: str) -> None
     assert f"_GGMLTOOL_COMPLETE={shell}_complete" in result.stdout
 
 
-def choices() -> list[tuple[str, str]]:
-    """Every option of every command that is a choice, a flag or a number: the command and the option's variable."""
-    found = []
-    for name in COMMANDS:
-        command = cli.get_command(click.Context(cli), name)
-        assert command is not None
-        for option in command.params:
-            checked = isinstance(option.type, (click.Choice, click.types.IntParamType, click.types.BoolParamType))
-            if isinstance(option, click.Option) and checked and not isinstance(option.envvar, str):
-                found.append((name, f"GGMLTOOL_{name}_{option.name}".upper()))
-    return found
-
-
-@pytest.mark.parametrize(("name", "variable"), choices(), ids=[variable for _, variable in choices()])
-def test_every_option_reads_its_variable(call: Call, monkeypatch: pytest.MonkeyPatch, name: str, variable: str) -> None:
-    monkeypatch.setenv(variable, "no such value")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_reads_its_variable(call: Call, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Those that are a choice, a flag or a number, and so know a value that is none."""
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
-    result = call(name, *("x" for param in command.params if isinstance(param, click.Argument) and param.required))
-    assert result.status == 2
-    assert f"It comes from {variable} in the environment." in result.err
+    needed = ["x" for param in command.params if isinstance(param, click.Argument) and param.required]
+    checked = (click.Choice, click.types.IntParamType, click.types.BoolParamType)
+    for option in command.params:
+        if isinstance(option, click.Option) and isinstance(option.type, checked) and not isinstance(option.envvar, str):
+            variable = f"GGMLTOOL_{name}_{option.name}".upper()
+            monkeypatch.setenv(variable, "no such value")
+            result = call(name, *needed)
+            monkeypatch.delenv(variable)
+            assert result.status == 2, variable
+            assert f"It comes from {variable} in the environment." in result.err
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])

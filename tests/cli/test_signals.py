@@ -1,19 +1,24 @@
-"""^C and SIGTERM, at any moment: no traceback, no process that stays, no half file."""
+"""^C and SIGTERM at any moment, named pipes, terminals: no traceback, no process that stays, no half file."""
 
 from __future__ import annotations
 
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from ggmltool.cli import waiting
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.processes import in_processes
-from tests.cli.conftest import SAMPLES
+from tests.cli.conftest import SAMPLES, Call
+from tests.cli.test_every_command import LOGS
 
 ROOT = SAMPLES.parent
 SWEEP = ["sweep", "-q", "-ngl", "0..18", "-ts", "1", "-ts", "2", "-ts", "3", "-ts", "4", "-ts", "5", "-ts", "6",
@@ -129,3 +134,128 @@ def test_a_process_that_is_killed_is_an_error_and_no_wait() -> None:
     with pytest.raises(PlaceError, match="no"):
         in_processes(_refuse, range(10), 2)
     assert in_processes(_refuse, range(4, 40), 3) == list(range(4, 40))
+
+
+MATMUL = (SAMPLES / "matmul.yaml").read_bytes()
+
+
+@pytest.fixture
+def pipe(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the folder of the call there is a pipe, about which the tool speaks up soon."""
+    monkeypatch.setattr(waiting, "PATIENCE", 0.05)
+    os.mkfifo("pipe")
+
+
+def _later(do: object) -> threading.Thread:
+    """Somebody who comes to the pipe after a while."""
+
+    def come() -> None:
+        time.sleep(0.4)
+        do()  # type: ignore[operator]
+
+    thread = threading.Thread(target=come)
+    thread.start()
+    return thread
+
+
+@pytest.mark.usefixtures("pipe")
+@pytest.mark.parametrize(
+    ("command", "content"),
+    [(["plan"], MATMUL), (["splits"], MATMUL), (["import"], (LOGS / "2025-03.log").read_bytes())],
+    ids=["scenario", "either", "log"],
+)
+def test_a_pipe_that_nobody_writes_into_is_waited_for_aloud(call: Call, command: list[str], content: bytes) -> None:
+    """R12"""
+    Path("file").write_bytes(content)
+    expected = call(*command, "file").out.replace("file", "pipe", 1)
+    writer = _later(lambda: Path("pipe").write_bytes(content))
+    result = call(*command, "pipe")
+    writer.join()
+    assert (result.status, result.out) == (0, expected)
+    assert result.err == "pipe is a pipe; waiting for a program that writes into it\n"
+
+
+@pytest.mark.usefixtures("pipe")
+def test_a_pipe_that_nobody_reads_is_waited_for_aloud(call: Call) -> None:
+    """R12"""
+    read: list[bytes] = []
+    reader = _later(lambda: read.append(Path("pipe").read_bytes()))
+    result = call("plan", "matmul", "-o", "pipe")
+    reader.join()
+    assert read == [call("plan", "matmul").out.encode()]
+    assert result.err == "pipe is a pipe; waiting for a program that reads from it\nWrote pipe\n"
+
+
+@pytest.mark.usefixtures("pipe")
+def test_a_quiet_command_waits_without_a_word(call: Call) -> None:
+    """R12"""
+    writer = _later(lambda: Path("pipe").write_bytes(MATMUL))
+    assert call("-q", "plan", "pipe").err == ""
+    writer.join()
+
+
+@pytest.mark.usefixtures("pipe")
+def test_a_pipe_that_is_served_at_once_is_read_without_a_word(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R12"""
+    monkeypatch.setattr(waiting, "PATIENCE", 60)
+    writer = threading.Thread(target=Path("pipe").write_bytes, args=[MATMUL])
+    writer.start()
+    assert call("plan", "pipe").err == ""
+    writer.join()
+
+
+def test_a_loop_of_links_is_refused(call: Call) -> None:
+    """R12"""
+    Path("loop").symlink_to("loop")
+    for output in ("loop", "loop/x"):
+        for force in ([], ["--force"]):
+            result = call("plan", "matmul", "-o", output, *force)
+            assert (result.status, result.out) == (2, "")
+            assert result.err == f"Error: cannot write {output}: Too many levels of symbolic links\n"
+    assert call("plan", "loop").err == "loop: cannot be read: Too many levels of symbolic links\n"
+    assert call("import", "loop").err == "loop: cannot be read: Too many levels of symbolic links\n"
+
+
+def test_a_link_to_a_file_that_is_not_there_yet_is_written_through(call: Call) -> None:
+    """R12"""
+    Path("link").symlink_to("new")
+    assert call("plan", "matmul", "-o", "link").status == 0
+    assert Path("link").is_symlink()
+    assert Path("new").is_file()
+
+
+def test_without_textual_it_names_the_extra(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ggmltool.cli.tui.find_spec", lambda name: None)
+    result = call("tui", "moe")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == "Error: `ggmltool tui` needs Textual; install it with `pip install 'ggmltool[tui]'`\n"
+
+
+def test_without_a_terminal_it_says_so(call: Call) -> None:
+    result = call("tui", "moe")
+    assert (result.status, result.out) == (2, "")
+    assert "needs a terminal" in result.err
+
+
+def test_it_opens_in_a_terminal_and_q_leaves_it() -> None:
+    pytest.importorskip("textual", reason="needs Textual: the extra tui")
+    main, own = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    command = [sys.executable, "-m", "ggmltool", "tui", "moe"]
+    with subprocess.Popen(command, stdin=own, stdout=own, stderr=own, env=environment) as process:
+        os.close(own)
+        seen = b""
+        until = time.monotonic() + 60
+        while b"mixture of experts" not in seen and time.monotonic() < until:
+            if select.select([main], [], [], 1)[0]:
+                seen += os.read(main, 65536)
+        assert b"mixture of experts" in seen
+        os.write(main, b"q")
+        while process.poll() is None and time.monotonic() < until:
+            if select.select([main], [], [], 0.2)[0]:
+                try:
+                    os.read(main, 65536)
+                except OSError:
+                    break
+        assert process.wait(10) == 0
+    os.close(main)
