@@ -16,7 +16,7 @@ from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.attached.abort import AbortFacts, explain_end
 from ggmltool.inspect.attached.verified import Stage, verify
 from ggmltool.show.table import Style
-from ggmltool.views.attach.abort import abort_view
+from ggmltool.views.attach.end import abort_view
 from tests.attach.programs import core_by_gdb, core_of, environment, output_of
 from tests.needs import compiled, library, needs_gcc, needs_gdb
 
@@ -55,8 +55,8 @@ def test_a_preallocated_tensor_ends_in_the_same_words_in_the_plan(
     facts = explain_end(end)
     assert facts.said in seen.err
     (tensor,) = facts.tensors
-    assert (tensor.how, tensor.buffer, tensor.op, tensor.position) == ("message", "GPU0", "SILU", 0)
-    assert [(a.op, a.memory) for a in tensor.able] == [(False, True), (True, False)]
+    assert (tensor.known_by, tensor.buffer, tensor.op, tensor.node) == ("message", "GPU0", "SILU", 0)
+    assert [(a.op, a.memory) for a in tensor.backends] == [(False, True), (True, False)]
     assert facts.planned is not None
     assert facts.planned.same
     assert facts.planned.message == facts.message
@@ -71,7 +71,8 @@ def test_a_tensor_without_a_buffer_is_in_a_register_of_the_function(release: str
     assert facts.calls == ("ggml_backend_tensor_set",)
     # What earlier calls left on the stack may come behind it.
     first = facts.tensors[0]
-    assert (first.name, first.how, first.holder, first.buffer) == ("inp", "register", "ggml_backend_tensor_set", None)
+    assert (first.name, first.known_by, first.buffer) == ("inp", "register", None)
+    assert first.holder == "ggml_backend_tensor_set"
     assert facts.explained is not None
     assert facts.explained.told.means == "A tensor without a buffer is written or read."
     assert facts.planned is None
@@ -143,7 +144,7 @@ def test_a_core_dump_of_an_abort_ends_in_the_same_words_in_the_plan() -> None:
     facts = explained_core(crashed("--abort preallocated"))
     assert facts.signal == "SIGABRT"
     (tensor,) = facts.tensors
-    assert (tensor.how, tensor.position) == ("named", 0)
+    assert (tensor.known_by, tensor.node) == ("named", 0)
     assert facts.planned is not None
     assert facts.planned.same
 

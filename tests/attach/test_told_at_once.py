@@ -15,8 +15,7 @@ import pytest
 
 from ggmltool.attach.calls import Called
 from ggmltool.show.table import Style
-from ggmltool.views.attach.documents import AttachedCall
-from ggmltool.views.attach.summary import call_view
+from ggmltool.views.attach.calls import AttachedCall, call_view
 from tests.attach.programs import environment, started
 from tests.needs import compiled, needs_gcc, needs_gdb
 from tests.sources.process.recorded import recorded

@@ -17,7 +17,7 @@ from ggmltool.attach.reading import Reader, read_snapshot
 from ggmltool.attach.session import Session
 from ggmltool.attach.values.eval_callback import EvalCallback
 from ggmltool.attach.write.written import written
-from ggmltool.cli.attaching_values import ReadValues, ValuesAsked, read_values
+from ggmltool.cli.attach_values import ReadValues, ValuesAsked, read_values
 from ggmltool.cli.errors import CliError
 from tests import needs
 from tests.attach.programs import decoding, environment, output_of

@@ -22,7 +22,7 @@ _GONE = "ggmltool does not answer: {}; `ggmltool attach --gdb` says what to sour
 
 _SERVING = (
     "import sys; sys.path[:] = filter(None, sys.path); sys.path.append(%r); "
-    "from ggmltool.cli.in_gdb import serve; serve()"
+    "from ggmltool.debugger.live import serve; serve()"
 )
 """What a Python of ours runs; the current folder has nothing for it."""
 

@@ -17,9 +17,7 @@ from ggmltool.attach.write.decided import decided
 from ggmltool.attach.write.redacted import redacted
 from ggmltool.attach.write.written import GRAPH, Written, scenario_file, with_assignments, written
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.live.desk import Asked, Visit
-from ggmltool.debugger.live.looking import style_of, tensor_at
-from ggmltool.debugger.live.stopping import words_of
+from ggmltool.debugger.live.process import GdbCommand, StoppedProcess
 from ggmltool.inspect.attached.verified import verify
 from ggmltool.inspect.node import explain_node
 from ggmltool.inspect.opened import Moment, Opened
@@ -38,23 +36,23 @@ _COMPUTE: Function = "ggml_backend_sched_graph_compute_async"
 _STOPS = (_COMPUTE, "ggml_backend_sched_graph_compute")
 
 
-def _stop(visit: Visit) -> str:
+def _stop(process: StoppedProcess) -> str:
     """How to come to where the scheduler has decided: at a function that is there, or behind the one that decides."""
-    there = next((name for name in _STOPS if visit.session.instance.has(name)), "")
+    there = next((name for name in _STOPS if process.session.instance.has(name)), "")
     return f"break {there}, and continue" if there else "break ggml_backend_sched_alloc_graph, continue, and finish"
 
 
-def _before(visit: Visit) -> Snapshot:
+def _before(process: StoppedProcess) -> Snapshot:
     """What the scheduler had when the graph came, or has of a graph that is allocated. Raises AttachError, and
     CommandError where the scheduler is about to decide."""
-    found = visit.found
-    if visit.snapshot.sched.is_alloc:
-        return read_snapshot(visit.session, found.sched, found.graph, _COMPUTE, "before")
+    found = process.found
+    if process.snapshot.sched.is_alloc:
+        return read_snapshot(process.session, found.sched, found.graph, _COMPUTE, "before")
     function = _ENTRIES.get(found.call)
     if function is None or not found.entered:
         doing = f"is in the middle of {found.call}" if found.call else "has no graph now"
-        raise CommandError(f"The scheduler {doing}; look where it has one: {_stop(visit)}.")
-    return read_snapshot(visit.session, found.sched, found.graph, function, "before")
+        raise CommandError(f"The scheduler {doing}; look where it has one: {_stop(process)}.")
+    return read_snapshot(process.session, found.sched, found.graph, function, "before")
 
 
 @dataclass
@@ -66,34 +64,34 @@ class Made:
 
     @cached_property
     def opened(self) -> Opened:
-        """The scenario to be asked."""
+        """The scenario to be command."""
         return Opened(Scenario(load_spec(self.written.document)))
 
 
-def _scenario(visit: Visit) -> Made:
+def _scenario(process: StoppedProcess) -> Made:
     """The graph as a scenario, made once while the program stands still."""
-    if not isinstance(visit.made, Made):
-        before = _before(visit)
-        answers = ask(visit.session, before) if visit.link.ask("threads") else None
+    if not isinstance(process.made, Made):
+        before = _before(process)
+        answers = ask(process.session, before) if process.link.ask("threads") else None
         made = written(before, answers)
         done = None
         if before.sched.is_alloc:
             done = decided(before, made.ids, made.names, made.step, answers)
             made = with_assignments(made, done)
-        visit.made = Made(made, done)
-    return visit.made
+        process.made = Made(made, done)
+    return process.made
 
 
-def save(visit: Visit, asked: Asked) -> str:
+def save(process: StoppedProcess, command: GdbCommand) -> str:
     """Write the scenario to a file. Raises AttachError for one that cannot be loaded."""
-    words = words_of(asked.argument)
+    words = command.words
     names = [word for word in words if word != "--redact"]
     if len(names) != 1:
         raise CommandError("Name one file: ggml save FILE.json.gz [--redact].")
-    path = asked.path(names[0])
+    path = command.path(names[0])
     if not path.name.endswith((".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")):
         raise CommandError(f"{printable(path.name)} is no name of a scenario; it ends in .json.gz, .json or .yaml.")
-    made = _scenario(visit).written
+    made = _scenario(process).written
     document = redacted(made.document) if "--redact" in words else made.document
     _write(path, scenario_file(document))
     notes = "".join(f"{printable(note)}\n" for note in made.notes)
@@ -114,24 +112,24 @@ def _write(path: Path, data: bytes) -> None:
         raise CommandError(f"cannot write {printable(str(path))}: {error.strerror or error}.") from None
 
 
-def why(visit: Visit, asked: Asked) -> str:
+def why(process: StoppedProcess, command: GdbCommand) -> str:
     """Why a node runs on its backend."""
-    address = tensor_at(visit, asked.argument.strip())
-    found = _scenario(visit)
+    address = process.tensor_at(command.argument.strip())
+    found = _scenario(process)
     name = found.written.ids.get(address)
     if name is None:
-        raise CommandError(f"{printable(asked.argument.strip())} is no tensor of the graph.")
+        raise CommandError(f"{printable(command.argument.strip())} is no tensor of the graph.")
     state, facts = explain_node(found.opened, Moment(GRAPH, found.written.step), name)
-    return explain_node_view(facts, state.plan, title_of(visit.seen_now), state.heading, style_of(asked))
+    return explain_node_view(facts, state.plan, title_of(process.named), state.heading, command.style)
 
 
-def verified(visit: Visit, asked: Asked) -> str:
+def verified(process: StoppedProcess, command: GdbCommand) -> str:
     """What the process decided beside the plan of its scenario."""
-    if asked.argument.strip():
+    if command.argument.strip():
         raise CommandError("`ggml verify` takes no argument.")
-    said = _scenario(visit)
+    said = _scenario(process)
     if said.decided is None:
-        raise CommandError(f"The scheduler has not decided yet; look when it has: {_stop(visit)}.")
+        raise CommandError(f"The scheduler has not decided yet; look when it has: {_stop(process)}.")
     made = said.written
     found = verify(made.document, GRAPH, made.step, said.decided, made.notes)
-    return verified_view(found, title_of(visit.seen_now), style_of(asked))
+    return verified_view(found, title_of(process.named), command.style)

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
-from ggmltool.attach.gdb.link import Call, Link, LinkError, LinkLost
+from ggmltool.attach.errors import AttachError
+from ggmltool.attach.gdb.link import Call, Link, LinkError, LinkLost, NoBytes
+from ggmltool.attach.memory import Memory as PagedMemory
 from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
+from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, whole
-from ggmltool.debugger.live.functions import INLINE
+from ggmltool.ggml.hash_set import FULL, hash_of
+from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
-from ggmltool.structs.declarations import Cursor, ExpressionError, declaration, read_type
+from ggmltool.ggml.version import SIZE_MAX, hash_size
+from ggmltool.structs.declarations import Cursor, ExpressionError, NoMemoryError, declaration, read_type
 from ggmltool.structs.layout import Layout
-from ggmltool.structs.types import (
-    INT,
-    LONG,
-    VOID,
-    CType,
-    Enum,
-    Function,
-    Int,
-    Language,
-    Pointer,
-    Struct,
-    Void,
-    bare,
-)  # fmt: skip
-
-if TYPE_CHECKING:
-    from ggmltool.debugger.live.memory import LiveMemory
+from ggmltool.structs.types import INT, LONG, VOID, CType, Enum, Function, Int, Language, Pointer, Struct, Void, bare
 
 _TALK = frozenset(("ggml_graph_print", "ggml_init"))
 """Functions that print, or take memory."""
@@ -38,6 +26,38 @@ _STRUCTS = {"sched": "ggml_backend_sched", "galloc": "ggml_gallocr", "graph": "g
 
 _TABLES = {"ggml_table_f32_f16": "float [65536]", "ggml_table_gelu_f16": "uint16_t [65536]"}
 """Tables that ggml's CPU backend exports, with their types."""
+
+
+class LiveMemory(Memory):
+    """Reads through a link, each page once: until it is forgotten, the program stands still."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link = link
+        self.forget()
+
+    def forget(self) -> None:
+        """The program has moved: nothing holds any more."""
+        self._pages = PagedMemory(self._link)
+        self._names: dict[int, str] = {}
+
+    def read(self, address: int, n: int) -> bytes:
+        """The bytes at an address. Raises NoMemoryError."""
+        try:
+            return self._pages.read(address, n)
+        except (NoBytes, AttachError):
+            raise NoMemoryError(address) from None
+
+    def symbol(self, address: int) -> str:
+        """What gdb calls what lies at an address."""
+        if address not in self._names:
+            try:
+                self._names[address] = str(self._link.ask("symbol", address)) if address else ""
+            except LinkLost:
+                raise
+            except LinkError:
+                self._names[address] = ""
+        return self._names[address]
 
 
 class LiveScope:
@@ -216,3 +236,62 @@ def _returned(type: CType) -> str:
             raise ExpressionError("Functions that return a struct are not called.")
         case _:
             return LONG.name
+
+
+Answer = Callable[[LiveScope, list[CValue]], int]
+
+
+def _hash(scope: LiveScope, values: list[CValue]) -> int:
+    return hash_of(values[0].integer(), scope.release.hash_shift)
+
+
+def _find(scope: LiveScope, values: list[CValue]) -> int:
+    """ggml_hash_find: the slot of a key, or the free one where it would be."""
+    size = scope.field(values[0], "size").integer()
+    if size <= 0:
+        raise ExpressionError("Division by zero")
+    keys, used = scope.field(values[0], "keys").integer(), scope.field(values[0], "used").integer()
+    address = values[1].integer()
+    start = slot = _hash(scope, [values[1]]) % size
+    while True:
+        word = int.from_bytes(scope.memory.read(used + 4 * (slot >> 5), 4), "little")
+        if not word >> (slot & 31) & 1:
+            return slot
+        if int.from_bytes(scope.memory.read(keys + 8 * slot, 8), "little") == address:
+            return slot
+        slot = (slot + 1) % size
+        if slot == start:
+            return FULL & SIZE_MAX
+
+
+def _hash_node(scope: LiveScope, values: list[CValue]) -> int:
+    """ggml_gallocr_hash_get, which does not add what is not there."""
+    slot = _find(scope, [scope.field(values[0], "hash_set"), values[1]])
+    return scope.field(values[0], "hash_values").integer() + slot * scope.layout.structs["hash_node"].size
+
+
+def _can_inplace(scope: LiveScope, values: list[CValue]) -> int:
+    number = values[0].integer()
+    name = next((n for n, v in scope.layout.enums["ggml_op"].members.items() if v == number), "")
+    op = name.removeprefix("GGML_OP_")
+    return op in Op.__members__ and Op[op] in scope.release.rules.inplace_ops
+
+
+def _is_allocated(scope: LiveScope, values: list[CValue]) -> int:
+    if scope.field(values[1], "data").integer():
+        return 1
+    node = scope.pointer("hash_node", _hash_node(scope, values))
+    members = bare(scope.layout.structs["hash_node"])
+    known = isinstance(members, Struct) and "allocated" in (members.members or {})
+    return int(known and scope.field(node, "allocated").truth())
+
+
+INLINE: Mapping[str, Answer] = {
+    "ggml_hash": _hash,
+    "ggml_hash_find": _find,
+    "ggml_gallocr_hash_get": _hash_node,
+    "ggml_gallocr_is_allocated": _is_allocated,
+    "ggml_op_can_inplace": _can_inplace,
+    "ggml_hash_size": lambda scope, values: hash_size(values[0].integer()),
+}
+"""By name; how they are declared stands with the other functions."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ggmltool.attach.end.ending import Ended
 from ggmltool.attach.end.seeking import Suspect
@@ -18,41 +17,42 @@ from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.what_if import Outcome, try_changes
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.show.document import Row
 
 MOST_CHANGES = 5
 
 
-class Able(NamedTuple):
+class EndBackend(Row):
     """What a backend answered for a tensor: whether it supports the op, and can use the memory that the tensor lies in
-    (None: not asked, or it lies nowhere)."""
+    (null: not asked, or it lies nowhere)."""
 
     backend: str
     op: bool | None
     memory: bool | None
 
 
-class Meant(NamedTuple):
-    """A tensor that an end may be about. `buffer` is the type of the buffer that it lies in, None if in none; `view_of`
-    the tensor that it is a view of. `how`, `place` and `holder` are those of `Suspect`; `id` is what it is called in
-    the scenario, None if it is no part of the graph, `position` its number among the nodes, None of what is no node."""
+class EndTensor(Row):
+    """A tensor that the end may be about: `buffer` is the type of its buffer (null: it has none), `node` its number in
+    the graph, `known_by` how it was found (message, named, argument, register, stack), `place` and `holder` where. `id`
+    is what the scenario calls it, null if it is no part of the graph."""
 
     name: str
-    id: str | None
     op: str
     type: str
     ne: tuple[int, ...]
     buffer: str | None
     view_of: str | None
-    no_data: bool
-    how: str
+    node: int | None
+    known_by: str
     place: str
     holder: str
-    position: int | None
-    able: tuple[Able, ...]
+    backends: tuple[EndBackend, ...]
+    id: str | None
+    no_data: bool
 
 
-class Planned(NamedTuple):
-    """What a plan of the graph comes to: ggml's words where it is refused. `same`: those that the program died with."""
+class EndPlan(Row):
+    """What our plan of the same graph comes to: ggml's words where it is refused; `same`: those of the program."""
 
     message: str | None
     explanation: str
@@ -72,13 +72,13 @@ class AbortFacts:
     crashed: str
     thread: int
     calls: tuple[str, ...]
-    tensors: tuple[Meant, ...]
+    tensors: tuple[EndTensor, ...]
     explained: Explained | None
     function: str | None
     nodes: int
     leafs: int
     schedulers: int
-    planned: Planned | None
+    planned: EndPlan | None
     changes: tuple[Outcome, ...]
     without: str
     notes: tuple[str, ...]
@@ -134,29 +134,29 @@ def _refused(end: Ended) -> Iterator[str]:
                 return
 
 
-def _meant(end: Ended, suspect: Suspect) -> Meant:
+def _meant(end: Ended, suspect: Suspect) -> EndTensor:
     tensor, names, snapshot = suspect.tensor, end.names, end.snapshot
     root = snapshot.tensors.get(tensor.view_src) if snapshot is not None else None
     buffer = tensor.buffer or (root.buffer if root is not None else 0)
     nodes = snapshot.graph.nodes if snapshot is not None else ()
-    return Meant(
-        _name(tensor),
-        end.written.ids.get(tensor.address) if end.written is not None else None,
-        names.ops.get((tensor.op, tensor.op_params[0]), f"op {tensor.op}"),
-        names.types.get(tensor.type, f"type {tensor.type}"),
-        tensor.ne,
-        names.buffers.get(buffer, "") if buffer else None,
-        _name(root) if root is not None else None,
-        not tensor.data,
-        suspect.how,
-        suspect.place,
-        suspect.holder,
-        nodes.index(tensor.address) if tensor.address in nodes else None,
-        tuple(_able(end, tensor, buffer)),
+    return EndTensor(
+        name=_name(tensor),
+        op=names.ops.get((tensor.op, tensor.op_params[0]), f"op {tensor.op}"),
+        type=names.types.get(tensor.type, f"type {tensor.type}"),
+        ne=tensor.ne,
+        buffer=names.buffers.get(buffer, "") if buffer else None,
+        view_of=_name(root) if root is not None else None,
+        node=nodes.index(tensor.address) if tensor.address in nodes else None,
+        known_by=suspect.how,
+        place=suspect.place,
+        holder=suspect.holder,
+        backends=tuple(_able(end, tensor, buffer)),
+        id=end.written.ids.get(tensor.address) if end.written is not None else None,
+        no_data=not tensor.data,
     )
 
 
-def _able(end: Ended, tensor: TensorState, buffer: int) -> Iterator[Able]:
+def _able(end: Ended, tensor: TensorState, buffer: int) -> Iterator[EndBackend]:
     snapshot, answers = end.snapshot, end.answers
     if snapshot is None or answers is None:
         return
@@ -165,14 +165,14 @@ def _able(end: Ended, tensor: TensorState, buffer: int) -> Iterator[Able]:
         supports = answers.supports.get((tensor.address, i))
         memory = answers.bufts.get((i, lies.buft)) if lies is not None else None
         if supports is not None:
-            yield Able(backend.name or f"backend {i}", supports, memory)
+            yield EndBackend(backend.name or f"backend {i}", supports, memory)
 
 
 def _name(tensor: TensorState) -> str:
     return tensor.name.decode("utf-8", "replace")
 
 
-def _planned(end: Ended) -> Planned | None:
+def _planned(end: Ended) -> EndPlan | None:
     """What the plan comes to of a graph at which ggml gave up while it planned."""
     made, snapshot = end.written, end.snapshot
     if made is None or snapshot is None or snapshot.function is None or not end.abort.message:
@@ -182,13 +182,13 @@ def _planned(end: Ended) -> Planned | None:
     run = Scenario(load_spec(made.document)).start()
     plan = run.reserve(GRAPH) if made.step == "reserve" else run.alloc(GRAPH)
     if plan.ok:
-        return Planned(None, "", False)
+        return EndPlan(None, "", False)
     error = dict(plan.error or {})
     message = str(error.get("message") or "")
-    return Planned(message, str(error.get("explanation") or ""), message.strip() == end.abort.message.strip())
+    return EndPlan(message, str(error.get("explanation") or ""), message.strip() == end.abort.message.strip())
 
 
-def _changes(end: Ended, tensors: tuple[Meant, ...]) -> list[Outcome]:
+def _changes(end: Ended, tensors: tuple[EndTensor, ...]) -> list[Outcome]:
     """Changes with which the graph is planned, at the likeliest tensor of the graph."""
     made = end.written
     node = next((t.id for t in tensors if t.id is not None), None)

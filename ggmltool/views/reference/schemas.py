@@ -30,10 +30,10 @@ _MODULES = (
     "views.place.documents",
     "views.place.fit_documents",
     "views.reference.documents",
-    "views.attach.documents",
+    "views.attach.calls",
     "views.attach.verified",
-    "views.attach.end_documents",
-    "views.attach.live_documents",
+    "views.attach.end",
+    "views.attach.records",
 )
 """Where the records of questions stand."""
 

@@ -1,7 +1,8 @@
-"""What a program in somebody's gdb is asked, command by command: which ggml it has, what it is busy with."""
+"""A program that stands still in the user's gdb: which ggml it has, what it is busy with, what was read of it."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,18 +18,23 @@ from ggmltool.attach.session import Session
 from ggmltool.attach.state import Snapshot
 from ggmltool.attach.stopped import structs_of
 from ggmltool.debugger.errors import CommandError
+from ggmltool.debugger.expressions import evaluate
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.debugger.live.memory import LiveMemory
-from ggmltool.debugger.live.scope import LiveScope
-from ggmltool.inspect.attached.seen import Seen
+from ggmltool.debugger.live.scope import LiveMemory, LiveScope
+from ggmltool.scenario.errors import nearest
+from ggmltool.show.table import Style
+from ggmltool.show.text import printable
+from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import Layout
+from ggmltool.structs.types import Pointer, Struct, bare
+from ggmltool.views.attach.records import NamedSnapshot
 
 _UNLIMITED = 10_000
 _NOT_RUN = "the program is not being run"
 _MOST_TENSORS = 1 << 20
 
 
-class Asked(NamedTuple):
+class GdbCommand(NamedTuple):
     """A command as gdb sends it. `width` is that of gdb (None: no limit), `process` changes when the program or its
     files do, `moment` whenever it has run; `seen` is the last call that `ggml watch` noted: the addresses of function,
     scheduler and graph."""
@@ -44,63 +50,76 @@ class Asked(NamedTuple):
     running: bool
 
     @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Asked:
+    def of(cls, message: Mapping[str, Any]) -> GdbCommand:
         """What a message says."""
         return cls(**{**message, "process": tuple(message["process"]), "seen": tuple(message["seen"])})
 
     @property
-    def columns(self) -> int:
-        """The columns of the terminal."""
-        return max(self.width or _UNLIMITED, 20)
+    def style(self) -> Style:
+        """The room and the colors of gdb's terminal."""
+        return Style(max(self.width or _UNLIMITED, 20), "256" if self.color else "")
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the argument; what is quoted is one."""
+        return words_of(self.argument)
 
     def path(self, name: str) -> Path:
         """A file that was named, from where gdb runs."""
         return Path(self.folder, Path(name).expanduser())
 
 
-class Desk:
+def words_of(text: str) -> list[str]:
+    """The words of a text; what is quoted is one."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+class GdbServer:
     """Keeps what it knows of a process as long as that lives, and of a moment until the program runs again."""
 
     def __init__(self, requests: IO[bytes], answers: IO[bytes]) -> None:
         self._streams = requests, answers
         self.link = Link(requests, answers)
-        self._process: tuple[int, ...] | None = None
+        self._key: tuple[int, ...] | None = None
         self._moment = -1
-        self._visit: Visit | None = None
+        self._stopped: StoppedProcess | None = None
         self._variables: dict[str, CValue] = {}
 
-    def visit(self, asked: Asked) -> Visit:
+    def stopped(self, command: GdbCommand) -> StoppedProcess:
         """The process as it stands. Raises AttachError where there is none, or no ggml in it."""
-        if asked.running:
+        if command.running:
             raise AttachError("the program runs; interrupt it first")
-        if self._visit is None or self._process != asked.process:
-            before = self._visit
-            self._visit = None
+        if self._stopped is None or self._key != command.process:
+            before = self._stopped
+            self._stopped = None
             if before is not None:
                 before.link.close()
             session = Session.served(*self._streams)
             if not session.instances:
                 if not session.link.ask("threads"):
                     raise AttachError(_NOT_RUN)
-                pid = asked.process[1]
+                pid = command.process[1]
                 where = f"process {pid} has loaded" if pid else "what gdb has loaded has"
                 raise AttachError(
                     f"no ggml was found: {where} no file with ggml_backend_sched_new. If it comes later, stop there: "
                     "break ggml_backend_sched_new"
                 )
-            self._visit = Visit(session, self._variables)
-            if before is not None and before.pid == asked.process[1]:
-                self._visit.remember(before)
-            self._process = asked.process
-            self._moment = asked.moment
-        if self._moment != asked.moment:
-            self._visit.move()
-            self._moment = asked.moment
-        self._visit.seen = asked.seen
-        return self._visit
+            self._stopped = StoppedProcess(session, self._variables)
+            if before is not None and before.pid == command.process[1]:
+                self._stopped.remember(before)
+            self._key = command.process
+            self._moment = command.moment
+        if self._moment != command.moment:
+            self._stopped.move()
+            self._moment = command.moment
+        self._stopped.seen = command.seen
+        return self._stopped
 
 
-class Visit:
+class StoppedProcess:
     """A process with ggml: what is looked at in it, and what was read since it stands still. `made`: the scenario of
     it, until it moves."""
 
@@ -115,14 +134,14 @@ class Visit:
         self._variables = variables
         self._last = Found(0, 0)
 
-    def remember(self, other: Visit) -> None:
+    def remember(self, other: StoppedProcess) -> None:
         """Look at what another visit to the same process looked at: more files are loaded now."""
         self.chosen, self._last = other.chosen, other._last
 
     def move(self) -> None:
         """The program has run since."""
         self.memory.forget()
-        for name in ("found", "scope", "tensors", "snapshot", "seen_now"):
+        for name in ("found", "scope", "tensors", "snapshot", "named"):
             self.__dict__.pop(name, None)
         self.made = None
 
@@ -205,26 +224,57 @@ class Visit:
                 out.setdefault(name, address)
         return out
 
+    def tensor_named(self, name: str) -> int:
+        """The address of a tensor of the graph. Raises CommandError with the nearest name."""
+        found = self.tensors.get(name)
+        if found is None:
+            near = nearest(name, list(self.tensors))
+            hint = f" Did you mean {printable(near)}?" if near else ""
+            raise CommandError(f"No tensor of the graph is called {printable(name)}.{hint}")
+        return found
+
+    def tensor_at(self, text: str) -> int:
+        """The tensor of a name, else that which an expression points to. Raises CommandError."""
+        if not text:
+            raise CommandError("Name a tensor, or write an expression that points to one.")
+        name = words_of(text)
+        if len(name) == 1 and name[0] in self.tensors:
+            return self.tensors[name[0]]
+        known = self.named.named(name[0]) if len(name) == 1 else None
+        if known is not None:
+            return known
+        try:
+            value = evaluate(text, self.scope)
+        except ExpressionError:
+            if text.isidentifier() or (len(name) == 1 and not set(text) & set("*&()[]>")):
+                return self.tensor_named(name[0])
+            raise
+        t = value.bare
+        target = bare(t.to) if isinstance(t, Pointer) else t
+        if isinstance(target, Struct) and target.name != "ggml_tensor":
+            raise CommandError(f"That is no tensor but a {value.type_name()}.")
+        return (value.address or 0) if isinstance(t, Struct) else value.integer()
+
     @cached_property
     def snapshot(self) -> Snapshot:
         """All that the program holds of them now. Raises AttachError."""
         return read_snapshot(self.session, self.found.sched, self.found.graph, None, "within")
 
     @cached_property
-    def seen_now(self) -> Seen:
+    def named(self) -> NamedSnapshot:
         """The same with names. Raises AttachError."""
-        return Seen(self.snapshot)
+        return NamedSnapshot(self.snapshot)
 
-    def seen_with(self, tensor: int) -> Seen:
+    def named_with(self, tensor: int) -> NamedSnapshot:
         """The same, with a tensor that need not be of the graph. Raises AttachError for what is none."""
-        seen = self.seen_now
+        seen = self.named
         if tensor in seen.snapshot.tensors:
             return seen
         try:
             state = Reader(self.session).tensor(tensor)
         except LinkError:
             raise CommandError(f"there is no tensor at {tensor:#x}") from None
-        return Seen(replace(seen.snapshot, tensors={**seen.snapshot.tensors, tensor: state}))
+        return NamedSnapshot(replace(seen.snapshot, tensors={**seen.snapshot.tensors, tensor: state}))
 
     @cached_property
     def scope(self) -> LiveScope:

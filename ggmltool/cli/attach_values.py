@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 from msgspec import UNSET, structs
 
-from ggmltool.cli.attached import goes_on
-from ggmltool.cli.attaching_end import tell_end
+from ggmltool.cli.attach_report import goes_on, tell_end
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, CliError
 from ggmltool.cli.output import Output, note, replace_file

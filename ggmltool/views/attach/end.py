@@ -1,9 +1,11 @@
-"""The end of a program on one screen: what it said, which tensor it means, what would have avoided it."""
+"""The end of a program, as JSON and on one screen: what it said, which tensor it means, what would have avoided it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Self
 
+from ggmltool.inspect.attached.abort import AbortFacts, EndPlan, EndTensor
+from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.show.table import Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, dims, printable, wrapped
 from ggmltool.views.explain.node import moves
@@ -11,7 +13,73 @@ from ggmltool.views.explain.node import moves
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ggmltool.inspect.attached.abort import Able, AbortFacts, Meant
+    from ggmltool.inspect.attached.abort import AbortFacts, EndBackend, EndTensor
+
+
+class EndMeaning(Row):
+    """What the message means, what brings it about, and what to do."""
+
+    key: str
+    means: str
+    shapes: str
+    remedy: str
+
+
+class EndChange(Row):
+    """A change with which the graph is planned, and what that comes to."""
+
+    change: str
+    backend: str | None
+    splits: int
+    copied: int
+
+
+class EndDocument(ReleaseDocument, kw_only=True):
+    """The end of a program, and the graph that it was at. `crashed` is the function that a signal came in. `died` is
+    false of a core dump of a program that had not; `without` says why there is no graph, `notes` what could not be
+    known."""
+
+    main_table = "tensors"
+    kind: Literal["attach_end"] = "attach_end"
+    name: str
+    said: str
+    signal: str
+    crashed: str
+    died: bool
+    calls: list[str]
+    tensors: list[EndTensor]
+    meaning: EndMeaning | None
+    function: str | None
+    nodes: int
+    leafs: int
+    plan: EndPlan | None
+    changes: list[EndChange]
+    without: str
+    notes: list[str]
+
+    @classmethod
+    def of(cls, ggml: str, name: str, facts: AbortFacts) -> Self:
+        """The document of an end."""
+        told = facts.explained
+        return cls(
+            ggml=ggml,
+            name=name,
+            said=facts.said,
+            signal=facts.signal,
+            crashed=facts.crashed,
+            died=facts.died,
+            calls=list(facts.calls),
+            tensors=list(facts.tensors),
+            meaning=EndMeaning(told.key, told.told.means, told.told.shapes, told.told.remedy) if told else None,
+            function=facts.function,
+            nodes=facts.nodes,
+            leafs=facts.leafs,
+            plan=facts.planned,
+            changes=[EndChange(c.text, c.backend, c.splits, c.copied) for c in facts.changes],
+            without=facts.without,
+            notes=list(facts.notes),
+        )
+
 
 _SIGNALS = {
     "SIGSEGV": "It read or wrote where it has no memory.",
@@ -65,9 +133,9 @@ def _graph(facts: AbortFacts, style: Style) -> Iterator[str]:
     yield from (line for note in facts.notes for line in wrapped(f"note: {note}", style.width))
 
 
-def _known(t: Meant) -> str:
+def _known(t: EndTensor) -> str:
     holder = t.holder or "a function without a symbol"
-    match t.how:
+    match t.known_by:
         case "message":
             return "the message has its name"
         case "named":
@@ -80,23 +148,23 @@ def _known(t: Meant) -> str:
             return f"stack of {holder}"
 
 
-def _lies(t: Meant) -> str:
+def _lies(t: EndTensor) -> str:
     if t.buffer is None:
         return "no buffer" if t.no_data else "data without a buffer"
     return t.buffer or "a buffer without a name"
 
 
-def _place(t: Meant) -> str | None:
-    if t.position is not None:
-        return f"node {t.position}"
+def _place(t: EndTensor) -> str | None:
+    if t.node is not None:
+        return f"node {t.node}"
     return None if t.id is None else "leaf"
 
 
-def _answers(t: Meant) -> str | None:
-    return ", ".join(_answer(a) for a in t.able) or None
+def _answers(t: EndTensor) -> str | None:
+    return ", ".join(_answer(a) for a in t.backends) or None
 
 
-def _answer(a: Able) -> str:
+def _answer(a: EndBackend) -> str:
     if a.memory is None:
         return f"{a.backend}: {'yes' if a.op else 'no'}"
     if a.op and a.memory:
@@ -104,7 +172,7 @@ def _answer(a: Able) -> str:
     return f"{a.backend}: " + ("not its memory" if a.op else "not the op" if a.memory else "neither op nor memory")
 
 
-_COLUMNS: tuple[Column[Meant], ...] = (
+_COLUMNS: tuple[Column[EndTensor], ...] = (
     Column("tensor", cut=True, get=lambda t: printable(t.name) or "(no name)"),
     Column("op", get=lambda t: t.op),
     Column("type", get=lambda t: t.type),
@@ -112,7 +180,7 @@ _COLUMNS: tuple[Column[Meant], ...] = (
     Column("lies in", cut=True, get=_lies),
     Column("place", drop=2, get=_place),
 )
-_TOLD: tuple[Column[Meant], ...] = (
+_TOLD: tuple[Column[EndTensor], ...] = (
     Column("supported by", cut=True, drop=4, get=_answers),
     Column("known by", cut=True, drop=3, get=_known),
 )
@@ -120,7 +188,7 @@ _WIDE = 100
 """Columns of a terminal on which a tensor has all that is told of it in one line."""
 
 
-def _tensors(name: str, tensors: Sequence[Meant], style: Style) -> list[str]:
+def _tensors(name: str, tensors: Sequence[EndTensor], style: Style) -> list[str]:
     if style.width >= _WIDE or not tensors:
         return Table(*_COLUMNS, *_TOLD).section(name, tensors, style)
     below = [" · ".join(filter(None, (printable(t.name) or "(no name)", _answers(t), _known(t)))) for t in tensors]
