@@ -1,155 +1,32 @@
-"""What a mock device answers: its spec with the profile's defaults, and what it says of the library's tensors."""
+"""What a mock device answers of tensors in the real library's memory, asked with the library's own functions."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import Literal
 
 from ggmltool.ggml.devices.conditions import Conditions, SupportRule, Supports
 from ggmltool.ggml.devices.operands import EVERY_SOURCE, RESULT
-from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.op import VIEW_OPS, Op, op_key
 from ggmltool.ggml.tensor import MAX_SRC
-from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.structs import Tensor
-from ggmltool.scenario.spec import BackendSpec, DeviceType
+from ggmltool.scenario.spec import BackendSpec
+
+Rules = Literal["all", "cpu", "blas", "engine"]
+"""Whose rules on ops hold where a scenario has none: none, the real CPU's, BLAS's, or the engine's table."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackendProfile:
-    """A backend with every question answered.
-
-    `rules` names whose op rules hold where `supports` says nothing: "all", "cpu", "blas", or "engine" for the
-    engine's table of the profile.
-    `any_host` is whether it can use every host buffer type. `is_real_cpu_buft`: the library's own CPU buffer type
-    serves as its default buffer type. `lists_bufts`: it can use those that the scenario lists and no others.
-    `is_recorded`: it has answers of a process.
-    """
-
-    name: str
-    type: DeviceType
-    buft: str
-    alignment: int
-    max_size: int | None
-    row_padding: int
-    host: bool
-    rules: str
-    supports: Supports | None
-    supports_bufts: tuple[str, ...]
-    any_host: bool
-    offload_min_batch: int | None
-    events: bool
-    is_real_cpu_buft: bool
-    lists_bufts: bool = False
-    is_recorded: bool = False
-
-    @property
-    def may_offload(self) -> bool:
-        """Whether it is asked about offloads at all."""
-        return self.is_recorded or self.offload_min_batch is not None
-
-    @property
-    def supports_everything(self) -> bool:
-        """Whether it runs every op there is."""
-        return self.supports is None and self.rules == "all"
-
-    @property
-    def uses_cpu_rules(self) -> bool:
-        """Whether the real CPU device answers for it."""
-        return self.supports is None and self.rules == "cpu"
-
-
-def resolve(spec: BackendSpec, profiles: Mapping[str, Profile]) -> BackendProfile:
-    """The spec with its profile's defaults filled in; `profiles` are those of the release."""
-    family = spec.profile.rstrip("0123456789").lower()
-    if spec.profile == RECORDED:
-        recorded = replace(_by_engine(spec, profiles[spec.family]), is_recorded=True)
-        return recorded if spec.supports_bufts is None else replace(recorded, any_host=False, lists_bufts=True)
-    if spec.supports is not None and spec.supports.cases is not None:
-        return replace(resolve(replace(spec, supports=None), profiles), supports=spec.supports, rules="engine")
-    if family == "cpu":
-        return _cpu(spec)
-    if family == "blas":
-        return _fill(spec, "accel", buft=spec.buft or "CPU", alignment=32, host=True, rules="blas", any_host=True)
-    if family == "custom":
-        return _fill(spec, "gpu", buft=spec.buft or spec.name, alignment=128, host=False, rules="all", any_host=False)
-    return _by_engine(spec, profiles[spec.profile])
-
-
-def _by_engine(spec: BackendSpec, profile: Profile) -> BackendProfile:
-    """A device whose rules are the engine's own table; alloc sizes and offloads are asked of it too."""
-    return BackendProfile(
-        name=spec.name,
-        type=spec.type or profile.type,
-        buft=spec.buft or profile.buft or spec.name,
-        alignment=spec.alignment or profile.alignment,
-        max_size=spec.max_size if spec.max_size is not None else _bounded(profile.max_size),
-        row_padding=profile.row_padding if spec.row_padding is None else spec.row_padding,
-        host=profile.host if spec.host is None else spec.host,
-        rules="engine",
-        supports=spec.supports,
-        supports_bufts=spec.supports_bufts or (),
-        any_host=profile.any_host,
-        offload_min_batch=None
-        if spec.never_offloads
-        else profile.offload_min_batch
-        if spec.offload_min_batch is None
-        else spec.offload_min_batch,
-        events=profile.events if spec.events is None else spec.events,
-        is_real_cpu_buft=False,
-    )
-
-
-def _bounded(max_size: int) -> int | None:
-    return None if max_size == SIZE_MAX else max_size
-
-
-def _cpu(spec: BackendSpec) -> BackendProfile:
-    plain = (
-        spec.name == "CPU"
-        and spec.buft in (None, "CPU")
-        and spec.alignment in (None, 32)
-        and spec.max_size is None
-        and not spec.row_padding
-        and spec.host in (None, True)
-    )
-    return _fill(
-        spec, "cpu", buft=spec.buft or spec.name, alignment=32, host=True, rules="cpu", any_host=True, real=plain
-    )
-
-
-def _fill(
-    spec: BackendSpec,
-    type: DeviceType,
-    *,
-    buft: str,
-    alignment: int,
-    host: bool,
-    rules: str,
-    any_host: bool,
-    real: bool = False,
-) -> BackendProfile:
-    return BackendProfile(
-        name=spec.name,
-        type=spec.type or type,
-        buft=buft,
-        alignment=spec.alignment or alignment,
-        max_size=spec.max_size,
-        row_padding=spec.row_padding or 0,
-        host=host if spec.host is None else spec.host,
-        rules=rules,
-        supports=spec.supports,
-        supports_bufts=spec.supports_bufts or (),
-        any_host=any_host,
-        offload_min_batch=None if spec.never_offloads else spec.offload_min_batch,
-        events=bool(spec.events),
-        is_real_cpu_buft=real,
-    )
+def rules_of(spec: BackendSpec) -> Rules:
+    """Who answers for a device."""
+    if spec.profile == RECORDED or (spec.supports is not None and spec.supports.cases is not None):
+        return "engine"
+    known: dict[str, Rules] = {"cpu": "cpu", "blas": "blas", "custom": "all"}
+    return known.get(spec.family.lower(), "engine")
 
 
 def decide(lib: Lib, rules: Sequence[SupportRule], key: int, address: int) -> bool | None:
@@ -242,8 +119,11 @@ class Capabilities:
         self.lib = lib
         self.cpu_device: int = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
 
-    def supports_op(self, profile: BackendProfile, restricted: Mapping[int, frozenset[int]], address: int) -> bool:
-        """Whether a device of `profile` runs the op; `restricted` are its buffer types with an op list."""
+    def supports_op(
+        self, rules: Rules, supports: Supports | None, restricted: Mapping[int, frozenset[int]], address: int
+    ) -> bool:
+        """Whether a device runs the op, by what the scenario says of it; `restricted` are its buffer types with an op
+        list."""
         op = Tensor.from_address(address)
         number: int = op.op
         if number in _EMPTY:
@@ -254,16 +134,15 @@ class Capabilities:
             ops = restricted.get(structs.Buffer.from_address(buffer).buft) if buffer else None
             if ops is not None:
                 return key in ops
-        supports = profile.supports
         if supports is not None:
             decided = decide(self.lib, supports.rules, key, address)
             if decided is not None:
                 return decided
             if not supports.profile:
                 return (key in supports.keys) != supports.exclude
-        if profile.rules == "all":
+        if rules == "all":
             return True
-        if profile.rules == "cpu":
+        if rules == "cpu":
             return bool(self.lib.ggml_backend_dev_supports_op(self.cpu_device, address))
         return _blas(self.lib, address)
 

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import takewhile
 from typing import Any, Protocol
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import DECIDING_SOURCES, SEEN_BEHIND, Device, SplitNodes
+from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.op import EMPTY_OPS
-from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import Tensor as EngineTensor
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.oracle import structs
-from ggmltool.oracle.answers import BackendProfile, Capabilities, constant_true, resolve
+from ggmltool.oracle.answers import Capabilities, constant_true, rules_of
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.structs import Tensor
 from ggmltool.oracle.tensors import Mirror
 from ggmltool.scenario.run.devices import make_backends, make_bufts
-from ggmltool.scenario.spec import BufferTypeSpec, ScenarioSpec
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 PAGE = 4096
 
@@ -75,53 +76,37 @@ Answered = Callable[[Device], None]
 
 
 class MockBuft:
-    """A buffer type: `address` is its ggml_backend_buffer_type, 0 until a world gives it a `struct` of its own.
+    """A buffer type of the engine's as ggml's: `address` is that of its struct, of which this one is the owner if there
+    is a `struct`; else the library's own CPU type stands for it.
 
-    `ops` restricts source 0 as `buffer_types` does.
-
-    A `silent` one has the real CPU's functions and leaves no trace. `own_sizes`: the engine's table says how much a
-    tensor takes. `slack`: so many bytes more than asked for its buffers have.
+    A `silent` one has the real CPU's functions and leaves no trace.
     """
 
-    def __init__(
-        self,
-        name: str,
-        alignment: int,
-        max_size: int | None,
-        row_padding: int,
-        host: bool,
-        ops: frozenset[int] | None = None,
-        address: int = 0,
-        silent: bool = False,
-        own_sizes: bool = False,
-    ) -> None:
-        self.struct: Any = None
-        self.name = name
-        self.own_sizes = own_sizes
+    def __init__(self, engine: BufferType, silent: bool = False) -> None:
+        self.engine = engine
+        self.name = engine.name
         self.silent = silent
-        self.alignment = alignment
-        self.max_size = max_size
-        self.row_padding = row_padding
-        self.host = host
-        self.ops = ops
-        self.c_name = ctypes.create_string_buffer(name.encode("utf-8", "surrogateescape"))
-        self.address = address
-        self.slack = 0
+        self.c_name = ctypes.create_string_buffer(self.name.encode("utf-8", "surrogateescape"))
+        self.struct: Any = None
+        self.address = 0
 
 
 class MockDevice:
-    """A device with its backend: both structs share the object.
+    """A device of the engine's with its backend: both structs share the object.
 
-    `bufts` are the addresses of the types it can use, `deciding` of those whose own rule says what runs out of them.
+    `bufts` are the addresses of the types it can use, `restricted` of those with a list of ops, `deciding` of those
+    whose own rule says what runs out of them.
     """
 
-    def __init__(self, profile: BackendProfile, buft: MockBuft) -> None:
-        self.profile = profile
-        self.name = profile.name
-        self.buft = buft
-        self.bufts: set[int] = {buft.address}
-        self.restricted: dict[int, frozenset[int]] = {}
-        self.deciding: set[int] = set()
+    def __init__(self, spec: BackendSpec, engine: Device, bufts: Mapping[str, MockBuft]) -> None:
+        self.spec = spec
+        self.rules = rules_of(spec)
+        self.engine = engine
+        self.name = engine.name
+        self.buft = bufts[engine.buft.name]
+        self.bufts = {bufts[b.name].address for b in engine.bufts}
+        self.restricted = {bufts[b.name].address: b.ops for b in engine.restricted if b.ops is not None}
+        self.deciding = {bufts[b.name].address for b in engine.deciding}
         self.device = structs.Device()
         self.backend = structs.Backend()
         self.c_name = ctypes.create_string_buffer(self.name.encode("utf-8", "surrogateescape"))
@@ -141,37 +126,46 @@ class Callbacks:
         self.cpu_buft_address: int = lib.ggml_backend_cpu_buffer_type()
         self.true: int = constant_true(lib)
         self.cpu_alignment: int = cpu.iface.get_alignment
-        device = structs.Device.from_address(self.capabilities.cpu_device)
-        self.cpu_supports_op: int = device.iface.supports_op
-        self.cpu_supports_buft: int = device.iface.supports_buft
-        buffer = lib.ggml_backend_buft_alloc_buffer(self.cpu_buft_address, 64)
-        self.cpu_buffer = structs.BufferI.from_buffer_copy(structs.Buffer.from_address(buffer).iface)
-        lib.ggml_backend_buffer_free(buffer)
+        answers = structs.Device.from_address(self.capabilities.cpu_device).iface
+        self.cpu_supports_op: int = answers.supports_op
+        self.cpu_supports_buft: int = answers.supports_buft
+        made = lib.ggml_backend_buft_alloc_buffer(self.cpu_buft_address, 64)
+        self.cpu_buffer = structs.BufferI.from_buffer_copy(structs.Buffer.from_address(made).iface)
+        lib.ggml_backend_buffer_free(made)
         self._keep: list[object] = []
-        c = self._callback
-        self.buft_name = c("ggml_backend_buffer_type_i", "get_name", self._buft_name)
-        self.buft_alloc = c("ggml_backend_buffer_type_i", "alloc_buffer", self._buft_alloc)
-        self.buft_alignment = c("ggml_backend_buffer_type_i", "get_alignment", self._buft_alignment)
-        self.buft_max_size = c("ggml_backend_buffer_type_i", "get_max_size", self._buft_max_size)
-        self.buft_alloc_size = c("ggml_backend_buffer_type_i", "get_alloc_size", self._buft_alloc_size)
-        self.device_name = c("ggml_backend_device_i", "get_name", self._device_name)
-        self.device_type = c("ggml_backend_device_i", "get_type", self._device_type)
-        self.device_buft = c("ggml_backend_device_i", "get_buffer_type", self._device_buft)
-        self.device_supports_op = c("ggml_backend_device_i", "supports_op", self._device_supports_op)
-        self.device_supports_buft = c("ggml_backend_device_i", "supports_buft", self._device_supports_buft)
-        self.device_offload_op = c("ggml_backend_device_i", "offload_op", self._device_offload_op)
-        self.event_new = c("ggml_backend_device_i", "event_new", self._event_new)
-        self.event_free = c("ggml_backend_device_i", "event_free", self._event_free)
-        self.event_synchronize = c("ggml_backend_device_i", "event_synchronize", self._event_synchronize)
-        self.backend_name = c("ggml_backend_i", "get_name", self._backend_name)
-        self.graph_optimize = c("ggml_backend_i", "graph_optimize", self._graph_optimize)
-        self.synchronize = c("ggml_backend_i", "synchronize", self._synchronize)
-        self.graph_compute = c("ggml_backend_i", "graph_compute", self._graph_compute)
-        self.event_record = c("ggml_backend_i", "event_record", self._event_record)
-        self.event_wait = c("ggml_backend_i", "event_wait", self._event_wait)
-        self.buffer_free = c("ggml_backend_buffer_i", "free_buffer", self._buffer_free)
-        self.buffer_set = c("ggml_backend_buffer_i", "set_tensor", self._buffer_set)
-        self.buffer_get = c("ggml_backend_buffer_i", "get_tensor", self._buffer_get)
+        buft = partial(self._callback, "ggml_backend_buffer_type_i")
+        self.buft_name = buft("get_name", lambda a: ctypes.addressof(self.world.bufts[a].c_name))
+        self.buft_alloc = buft("alloc_buffer", self._buft_alloc)
+        self.buft_alignment = buft("get_alignment", lambda a: self.world.bufts[a].engine.alignment)
+        self.buft_max_size = buft("get_max_size", lambda a: self.world.bufts[a].engine.max_size)
+        self.buft_alloc_size = buft("get_alloc_size", self._buft_alloc_size)
+        device = partial(self._callback, "ggml_backend_device_i")
+        self.device_name = device("get_name", lambda a: ctypes.addressof(self.world.devices[a].c_name))
+        self.device_type = device("get_type", lambda a: DEVICE_TYPES[self.world.devices[a].engine.type])
+        self.device_buft = device("get_buffer_type", lambda a: self.world.devices[a].buft.address)
+        self.device_supports_op = device("supports_op", self._device_supports_op)
+        self.device_supports_buft = device("supports_buft", self._device_supports_buft)
+        self.device_offload_op = device("offload_op", self._device_offload_op)
+        self.event_new = device("event_new", self._event_new)
+        self.event_free = device("event_free", lambda device, event: None)
+        self.event_synchronize = device(
+            "event_synchronize", lambda a, event: self._event("synchronize", self.world.devices[a], event)
+        )
+        backend = partial(self._callback, "ggml_backend_i")
+        self.backend_name = backend("get_name", lambda a: ctypes.addressof(self.world.backends[a].c_name))
+        self.graph_optimize = backend("graph_optimize", self._graph_optimize)
+        self.synchronize = backend(
+            "synchronize", lambda a: self.world.record(f"synchronize {self.world.backends[a].name}")
+        )
+        self.graph_compute = backend("graph_compute", self._graph_compute)
+        self.event_record = backend(
+            "event_record", lambda a, event: self._event("record", self.world.backends[a], event)
+        )
+        self.event_wait = backend("event_wait", lambda a, event: self._event("wait", self.world.backends[a], event))
+        buffer = partial(self._callback, "ggml_backend_buffer_i")
+        self.buffer_free = buffer("free_buffer", self._buffer_free)
+        self.buffer_set = buffer("set_tensor", partial(self._transfer, "set"))
+        self.buffer_get = buffer("get_tensor", partial(self._transfer, "get"))
 
     def _callback(self, struct: str, field: str, function: Callable[..., Any]) -> int:
         """The address of a C function for a field of one of this library's structs."""
@@ -179,14 +173,11 @@ class Callbacks:
         self._keep.append(made)
         return int(ctypes.cast(made, ctypes.c_void_p).value or 0)
 
-    def _buft_name(self, buft: int) -> int:
-        return ctypes.addressof(self.world.bufts[buft].c_name)
-
     def _buft_alloc(self, address: int, size: int) -> int:
         world = self.world
         buft = world.bufts[address]
-        made = size + buft.slack
-        base = world.memory.take(made, buft.alignment)
+        made = size + buft.engine.slack
+        base = world.memory.take(made, buft.engine.alignment)
         if buft.silent:
             iface = world.cpu_iface
         elif world.tracing:
@@ -196,43 +187,27 @@ class Callbacks:
             iface = world.plain_iface
         return int(self.lib.ggml_backend_buffer_init(address, iface, base, made))
 
-    def _buft_alignment(self, buft: int) -> int:
-        return self.world.bufts[buft].alignment
+    def _buft_alloc_size(self, address: int, tensor: int) -> int:
+        buft = self.world.bufts[address].engine
+        if buft.alloc_size is not None:
+            return buft.get_alloc_size(self.world.mirror.tensor(tensor))
+        return self.capabilities.padded_size(tensor, buft.row_padding)
 
-    def _buft_max_size(self, buft: int) -> int:
-        size = self.world.bufts[buft].max_size
-        return size if size is not None else 2**64 - 1
-
-    def _buft_alloc_size(self, buft: int, tensor: int) -> int:
-        engine = self.world.engine_bufts.get(buft)
-        if engine is not None and engine.alloc_size is not None:
-            return engine.get_alloc_size(self.world.mirror.tensor(tensor))
-        return self.capabilities.padded_size(tensor, self.world.bufts[buft].row_padding)
-
-    def _device_name(self, device: int) -> int:
-        return ctypes.addressof(self.world.devices[device].c_name)
-
-    def _device_type(self, device: int) -> int:
-        return DEVICE_TYPES[self.world.devices[device].profile.type]
-
-    def _device_buft(self, device: int) -> int:
-        return self.world.devices[device].buft.address
-
-    def _device_supports_op(self, device: int, op: int) -> bool:
-        mock = self.world.devices[device]
-        if mock.profile.rules == "engine" or (mock.deciding and _reads_from(mock.deciding, op)):
-            return self.world.engine_devices[mock.name].supports_op(self.world.mirror.tensor(op))
-        return self.capabilities.supports_op(mock.profile, mock.restricted, op)
+    def _device_supports_op(self, address: int, op: int) -> bool:
+        mock = self.world.devices[address]
+        if mock.rules == "engine" or (mock.deciding and _reads_from(mock.deciding, op)):
+            return mock.engine.supports_op(self.world.mirror.tensor(op))
+        return self.capabilities.supports_op(mock.rules, mock.spec.supports, mock.restricted, op)
 
     def _device_supports_buft(self, address: int, buft: int) -> bool:
-        device = self.world.devices[address]
-        return buft in device.bufts or (device.profile.any_host and self.world.bufts[buft].host)
+        mock = self.world.devices[address]
+        return buft in mock.bufts or (mock.engine.any_host and self.world.bufts[buft].engine.host)
 
-    def _device_offload_op(self, device: int, op: int) -> bool:
-        mock = self.world.devices[device]
-        if mock.profile.rules == "engine":
-            return self.world.engine_devices[mock.name].offload_op(self.world.mirror.tensor(op))
-        minimum = mock.profile.offload_min_batch
+    def _device_offload_op(self, address: int, op: int) -> bool:
+        mock = self.world.devices[address]
+        if mock.rules == "engine":
+            return mock.engine.offload_op(self.world.mirror.tensor(op))
+        minimum = mock.engine.offload_min_batch
         return minimum is not None and self.capabilities.batch_size(op) >= minimum
 
     def _event_new(self, device: int) -> int:
@@ -243,21 +218,12 @@ class Callbacks:
         world.record(f"event_new {world.devices[device].name} {event.context or 0}")
         return ctypes.addressof(event)
 
-    def _event_free(self, device: int, event: int) -> None:
-        return None
-
-    def _event_name(self, event: int) -> str:
-        return str(self.world.events[event].context or 0)
-
-    def _event_synchronize(self, device: int, event: int) -> None:
-        self.world.record(f"event_synchronize {self.world.devices[device].name} {self._event_name(event)}")
-
-    def _backend_name(self, backend: int) -> int:
-        return ctypes.addressof(self.world.backends[backend].c_name)
+    def _event(self, call: str, of: MockDevice, event: int) -> None:
+        self.world.record(f"event_{call} {of.name} {self.world.events[event].context or 0}")
 
     def _graph_optimize(self, backend: int, address: int, params: int = 0) -> None:
         world = self.world
-        optimize = world.engine_devices[world.backends[backend].name].graph_optimize
+        optimize = world.backends[backend].engine.graph_optimize
         if optimize is None:
             return
         graph = structs.CGraph.from_address(address)
@@ -280,21 +246,12 @@ class Callbacks:
         for i, node in enumerate(ordered):
             graph.nodes[i] = where[id(node)]
 
-    def _synchronize(self, backend: int) -> None:
-        self.world.record(f"synchronize {self.world.backends[backend].name}")
-
     def _graph_compute(self, backend: int, graph: int) -> int:
         world = self.world
         view = structs.CGraph.from_address(graph)
         names = ", ".join(world.tensor_name(node) for node in view.nodes[: view.n_nodes])
         world.record(f"graph_compute {world.backends[backend].name} [{names}]")
         return self.lib.compute(graph)
-
-    def _event_record(self, backend: int, event: int) -> None:
-        self.world.record(f"event_record {self.world.backends[backend].name} {self._event_name(event)}")
-
-    def _event_wait(self, backend: int, event: int) -> None:
-        self.world.record(f"event_wait {self.world.backends[backend].name} {self._event_name(event)}")
 
     def _buffer_free(self, address: int) -> None:
         world = self.world
@@ -307,17 +264,15 @@ class Callbacks:
             if buffer.size <= POISONED:
                 ctypes.memset(base, POISON, buffer.size)
 
-    def _buffer_set(self, buffer: int, tensor: int, data: int, offset: int, size: int) -> None:
+    def _transfer(self, call: str, buffer: int, tensor: int, data: int, offset: int, size: int) -> None:
         world = self.world
         name = world.bufts[structs.Buffer.from_address(buffer).buft].name
-        world.record(f"set_tensor {name} {world.tensor_name(tensor)} {offset} {size}")
-        ctypes.memmove(Tensor.from_address(tensor).data + offset, data, size)
-
-    def _buffer_get(self, buffer: int, tensor: int, data: int, offset: int, size: int) -> None:
-        world = self.world
-        name = world.bufts[structs.Buffer.from_address(buffer).buft].name
-        world.record(f"get_tensor {name} {world.tensor_name(tensor)} {offset} {size}")
-        ctypes.memmove(data, Tensor.from_address(tensor).data + offset, size)
+        world.record(f"{call}_tensor {name} {world.tensor_name(tensor)} {offset} {size}")
+        at = Tensor.from_address(tensor).data + offset
+        if call == "set":
+            ctypes.memmove(at, data, size)
+        else:
+            ctypes.memmove(data, at, size)
 
 
 class Memory(Protocol):
@@ -344,12 +299,6 @@ class World:
         self.names: dict[int, str] = {}
         self.events: dict[int, ctypes.Structure] = {}
         self.memory: Memory = RealMemory() if computing else FakeMemory()
-        self.real_cpu_memory = not computing and _total_bytes(model) <= REAL_MEMORY_LIMIT
-        self.bufts: dict[int, MockBuft] = {}
-        self.devices: dict[int, MockDevice] = {}
-        self.backends: dict[int, MockDevice] = {}
-        self.order: list[MockDevice] = []
-        self.by_name: dict[str, MockBuft] = {}
         self.plain_iface = structs.BufferI(get_base=callbacks.cpu_buffer.get_base)
         self.cpu_iface = structs.BufferI.from_buffer_copy(callbacks.cpu_buffer)
         self.cpu_iface.free_buffer = callbacks.buffer_free if computing else None
@@ -361,49 +310,21 @@ class World:
             get_tensor=callbacks.buffer_get,
             clear=callbacks.cpu_buffer.clear,
         )
-        known_profiles = profiles_of(model.release)
-        answers = [spec.answers for spec in model.backends if spec.answers is not None]
-        self.sized = frozenset(name for recorded in answers for name in recorded.sizes)
-        profiles = [resolve(spec, known_profiles) for spec in model.backends]
-        for profile in profiles:
-            if profile.buft not in self.by_name:
-                self._add_buft(self._default_buft(profile, profiles))
-        if "CPU" not in self.by_name:
-            self._add_buft(self._cpu_buft())
-        further = [(spec, self._add_buft(_further_buft(spec))) for spec in model.buffer_types]
-        engine_bufts = make_bufts(model)
-        known = [buft for name, buft in engine_bufts.items() if name not in self.by_name]
-        for buft in known:
-            self._add_buft(_known_buft(buft))
-        for profile in profiles:
-            self._add_device(profile, further)
-        for name, engine_buft in engine_bufts.items():
-            self.by_name[name].slack = engine_buft.slack
-        self._mirror_engine(model, engine_bufts, known)
-        for device in self.order:
-            self._finish_device(device)
+        bufts = make_bufts(model)
+        devices = [backend.device for backend in make_backends(model, bufts)]
+        for spec, device in zip(model.backends, devices, strict=True):
+            if callbacks.answered is not None and spec.supports is None and spec.answers is None:
+                callbacks.answered(device)
+        real_memory = not computing and _total_bytes(model) <= REAL_MEMORY_LIMIT
+        self.by_name = {name: self._buft(buft, real_memory) for name, buft in bufts.items()}
+        self.bufts: dict[int, MockBuft] = {buft.address: buft for buft in self.by_name.values()}
+        self.order = [MockDevice(*pair, self.by_name) for pair in zip(model.backends, devices, strict=True)]
+        self.devices: dict[int, MockDevice] = {device.device_address: device for device in self.order}
+        self.backends: dict[int, MockDevice] = {device.address: device for device in self.order}
+        for mock in self.order:
+            self._fill(mock)
+        self.mirror = Mirror({buft.address: buft.engine for buft in self.by_name.values()})
         callbacks.world = self
-
-    def _mirror_engine(self, model: ScenarioSpec, bufts: dict[str, BufferType], known: list[BufferType]) -> None:
-        """The engine's devices and buffer types, for profiles and `known` types whose rules only the engine has."""
-        self.engine_devices: dict[str, Device] = {}
-        self.engine_bufts: dict[int, BufferType] = {}
-        devices = {b.name: b.device for b in make_backends(model, bufts)}
-        self.kernels = devices
-        if self.callbacks.answered is not None:
-            for spec in model.backends:
-                if spec.supports is None and spec.answers is None:
-                    self.callbacks.answered(devices[spec.name])
-        orders = any(device.graph_optimize is not None for device in devices.values())
-        if known or orders or any(device.profile.rules == "engine" for device in self.order):
-            self.engine_bufts = {self.by_name[name].address: buft for name, buft in bufts.items()}
-            self.engine_devices = devices
-            for device in self.order:
-                usable = self.engine_devices[device.name].bufts
-                device.bufts.update(self.by_name[b.name].address for b in known if b in usable)
-                deciding = self.engine_devices[device.name].deciding
-                device.deciding = {self.by_name[b.name].address for b in deciding}
-        self.mirror = Mirror(self.engine_bufts)
 
     def record(self, line: str) -> None:
         """Adds a line to the trace, if there is one."""
@@ -421,83 +342,53 @@ class World:
             return self.by_name[name]
         return next(device.buft for device in self.order if device.name == name)
 
-    def _default_buft(self, profile: BackendProfile, profiles: list[BackendProfile]) -> MockBuft:
-        # The type belongs to the backend of that name, whichever backend comes first.
-        owner = next((p for p in profiles if p.name == p.buft == profile.buft), profile)
-        if owner.is_real_cpu_buft:
-            return self._cpu_buft()
-        return MockBuft(
-            profile.buft,
-            owner.alignment,
-            owner.max_size,
-            owner.row_padding,
-            owner.host,
-            own_sizes=owner.rules == "engine",
-        )
-
-    def _cpu_buft(self) -> MockBuft:
-        # The real one leaves fresh memory as it finds it; values are compared with those of zeroed memory.
-        address = self.callbacks.cpu_buft_address if self.real_cpu_memory and "CPU" not in self.sized else 0
-        return MockBuft("CPU", 32, None, 0, True, address=address, silent=self.tracing)
-
-    def _add_buft(self, buft: MockBuft) -> MockBuft:
+    def _buft(self, engine: BufferType, real_memory: bool) -> MockBuft:
         c = self.callbacks
-        if not buft.address:
-            own_sizes = buft.own_sizes or buft.name in self.sized
-            buft.struct = c.lib.structs["ggml_backend_buffer_type"]()
-            buft.address = ctypes.addressof(buft.struct)
-            buft.struct.iface = c.lib.structs["ggml_backend_buffer_type_i"](
-                get_name=c.buft_name,
-                alloc_buffer=c.buft_alloc,
-                get_alignment=c.cpu_alignment if buft.alignment == 32 else c.buft_alignment,
-                get_max_size=c.buft_max_size if buft.max_size is not None else None,
-                get_alloc_size=c.buft_alloc_size if buft.row_padding or own_sizes else None,
-                is_host=c.true if buft.host else None,
-            )
-        self.bufts[buft.address] = buft
-        self.by_name[buft.name] = buft
+        shape = (engine.name, engine.alignment, engine.max_size, engine.row_padding, engine.host)
+        cpu = shape == ("CPU", 32, SIZE_MAX, 0, True)
+        buft = MockBuft(engine, silent=cpu and self.tracing)
+        # The real one leaves fresh memory as it finds it; values are compared with those of zeroed memory.
+        if cpu and real_memory and engine.alloc_size is None:
+            buft.address = c.cpu_buft_address
+            return buft
+        buft.struct = c.lib.structs["ggml_backend_buffer_type"]()
+        buft.address = ctypes.addressof(buft.struct)
+        buft.struct.iface = c.lib.structs["ggml_backend_buffer_type_i"](
+            get_name=c.buft_name,
+            alloc_buffer=c.buft_alloc,
+            get_alignment=c.cpu_alignment if engine.alignment == 32 else c.buft_alignment,
+            get_max_size=c.buft_max_size if engine.max_size != SIZE_MAX else None,
+            get_alloc_size=c.buft_alloc_size if engine.row_padding or engine.alloc_size is not None else None,
+            is_host=c.true if engine.host else None,
+        )
         return buft
 
-    def _add_device(self, profile: BackendProfile, further: list[tuple[BufferTypeSpec, MockBuft]]) -> None:
-        device = MockDevice(profile, self.by_name[profile.buft])
-        for spec, buft in further:
-            if spec.device == device.name and not profile.lists_bufts:
-                device.bufts.add(buft.address)
-                if buft.ops is not None:
-                    device.restricted[buft.address] = buft.ops
-        self.order.append(device)
-        self.devices[device.device_address] = device
-        self.backends[device.address] = device
-
-    def _finish_device(self, mock: MockDevice) -> None:
-        c = self.callbacks
-        profile = mock.profile
-        mock.bufts.update(self.buft_of(name).address for name in profile.supports_bufts)
-        plain_cpu = profile.uses_cpu_rules and not mock.restricted and not mock.deciding
-        everything = profile.supports_everything and not mock.restricted and not mock.deciding
-        engine = self.engine_devices.get(profile.name)
-        reorders = engine is not None and engine.graph_optimize is not None
-        only_host = profile.any_host and all(self.bufts[b].host for b in mock.bufts)
+    def _fill(self, mock: MockDevice) -> None:
+        c, engine = self.callbacks, mock.engine
+        by_memory = mock.restricted or mock.deciding or mock.spec.supports is not None
+        known = {"cpu": c.cpu_supports_op, "all": c.true}
+        only_host = engine.any_host and all(self.bufts[b].engine.host for b in mock.bufts)
+        offloads = mock.spec.profile == RECORDED or engine.offload_min_batch is not None
         mock.device.iface = structs.DeviceI(
             get_name=c.device_name,
             get_description=c.device_name,
             get_type=c.device_type,
             get_buffer_type=c.device_buft,
-            supports_op=c.cpu_supports_op if plain_cpu else c.true if everything else c.device_supports_op,
+            supports_op=c.device_supports_op if by_memory else known.get(mock.rules, c.device_supports_op),
             supports_buft=c.cpu_supports_buft if only_host else c.device_supports_buft,
-            offload_op=c.device_offload_op if profile.may_offload else None,
-            event_new=c.event_new if profile.events else None,
-            event_free=c.event_free if profile.events else None,
-            event_synchronize=c.event_synchronize if profile.events else None,
+            offload_op=c.device_offload_op if offloads else None,
+            event_new=c.event_new if engine.events else None,
+            event_free=c.event_free if engine.events else None,
+            event_synchronize=c.event_synchronize if engine.events else None,
         )
         mock.backend.device = mock.device_address
         mock.backend.iface = structs.BackendI(
             get_name=c.backend_name,
             synchronize=c.synchronize if self.tracing else None,
             graph_compute=c.graph_compute,
-            event_record=c.event_record if profile.events else None,
-            event_wait=c.event_wait if profile.events else None,
-            graph_optimize=c.graph_optimize if reorders else None,
+            event_record=c.event_record if engine.events else None,
+            event_wait=c.event_wait if engine.events else None,
+            graph_optimize=c.graph_optimize if engine.graph_optimize is not None else None,
         )
         if mock.buft.struct is not None and not mock.buft.struct.device:
             mock.buft.struct.device = mock.device_address
@@ -515,13 +406,3 @@ def _reads_from(bufts: set[int], address: int) -> bool:
         return False
     buffers = [Tensor.from_address(s).buffer for s in op.src[:DECIDING_SOURCES] if s]
     return any(b and structs.Buffer.from_address(b).buft in bufts for b in buffers)
-
-
-def _known_buft(buft: BufferType) -> MockBuft:
-    size = None if buft.max_size == SIZE_MAX else buft.max_size
-    own_sizes = buft.alloc_size is not None
-    return MockBuft(buft.name, buft.alignment, size, buft.row_padding, buft.host, own_sizes=own_sizes)
-
-
-def _further_buft(spec: BufferTypeSpec) -> MockBuft:
-    return MockBuft(spec.name, spec.alignment, spec.max_size, spec.row_padding, spec.host, spec.ops)

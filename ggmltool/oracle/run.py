@@ -369,7 +369,7 @@ class ScenarioRun:
             backend = self.lib.ggml_backend_sched_get_tensor_backend(self.sched, address)
             n = self.world.mirror.tensor(address)
             mock = self.world.backends.get(backend)
-            device = None if mock is None else self.world.kernels[mock.name]
+            device = None if mock is None else mock.engine
             if device is not None and device.unsupported is not None and is_computed(n):
                 refusal = device.refusal(n)
                 error = None if refusal is None else device.unsupported.of(n, device.name, *refusal)
