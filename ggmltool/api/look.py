@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from ggmltool.api.result import Result
+from ggmltool.ask.moment import When
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
 
 if TYPE_CHECKING:
@@ -17,20 +18,6 @@ if TYPE_CHECKING:
     from ggmltool.show.table import Style
 
 F = TypeVar("F")
-
-
-class When(TypedDict, total=False):
-    """When to look, and with which options of the scheduler; each is as the option of the commands.
-
-    `graph` is a name, by default the first; `step` "alloc" (default) or "reserve" on a fresh scheduler; `after` the
-    number of one of the scenario's own steps instead. `parallel` and `op_offload` stand in for the scenario's.
-    """
-
-    graph: str | None
-    step: str
-    after: int | None
-    parallel: bool | None
-    op_offload: bool | None
 
 
 class Look(NamedTuple):

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from ggmltool.api.look import Look, When, look
+from ggmltool.api.look import Look, look
 from ggmltool.api.sources import read
 from ggmltool.ask.checked import checked_methods
 from ggmltool.ask.hash import Hash
 from ggmltool.ask.lifetime import Lifetime
+from ggmltool.ask.moment import When
 from ggmltool.ask.question import method
+from ggmltool.ask.splits import Splits
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened, WhatIf
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.context import Context
     from ggmltool.ggml.events import Listener
-    from ggmltool.ggml.plan import SplitPlan
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.allocator import AllocRow
     from ggmltool.inspect.devices import BackendInfo
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from ggmltool.inspect.supports import Asked, State
     from ggmltool.inspect.swept import Sweep
     from ggmltool.inspect.tensor import TensorFacts
-    from ggmltool.inspect.timed import Timed
     from ggmltool.inspect.trace import Trace
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.show.svg import Svg
@@ -114,44 +114,7 @@ class Scenario(Base):
 
         return next_token(self.model, self.compute() if values is None else values)
 
-    @overload
-    def splits(self, **when: Unpack[When]) -> Result[tuple[SplitPlan, ...]]: ...
-
-    @overload
-    def splits(self, *, seconds: bool, n_depth: int = 0, **when: Unpack[When]) -> Result[Timed]: ...
-
-    @overload
-    def splits(
-        self, *, by: Sequence[str] | str = (), bytes: bool = False, after_pass: int | None = None, **when: Unpack[When]
-    ) -> Result[Any]: ...
-
-    def splits(
-        self,
-        *,
-        by: Sequence[str] | str = (),
-        bytes: bool = False,
-        seconds: bool = False,
-        n_depth: int = 0,
-        after_pass: int | None = None,
-        **when: Unpack[When],
-    ) -> Result[Any]:
-        """Which splits there are and what each copies; with `by` ("op", "backend", "cause", "type", "split", or
-        several) how many nodes there are of each, with `bytes` every copied input, with `seconds` how long
-        each takes (`n_depth` tokens being in the caches), with `after_pass` the assignments after that pass.
-
-        Raises InspectError for a key or a pass that is not there, and where nobody named the hardware.
-        """
-        from ggmltool.api import schedule
-
-        _one_of(by=bool(by), bytes=bytes, seconds=seconds, after_pass=after_pass is not None)
-        at = self._look(**when)
-        if by:
-            return schedule.counted(at, tuple(by.split(",")) if isinstance(by, str) else tuple(by))
-        if bytes:
-            return schedule.copied(at)
-        if seconds:
-            return schedule.timed(at, n_depth)
-        return schedule.splits(at) if after_pass is None else schedule.passes(at, after_pass)
+    splits = method(Splits)
 
     def sched_debug(
         self, level: int = 2, *, causes: bool = True, after_pass: int | None = None, **when: Unpack[When]
@@ -160,11 +123,10 @@ class Scenario(Base):
 
         Raises InspectError if this ggml has no such pass or prints none, StepRefused if there is no scheduler.
         """
-        from ggmltool.inspect.watched import Watch
-        from ggmltool.views.plan.debug_text import debug_text
+        from ggmltool.ask.splits.sched_debug import debug_text
 
         at = self._look(**when)
-        return debug_text(Watch(at.opened, at.moment, debug=True).watched(), level, causes, after_pass)
+        return debug_text(at.opened, at.moment, level, causes, after_pass)[1]
 
     @overload
     def buffers(self, *, chunks: bool = False, **when: Unpack[When]) -> Result[MemoryPlan]: ...

@@ -9,113 +9,14 @@ from typing import TYPE_CHECKING, Any
 from ggmltool.api.look import Look, answer
 from ggmltool.api.result import Result
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.record import Keep, Record
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.plan import SplitPlan
     from ggmltool.ggml.tensor import Tensor
-    from ggmltool.inspect.copied import CopiedInput
     from ggmltool.inspect.limits import Checkup
     from ggmltool.inspect.opened import Opened
-    from ggmltool.inspect.passes import PassRecord
     from ggmltool.inspect.supports import Asked, State
-    from ggmltool.inspect.timed import Timed
     from ggmltool.inspect.trace import Trace
     from ggmltool.show.table import Style
-
-KEYS = ("op", "backend", "cause", "type", "split")
-"""What nodes are counted by."""
-
-
-def splits(look: Look) -> Result[tuple[SplitPlan, ...]]:
-    from ggmltool.views.plan.documents import SplitsDocument
-    from ggmltool.views.plan.splits import splits_report
-
-    at = look.watch()
-    plan, tensors = at.plan, look.tensors(at)
-    return answer(
-        at,
-        "splits",
-        plan.splits,
-        partial(SplitsDocument.of, plan, tensors),
-        partial(splits_report, plan, tensors, at.title),
-        plan.splits,
-    )
-
-
-def counted(look: Look, by: Sequence[str]) -> Result[dict[tuple[str, ...], int]]:
-    from ggmltool.views.plan.documents import TallyDocument
-    from ggmltool.views.plan.tally import tally, tally_view
-
-    wrong = next((key for key in by if key not in KEYS), None)
-    if wrong is not None or len(set(by)) < len(by):
-        raise InspectError(f"nodes are counted by one or more of {', '.join(KEYS)}, not by {', '.join(by)}")
-    at = look.watch()
-    plan, tensors = at.plan, look.tensors(at)
-    counts = dict(tally(plan, tensors, by))
-    return answer(
-        at,
-        f"nodes by {', '.join(by)}",
-        counts,
-        partial(TallyDocument.of, plan, tensors, by),
-        partial(tally_view, plan, tensors, by, at.title),
-        tuple({**dict(zip(by, key, strict=True)), "nodes": n} for key, n in counts.items()),
-    )
-
-
-def copied(look: Look) -> Result[tuple[CopiedInput, ...]]:
-    from ggmltool.inspect.copied import copied_inputs, other_offload
-    from ggmltool.inspect.copied_experts import expert_copies
-    from ggmltool.views.plan.copied import copied_view
-    from ggmltool.views.plan.documents import CopiedDocument
-
-    at = look.watch()
-    plan, tensors, title = at.plan, look.tensors(at), at.title
-    other = other_offload(look.opened, plan, look.moment)
-    experts = expert_copies(at.run.model, plan, tensors, at.run.bufts)
-    inputs = tuple(copied_inputs(plan, tensors))
-    return answer(
-        at,
-        "copied inputs",
-        inputs,
-        partial(CopiedDocument.of, plan, tensors, other, experts),
-        partial(copied_view, plan, tensors, title, other=other, experts=experts),
-        inputs,
-    )
-
-
-def timed(look: Look, n_depth: int) -> Result[Timed]:
-    from ggmltool.inspect.timed import timed as timing
-    from ggmltool.views.plan.seconds import seconds_view
-    from ggmltool.views.plan.seconds_documents import SecondsDocument
-
-    at = look.watch()
-    found = timing(look.opened, at.plan, look.moment, n_depth)
-    return answer(
-        at,
-        "estimated seconds",
-        found,
-        partial(SecondsDocument.of, found),
-        partial(seconds_view, found, at.title),
-        tuple(found.splits),
-    )
-
-
-def passes(look: Look, number: int) -> Result[tuple[PassRecord, ...]]:
-    from ggmltool.views.plan.documents import PassDocument
-    from ggmltool.views.plan.passes import pass_view
-
-    at = look.watch(Record(Keep.PASSES))
-    at.check_pass(number)
-    plan, records, title, names = at.plan, tuple(at.record.passes.records), at.title, at.sched.passes
-    return answer(
-        at,
-        f"pass {number}",
-        records,
-        partial(PassDocument.of, plan, records, number),
-        partial(pass_view, plan, records, number, title, passes=names),
-        next((record.assignments for record in records if record.number == number), ()),
-    )
 
 
 def limits(look: Look, all: bool) -> Result[tuple[Checkup, ...]]:

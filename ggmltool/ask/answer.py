@@ -24,7 +24,7 @@ WIDTH = 100
 @checked_methods
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer(Generic[R]):
-    """An answer: `facts` is the record with all that was found, `rows` its main list as dicts (for
+    """An answer: `facts` is the record with all that was found, `rows` its main list (for
     `pandas.DataFrame(answer.rows)`), `plan` the plan it is about, None if it is about several or none.
 
     `str(answer)` is the text that the command prints, `as_dict()` its JSON; a notebook shows the same text. `title` and
@@ -45,6 +45,10 @@ class Answer(Generic[R]):
     @property
     def rows(self) -> tuple[Any, ...]:
         """The rows of the main table, those that the command prints with --csv."""
+        facts: Any = self.facts
+        if hasattr(facts, "rows"):
+            rows: tuple[Any, ...] = facts.rows()
+            return rows
         from ggmltool.show.csv import main_rows
 
         return main_rows(self.document())
@@ -58,8 +62,9 @@ class Answer(Generic[R]):
     def shown(self, format: str, style: Style) -> str:
         """The answer in one of the formats that its record has a view for; the view is imported when it is wanted."""
         record: Any = self.facts
-        module = import_module(f".{format}", type(record).__module__.rpartition(".")[0])
-        shown: str = getattr(module, record.view)(self, style)
+        module, _, view = record.view.rpartition(":")
+        beside = import_module(f".{module or format}", type(record).__module__.rpartition(".")[0])
+        shown: str = getattr(beside, view)(self, style)
         return shown
 
     def as_dict(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ Fits = Callable[[object], bool]
 _NAMES = {"source", "graph", "steps", "outputs"}
 """Arguments that are looked up, where a wrong one is a ScenarioError with the nearest name."""
 
-_OPTIONS = {"When": "look", "Placing": "placed"}
+_OPTIONS = {"When": "ask.moment", "Placing": "api.placed"}
 """The modules of the options that methods share."""
 
 
@@ -36,7 +36,7 @@ def checked(function: F) -> F:
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise WrongArgument(f"{function.__name__}: {error}{_nearest(function, kwargs)}") from None
+            raise WrongArgument(f"{function.__name__}: {_wrong(signature, kwargs) or error}") from None
         for name, kind in _kinds(function).items():
             if name in given and name not in _NAMES:
                 kind.check(function.__name__, name, given[name])
@@ -86,11 +86,17 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def _nearest(function: Callable[..., Any], kwargs: Mapping[str, object]) -> str:
-    names = list(inspect.signature(function).parameters)
+def _wrong(signature: inspect.Signature, kwargs: Mapping[str, object]) -> str:
+    """A keyword that is none of the parameters, "" if all are."""
+    names = [name for name in signature.parameters if name != "self"]
     wrong = next((name for name in kwargs if name not in names), None)
-    hint = "" if wrong is None else did_you_mean(wrong, names)
-    return f"; {hint}" if hint else ""
+    if wrong is None:
+        return ""
+    return f"there is no option {wrong!r}; {did_you_mean(wrong, names) or f'the options are {_listed(names)}'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 @functools.cache
@@ -110,7 +116,7 @@ def _kinds(function: Callable[..., Any]) -> dict[str, _Kind]:
 
 def _options(name: str) -> dict[str, _Kind]:
     """The kinds of a TypedDict's keys."""
-    module = import_module(f"ggmltool.api.{_OPTIONS[name]}")
+    module = import_module(f"ggmltool.{_OPTIONS[name]}")
     fields, names = getattr(module, name), module.__dict__
     texts = {key: getattr(kind, "__forward_arg__", str(kind)) for key, kind in fields.__annotations__.items()}
     return {key: _Kind(text, _fits(text, names)) for key, text in texts.items()}
@@ -166,6 +172,9 @@ def _of(node: ast.expr, names: Mapping[str, Any]) -> Fits:
             return _PLAIN["None"]
         case ast.Name(name):
             return _named(name, names)
+        case ast.Subscript(ast.Name("Literal"), words):
+            texts = {text.value for text in ast.walk(words) if isinstance(text, ast.Constant)}
+            return lambda value: isinstance(value, str) and value in texts
         case ast.Subscript(ast.Name("Sequence"), inner):
             each = _of(inner, names)
             return lambda value: (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict, TypeVar
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.question import Option, Question, R
@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from ggmltool.show.document import StepDocument
 
 S = TypeVar("S", bound="StepDocument")
+
+
+class When(TypedDict, total=False):
+    """When to look, and with which options of the scheduler; each is as the option of the commands.
+
+    `graph` is a name, by default the first; `step` "alloc" (default) or "reserve" on a fresh scheduler; `after` the
+    number of one of the scenario's own steps instead. `parallel` and `op_offload` stand in for the scenario's.
+    """
+
+    graph: str | None
+    step: str
+    after: int | None
+    parallel: bool | None
+    op_offload: bool | None
 
 
 class OfMoment(Question[R], frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
@@ -70,6 +70,17 @@ class Misuse(WrongUse):
         return Misuse, (*self.fields, self.why)
 
 
+class BadValue(WrongUse):
+    """A field cannot have this value."""
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[BadValue], tuple[str, str]]:
+        return BadValue, (self.field, self.message)
+
+
 class Question(Struct, Generic[R], frozen=True, kw_only=True):
     """A question to a scenario."""
 
@@ -110,7 +121,10 @@ def method(question: Callable[P, Question[R]]) -> Callable[Concatenate[Asked, P]
         return question(*args, **kwargs).ask(self.opened)
 
     signature = inspect.signature(question)
-    own = [p.replace(annotation=_plain(p.annotation)) for p in signature.parameters.values()]
+    types: dict[str, str] = {}
+    for cls in reversed(inspect.getmro(cast(type, question))):
+        types |= vars(cls).get("__annotations__", {})
+    own = [p.replace(annotation=_plain(types[name])) for name, p in signature.parameters.items()]
     first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     asked.__signature__ = signature.replace(parameters=[first, *own])  # type: ignore[attr-defined]
     asked.__name__ = asked.__qualname__ = question.__name__.lower()
@@ -120,9 +134,9 @@ def method(question: Callable[P, Question[R]]) -> Callable[Concatenate[Asked, P]
     return asked
 
 
-def _plain(annotation: object) -> object:
-    """`str | None` of `Annotated[str | None, Option(…)]`, as text."""
-    match ast.parse(annotation, mode="eval").body if isinstance(annotation, str) else None:
+def _plain(annotation: str) -> str:
+    """`str | None` of `Annotated[str | None, Option(…)]`."""
+    match ast.parse(annotation, mode="eval").body:
         case ast.Subscript(ast.Name("Annotated"), ast.Tuple([type, *_])):
             return ast.unparse(type)
     return annotation

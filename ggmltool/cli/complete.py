@@ -34,6 +34,14 @@ def complete_sides(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [f"{file}:{name}" for name in model.graphs if name.startswith(graph)]
 
 
+def complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """What nodes are counted by, each after a comma too."""
+    from ggmltool.ask.splits import KEYS
+
+    *before, last = incomplete.split(",")
+    return [",".join([*before, key]) for key in KEYS if key.startswith(last) and key not in before]
+
+
 def complete_graphs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The names of the graphs of the scenario that stands on the line."""
     model = _model_on_the_line(ctx)

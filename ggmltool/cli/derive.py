@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 from msgspec import NODEFAULT
 from msgspec.structs import fields
 
 from ggmltool.ask.moment import OfMoment
-from ggmltool.ask.question import Argument, Misuse, Option, Question
+from ggmltool.ask.question import Argument, BadValue, Misuse, Option, Question
 from ggmltool.cli import complete
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import wrong_use
@@ -22,64 +24,145 @@ from ggmltool.cli.scenario import is_scenario, open_for, open_scenario
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
+    from ggmltool.inspect.opened import Opened
 
-Completer = Callable[[click.Context, click.Parameter, str], list[Any]]
+Q = TypeVar("Q", bound=Question[Any])
 
 
-def command(question: type[Question[Any]]) -> Command:
-    """The command that asks a question of a scenario."""
-    hints = get_type_hints(question, include_extras=True)
-    options: dict[str, click.Option] = {}
-    words: dict[str, tuple[Argument, bool]] = {}
-    for field in fields(question):
-        type, about = get_args(hints[field.name])
-        if isinstance(about, Argument):
-            words[field.name] = about, field.default is NODEFAULT
-        elif field.name not in question.only_python:
-            options[field.name] = _option(field.name, type, field.default, about)
-    name = question.__name__.lower()
+@dataclass(frozen=True, slots=True)
+class Asking(Generic[Q]):
+    """A question on the command line: of which scenario, and how its answer is printed. `usage` names the command and
+    the words that it needs, of which `word` is the last one."""
 
-    def run(scenario: str | None, format: str | None, output: Output, release: Release | None, **given: Any) -> int:
-        named, scenario = _words(name, words, given, scenario)
-        if issubclass(question, OfMoment) and given["after"] is not None:
+    question: Q
+    scenario: str | None
+    format: str | None
+    output: Output
+    release: Release | None
+    usage: str = ""
+    word: str = ""
+
+    def open(self) -> Opened:
+        """The scenario. Raises ScenarioError for a mistake in it."""
+        if self.word:
+            return open_for(self.word, self.scenario, self.usage, self.release)
+        return open_scenario(self.scenario, self.release)
+
+    def answer(self, opened: Opened | None = None) -> int:
+        """Ask, and print the answer; the exit status."""
+        answer = self.question.ask(opened or self.open())
+        return self.output.answer(answer, self.format or self.question.formats[0])
+
+
+class _Parameters:
+    """What the fields of a question are on the command line."""
+
+    def __init__(self, question: type[Question[Any]]) -> None:
+        self.name = question.__name__.lower()
+        self.words: dict[str, tuple[Argument, bool]] = {}
+        self.options: dict[str, click.Option] = {}
+        self.shared = 0
+        hints = get_type_hints(question, include_extras=True)
+        base = next(cls for cls in question.__mro__[1:] if issubclass(cls, Question))
+        for field in fields(question):
+            type, about = get_args(hints[field.name])
+            if isinstance(about, Argument):
+                self.words[field.name] = about, field.default is NODEFAULT
+            elif field.name not in question.only_python:
+                self.options[field.name] = _option(field.name, type, field.default, about)
+                self.shared += field.name in base.__struct_fields__
+
+    @property
+    def usage(self) -> str:
+        """The words, as usage shows them."""
+        return " ".join(word.metavar if needed else f"[{word.metavar}]" for word, needed in self.words.values())
+
+    def arguments(self) -> list[click.Parameter]:
+        """A parameter for each word; one for all where the last ones can be left out."""
+        if not all(needed for _, needed in self.words.values()):
+            return [click.Argument(["names"], nargs=-1, metavar=self.usage, shell_complete=complete.complete_words)]
+        return [
+            click.Argument([name], metavar=word.metavar, shell_complete=_completer(word.complete))
+            for name, (word, _) in self.words.items()
+        ]
+
+    def take_words(self, given: dict[str, Any], scenario: str | None) -> tuple[dict[str, str], str | None]:
+        """The words by field, and the scenario: where a word can be left out, the last one is a scenario if there is
+        one of its name."""
+        if "names" not in given:
+            return {field: given.pop(field) for field in self.words}, scenario
+        found = [*given.pop("names"), *([scenario] if scenario is not None else [])]
+        least = sum(needed for _, needed in self.words.values())
+        if not least <= len(found) <= len(self.words) + 1:
+            raise click.UsageError(f"Usage: `{self.name} {self.usage} [SCENARIO]`.")
+        has_one = len(found) > len(self.words) or (len(found) > least and is_scenario(found[-1]))
+        scenario = found.pop() if has_one else None
+        return dict(zip(self.words, found, strict=False)), scenario
+
+    def make(self, question: type[Q], given: dict[str, Any], words: dict[str, str]) -> Q:
+        """The question, with what is wrong with it said of options."""
+        values = {field: given.pop(option.name or "") for field, option in self.options.items()}
+        if issubclass(question, OfMoment) and values["after"] is not None:
             no_other_step("graph", "step")
-        values = {field: given[option.name] for field, option in options.items() if option.name is not None}
-        with wrong_use():
-            try:
-                asked = question(**named, **values)
-            except Misuse as misuse:
-                raise click.UsageError(_spelled(misuse, options)) from None
-            usage = " ".join([name, *(word.metavar for word, needed in words.values() if needed)])
-            opened = (
-                open_for(list(named.values())[-1], scenario, usage, release)
-                if named
-                else open_scenario(scenario, release)
-            )
-            return output.answer(asked.ask(opened), format or question.formats[0])
+        try:
+            return question(**words, **{field: value for field, value in values.items() if value is not None})
+        except Misuse as misuse:
+            one, other = (self.options[field].opts[-1] for field in misuse.fields)
+            why = misuse.why or "{} and {} are different views; choose one."
+            raise click.UsageError(why.format(one, other)) from None
+        except BadValue as bad:
+            raise click.BadParameter(bad.message, click.get_current_context(), self.options[bad.field]) from None
 
-    framed: Any = ggml_option(format_option(*question.formats, help=question.formats_help)(output_option(run)))
+
+def command(question: type[Q], run: Callable[..., int] | None = None) -> Command:
+    """The command that asks a question and prints the answer.
+
+    With `run` that does it: it is called with an Asking, and with the options that it has of its own, which stand
+    between those that the question shares with others and its own.
+    """
+    own: list[click.Parameter] = [] if run is None else run.__dict__.pop("__click_params__", [])[::-1]
+    known = _Parameters(question)
+
+    def ask(scenario: str | None, format: str | None, output: Output, release: Release | None, **given: Any) -> int:
+        words, scenario = known.take_words(given, scenario)
+        usage = " ".join([known.name, *(word.metavar for word, needed in known.words.values() if needed)])
+        *_, last = ("", *words.values())
+        with wrong_use():
+            made = known.make(question, given, words)
+            asking = Asking(made, scenario, format, output, release, usage, last)
+            return asking.answer() if run is None else run(asking, **given)
+
+    framed: Any = ggml_option(format_option(*question.formats, help=question.formats_help)(output_option(ask)))
     scenarios: Any = scenario_argument(lambda: None)
-    params = [*_arguments(words), *scenarios.__click_params__, *options.values(), *reversed(framed.__click_params__)]
-    return Command(name, params=params, callback=framed, help=question.__doc__)
+    options = list(known.options.values())
+    options[known.shared : known.shared] = [param for param in own if isinstance(param, click.Option)]
+    params = [*known.arguments(), *scenarios.__click_params__, *options, *reversed(framed.__click_params__)]
+    return Command(known.name, params=params, callback=framed, help=question.__doc__)
+
+
+def question_command(question: type[Question[Any]]) -> Callable[[Callable[..., int]], Command]:
+    """The decorator for a function that asks a question in its own way."""
+    return partial(command, question)
 
 
 def _option(name: str, type: Any, default: Any, about: Option) -> click.Option:
     kinds = get_args(type) if get_origin(type) in (types.UnionType, Literal) else (type,)
     long = f"--{name.replace('_', '-')}"
     own = [alias for alias in about.names if alias.startswith("--")]
-    more: dict[str, Any] = {"default": default, "help": about.help}
+    more: dict[str, Any] = {"default": default or None, "help": about.help}
     if about.complete:
-        more["shell_complete"] = getattr(complete, f"complete_{about.complete}")
+        more["shell_complete"] = _completer(about.complete)
     if get_origin(type) is Literal:
         more |= {"type": click.Choice(kinds), "show_default": True}
     elif bool in kinds:
-        long = f"{long}/--no-{long[2:]}" if types.NoneType in kinds else long
-        more |= {"is_flag": True} if types.NoneType not in kinds else {}
+        can_be_none = types.NoneType in kinds
+        long = f"{long}/--no-{long[2:]}" if can_be_none else long
+        more |= {} if can_be_none else {"is_flag": True, "default": default}
         more |= {"cls": Pipeline} if len(own) > 1 else {}
-    elif about.least is not None or about.most is not None:
-        more["type"] = click.IntRange(about.least, about.most)
     elif int in kinds:
-        more["type"] = int
+        bounded = about.least is not None or about.most is not None
+        more["type"] = click.IntRange(about.least, about.most) if bounded else int
+        more |= {"default": default, "show_default": default is not None}
     elif Path in kinds:
         more["type"] = click.Path(path_type=Path)
     if about.metavar is not None:
@@ -88,34 +171,6 @@ def _option(name: str, type: Any, default: Any, about: Option) -> click.Option:
     return made
 
 
-def _arguments(words: dict[str, tuple[Argument, bool]]) -> list[click.Parameter]:
-    """A parameter for each word; one for all where the last ones can be left out."""
-    if all(needed for _, needed in words.values()):
-        return [
-            click.Argument([name], metavar=word.metavar, shell_complete=getattr(complete, f"complete_{word.complete}"))
-            for name, (word, _) in words.items()
-        ]
-    usage = " ".join(word.metavar if needed else f"[{word.metavar}]" for word, needed in words.values())
-    return [click.Argument(["names"], nargs=-1, metavar=usage, shell_complete=complete.complete_words)]
-
-
-def _words(
-    name: str, words: dict[str, tuple[Argument, bool]], given: dict[str, Any], scenario: str | None
-) -> tuple[dict[str, str], str | None]:
-    """The words by field, and the scenario: where a word can be left out, the last one is a scenario if there is one of
-    its name."""
-    if "names" not in given:
-        return {field: given[field] for field in words}, scenario
-    found = [*given["names"], *([scenario] if scenario is not None else [])]
-    least = sum(needed for _, needed in words.values())
-    if not least <= len(found) <= len(words) + 1:
-        usage = " ".join(word.metavar if needed else f"[{word.metavar}]" for word, needed in words.values())
-        raise click.UsageError(f"Usage: `{name} {usage} [SCENARIO]`.")
-    scenario = found.pop() if len(found) > len(words) or (len(found) > least and is_scenario(found[-1])) else None
-    return dict(zip(words, found, strict=False)), scenario
-
-
-def _spelled(misuse: Misuse, options: dict[str, click.Option]) -> str:
-    """What is wrong, with the fields as they are written on the command line."""
-    one, other = (options[field].opts[-1] for field in misuse.fields)
-    return (misuse.why or "{} and {} are different views; choose one.").format(one, other)
+def _completer(name: str) -> Callable[[click.Context, click.Parameter, str], Iterable[Any]]:
+    completer: Callable[[click.Context, click.Parameter, str], Iterable[Any]] = getattr(complete, f"complete_{name}")
+    return completer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,10 +11,11 @@ from ggmltool.cli.logs import OpenedLog
 from ggmltool.cli.moment import option_of
 from ggmltool.cli.options import DOCUMENTS
 from ggmltool.cli.output import Output, note
+from ggmltool.show.text import plan_step
 from ggmltool.sources.sched_log.plan import log_plan
 
 if TYPE_CHECKING:
-    from ggmltool.sources.sched_log.records import LogGraph
+    from ggmltool.ask.splits import Splits
 
 
 def refuse(what: str, why: str) -> CliError:
@@ -58,9 +59,10 @@ def show_plan(log: OpenedLog, json: bool, output: Output) -> int:
 
 
 def show_splits(
-    log: OpenedLog, debug: int, causes: bool, by: tuple[str, ...], bytes: bool, format: str | None, output: Output
+    log: OpenedLog, question: Splits[Any], debug: int, causes: bool, format: str | None, output: Output
 ) -> int:
     """`splits LOG`: ggml's text without what stood before or within its lines, a table, counts or copies."""
+    by = question.keys
     if "type" in by:
         raise refuse("--by type", "has no types")
     graph = log.graph()
@@ -68,41 +70,18 @@ def show_splits(
         raise CliError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves out the nodes; 2 prints them")
     if "cause" in by and not any(node.cause for node in graph.nodes):
         raise CliError("this log has no causes; only a debug build of ggml prints them")
-    if format in (None, "text") and not by and not bytes:
+    if format in (None, "text") and not question.view:
+        from ggmltool.ask.splits.sched_debug import sched_debug
         from ggmltool.sources.sched_log.debug import as_debug
-        from ggmltool.views.plan.sched_debug import sched_debug
 
         counts = all(node.use_count is not None for node in graph.nodes)
         output.write_ggml(sched_debug(as_debug(graph), debug, causes, counts))
         return 0
-    _counted(log, graph, by, bytes, format in DOCUMENTS, output)
-    return 0
-
-
-def _counted(log: OpenedLog, graph: LogGraph, by: tuple[str, ...], bytes: bool, json: bool, output: Output) -> None:
+    from ggmltool.ask.answer import Answer
     from ggmltool.views.log.graph import log_graph_notes
 
     plan, tensors = log_plan(graph)
     for text in log_graph_notes(graph):
         note(text)
-    if json:
-        from ggmltool.views.plan.documents import CopiedDocument, SplitsDocument, TallyDocument
-
-        document = (
-            TallyDocument.of(plan, tensors, by)
-            if by
-            else CopiedDocument.of(plan, tensors)
-            if bytes
-            else SplitsDocument.of(plan, tensors)
-        )
-        output.write_document(document)
-        return
-    from ggmltool.views.plan import copied, splits, tally
-
-    title, style = log.title, output.style
-    if by:
-        output.write(tally.tally_view(plan, tensors, by, title, style))
-    elif bytes:
-        output.write(copied.copied_view(plan, tensors, title, style))
-    else:
-        output.write(splits.splits_report(plan, tensors, title, style))
+    answer = Answer(question.of_plan(plan, tensors), log.title, plan_step(plan), plan)
+    return output.answer(answer, format if format in DOCUMENTS else "text")

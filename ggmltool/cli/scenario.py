@@ -66,7 +66,7 @@ def opened(path: str, argument: str, stream: Readable | None = None, release: Re
     scenario = Scenario(model)
     level = environment_number("GGML_SCHED_DEBUG")
     if level and current_settings().verbosity > 0:
-        from ggmltool.views.plan.sched_debug import split_printer
+        from ggmltool.ask.splits.sched_debug import split_printer
 
         scenario.on_debug = split_printer(level, detail)
     return Opened(scenario, argument, options, log_lines, debug=current_settings().verbosity > 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 from msgspec.structs import replace
@@ -29,15 +29,23 @@ class Document(Row, kw_only=True):
     one row, None for its first list."""
     view: ClassVar[str] = ""
     """What shows an answer that it is the record of: a function of this name in the module beside it that is called as
-    the format, `text`."""
+    the format, `text`; or, as `tally:shown`, in the module that it names."""
     tells_refusal: ClassVar[bool] = False
     """Whether its text says in ggml's words why ggml refused."""
     ggmltool: Literal[1] = 1
     kind: str
 
     def document(self) -> Document:
-        """What is printed with --json: itself, unless it has more for its views."""
+        """What is printed with --json: itself, or where it has more for its views the `part` of that."""
         return self
+
+
+D = TypeVar("D", bound=Document)
+
+
+def part(record: Document, document: type[D]) -> D:
+    """Of a record that has more for its views what is the document that it extends."""
+    return document(**{name: getattr(record, name) for name in document.__struct_fields__})
 
 
 class ReleaseDocument(Document, kw_only=True):

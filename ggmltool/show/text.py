@@ -12,6 +12,7 @@ from ggmltool.ggml.tensor import dims as dims
 
 if TYPE_CHECKING:
     from ggmltool.estimate.records import Estimate
+    from ggmltool.ggml.plan import Plan
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -180,3 +181,8 @@ def ggml_error(error: Mapping[str, str | None], where: str = "") -> str:
     if explanation:
         lines.extend(f"  {printable(part)}" for part in explanation.splitlines())
     return "\n".join(lines)
+
+
+def plan_step(plan: Plan) -> str:
+    """`reserve main`."""
+    return f"{plan.step} {printable(plan.graph or '')}".rstrip()

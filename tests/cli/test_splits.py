@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 import ggmltool
-from ggmltool.cli.splits import KEYS
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
-from ggmltool.views.plan import tally
 from tests.cli.conftest import SAMPLES, Call
 
 SCENARIOS = ["moe.yaml", "transformer.yaml", "gemma-3-270m-ngl9.json.gz"]
@@ -27,10 +25,6 @@ graphs: {main: {nodes: {y: 'mul(x, x)', z: 'add(y, x)'}}}
 
 def plan_of(sample: str) -> Plan:
     return ggmltool.load(SAMPLES / sample).plan()
-
-
-def test_the_keys_of_the_option_are_those_of_the_view() -> None:
-    assert KEYS == tally.KEYS
 
 
 @pytest.mark.parametrize("sample", SCENARIOS)

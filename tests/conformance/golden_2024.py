@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ggmltool.ask.splits.sched_debug import pass_print
 from ggmltool.ggml.buffer import Buffer
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
 from ggmltool.ggml.graph import CGraph
@@ -19,7 +20,6 @@ from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run.measured import MeasuredRun
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import Step
-from ggmltool.views.plan.pass_prints import pass_print
 
 SOME = Path(__file__).parent / "plans_2024_01"
 ALL = Path(__file__).resolve().parents[3] / "shared" / "golden" / "2024-01"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ggmltool
+from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.ggml.buffer import Buffer
 from ggmltool.ggml.debug_assert import DebugAssert
 from ggmltool.ggml.errors import GgmlAssert, GgmlError
@@ -15,7 +16,6 @@ from ggmltool.ggml.releases.march_2025.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.steps import default_steps
-from ggmltool.views.plan.sched_debug import sched_debug
 
 LAST_ASSIGNING_PASS = 4
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import ggmltool
+from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.ggml.events import Event
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.rules import Rules
 from ggmltool.oracle import OracleRun
 from ggmltool.oracle import run as run_on_library
 from ggmltool.scenario.run.run import Run
-from ggmltool.views.plan.sched_debug import sched_debug
 from tests.conformance.compare import is_crash
 from tests.conformance.run import judge
 from tests.conformance.trace import trace_of

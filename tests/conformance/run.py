@@ -23,12 +23,12 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import ggmltool
+from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
-from ggmltool.views.plan.sched_debug import sched_debug
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_builds import builds_scenario

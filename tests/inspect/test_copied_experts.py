@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 import ggmltool
+from ggmltool.ask.splits.copied import expert_copies, experts_line
 from ggmltool.ggml.events import Event, TensorWritten
-from ggmltool.inspect.copied_experts import expert_copies
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.tensor_info import TensorInfo
-from ggmltool.views.plan.copied import experts_line
 
 
 def scenario(columns: int, n_expert: int, used: int, tokens: int, seed: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import ggmltool
+from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import Step
@@ -15,7 +16,6 @@ from ggmltool.sources.llama.errors import LlamaRefused
 from ggmltool.sources.llama.layers import PlaceOptions
 from ggmltool.sources.llama.options import CaptureOptions
 from ggmltool.sources.llama.place import Placer
-from ggmltool.views.plan.sched_debug import sched_debug
 from tests.sources.fake_gpus import FakeGpu, Placed, Refused, Settings, place
 from tests.sources.library import needs_library
 from tests.sources.models import MODELS, cached

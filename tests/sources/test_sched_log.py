@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ggmltool
+from ggmltool.ask.splits.sched_debug import fmt_size, sched_debug
 from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit, SchedDebug
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.sources.sched_log import scan
@@ -25,7 +26,6 @@ from ggmltool.sources.sched_log.lines import bounds
 from ggmltool.sources.sched_log.reader import read_all, read_graph, read_summary
 from ggmltool.sources.sched_log.records import Bounds, Dialect, LogGraph, LogSummary
 from ggmltool.sources.sched_log.stream import LONGEST, Lines, Recorded, Replayed, is_log
-from ggmltool.views.plan.sched_debug import fmt_size, sched_debug
 from tests.conformance.fuzz import scenario
 
 LOGS = Path(__file__).parent / "logs"

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.sources.sched_log.reader import read_all
 from ggmltool.sources.sched_log.records import LogGraph, LogSummary
 from ggmltool.sources.sched_log.stream import Lines
 from ggmltool.sources.sched_log.wrapped import Rejoined
-from ggmltool.views.plan.sched_debug import sched_debug
 from tests.sources.test_sched_log import records
 
 LOGS = Path(__file__).parent / "logs"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ggmltool.ask.splits.sched_debug import fmt_size, sched_debug
 from ggmltool.ggml.sched.debug import DebugNode, DebugSplit
-from ggmltool.views.plan.sched_debug import fmt_size, sched_debug
 from tests.golden import check_golden
 from tests.views.plans import DEBUG
 

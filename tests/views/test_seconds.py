@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.splits.seconds import SecondsShown, SplitTime, Timed, shown, speed_lines
 from ggmltool.estimate.forecast import SOME_HOST, Speeds
 from ggmltool.estimate.records import Estimate, Rates
 from ggmltool.ggml.plan import Plan, SplitPlan
-from ggmltool.inspect.timed import SplitTime, Timed
 from ggmltool.show.document import json_text
 from ggmltool.show.table import Style
 from ggmltool.show.text import rate_text, seconds_text
-from ggmltool.views.plan.seconds import seconds_view, speed_lines
-from ggmltool.views.plan.seconds_documents import SecondsDocument
 from tests.golden import check_golden
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -53,15 +52,16 @@ TIMED = Timed(
     RATES,
     ("CPU",),
 )
+ANSWER = Answer(SecondsShown.of(TIMED), "a model", "alloc prompt", PLAN)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_seconds_of_splits_look_as_accepted(columns: int) -> None:
-    check_golden(GOLDEN / f"seconds_{columns}.txt", seconds_view(TIMED, "a model", Style(columns)))
+    check_golden(GOLDEN / f"seconds_{columns}.txt", shown(ANSWER, Style(columns)))
 
 
 def test_seconds_of_splits_are_a_document() -> None:
-    check_golden(GOLDEN / "seconds.json", json_text(SecondsDocument.of(TIMED)))
+    check_golden(GOLDEN / "seconds.json", json_text(ANSWER.document()))
 
 
 def test_speeds_of_a_placement_look_as_accepted() -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.splits.record import SplitsShown
+from ggmltool.ask.splits.text import splits
 from ggmltool.ggml.plan import SplitPlan
 from ggmltool.show.document import json_text
 from ggmltool.show.table import Style
@@ -16,10 +19,9 @@ from ggmltool.views.compute.run import StepReport, steps_view
 from ggmltool.views.compute.values import matrix_view
 from ggmltool.views.memory.buffers import buffers_view
 from ggmltool.views.memory.documents import BuffersDocument
-from ggmltool.views.plan.documents import PlanDocument, SplitsDocument
+from ggmltool.views.plan.documents import PlanDocument
 from ggmltool.views.plan.dot import ggml_dot, split_dot
 from ggmltool.views.plan.plan import plan_view
-from ggmltool.views.plan.splits import splits_report
 from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 from tests.views.plans import EVENTS, REFUSED, TENSORS, TWO_DEVICES
@@ -35,11 +37,12 @@ MANY = replace(
 SMALL = np.array([[60, 55.5, -1e-9], [np.nan, np.inf, 0]], np.float32)
 LARGE = np.arange(80_000, dtype=np.float32).reshape(1, 10, 80, 100)
 
+SPLITS = Answer(SplitsShown.of(TWO_DEVICES, TENSORS), "two devices", "alloc main", TWO_DEVICES)
 VIEWS: dict[str, Callable[[Style], str]] = {
     "plan": lambda style: plan_view(TWO_DEVICES, TENSORS, "two devices", style, "ggmltool splits x"),
     "plan_many": lambda style: plan_view(MANY, TENSORS, "many splits", style, "ggmltool splits x"),
     "plan_refused": lambda style: plan_view(REFUSED, {}, "refused", style),
-    "splits": lambda style: splits_report(TWO_DEVICES, TENSORS, "two devices", style),
+    "splits": lambda style: splits(SPLITS, style),
     "buffers": lambda style: buffers_view(TWO_DEVICES, memory_plan(EVENTS), TENSORS, "two devices", style),
     "buffers_cut": lambda style: buffers_view(TWO_DEVICES, memory_plan(EVENTS), TENSORS, "two devices", style, 1),
     "steps": lambda style: steps_view(
@@ -69,7 +72,7 @@ def test_view_looks_as_accepted(view: str, width: str) -> None:
             ggml_dot([TENSORS[n.id] for n in TWO_DEVICES.nodes], [TENSORS[n.id] for n in TWO_DEVICES.leafs], TENSORS),
         ),
         ("splits.dot", split_dot(TWO_DEVICES, TENSORS, 'two "devices"')),
-        ("splits.json", json_text(SplitsDocument.of(TWO_DEVICES, TENSORS))),
+        ("splits.json", json_text(SPLITS.document())),
         ("buffers.json", json_text(BuffersDocument.of(TWO_DEVICES, memory_plan(EVENTS)))),
         ("plan.json", json_text(PlanDocument.of(TWO_DEVICES))),
     ],

@@ -11,7 +11,7 @@ from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.inspect.allocator import WatchedAllocator
 from ggmltool.inspect.watched import Watched
-from ggmltool.show.document import Row, StepDocument, head
+from ggmltool.show.document import Row, StepDocument, head, part
 
 
 class HashSlot(Row):
@@ -75,7 +75,7 @@ class SchedFields(SchedTable, kw_only=True):
 
     def document(self) -> SchedTable:
         """The table alone."""
-        return SchedTable(**{name: getattr(self, name) for name in SchedTable.__struct_fields__})
+        return part(self, SchedTable)
 
 
 def hash_table(watched: WatchedAllocator, at: str | None, before: str | None) -> HashTable:

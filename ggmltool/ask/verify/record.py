@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from ggmltool import oracle
 from ggmltool.ask.compare.sides import OnVulkan, on_this_vulkan
+from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.inspect.built import output_ids
@@ -21,7 +22,6 @@ from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import Step
 from ggmltool.scenario.steps import computed_by
 from ggmltool.show.document import ReleaseDocument, Row
-from ggmltool.views.plan.sched_debug import sched_debug
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ggmltool.ask.splits.record import input_bytes
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.table import Cell, Column, Shown, Style, Table, heading, render_lines
 from ggmltool.show.text import count, ggml_error, size
-from ggmltool.views.plan.splits import input_bytes
 
 
 class StepReport(NamedTuple):

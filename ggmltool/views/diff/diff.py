@@ -10,13 +10,12 @@ from ggmltool.inspect.diff.plans import PARTS, Divergence, NodePair, Place, Plan
 from ggmltool.inspect.diff.side import Titles
 from ggmltool.inspect.diff.splits import Amount
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
-from ggmltool.show.text import count, ggml_error, printable, shortened
+from ggmltool.show.text import count, ggml_error, plan_step, printable, shortened
 from ggmltool.views.diff.cells import A, B, amounts, bytes_of, inks_of, wrapped_lines
 from ggmltool.views.diff.memory import buffers_section, contexts_section, sizes_section
 from ggmltool.views.diff.rules import rules_section
 from ggmltool.views.diff.splits import copies_section, splits_section
 from ggmltool.views.explain.words import words
-from ggmltool.views.plan.splits import plan_step
 
 _FEW = 3
 

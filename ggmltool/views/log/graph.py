@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ggmltool.ask.splits.copied import copied_sums
+from ggmltool.ask.splits.text import splits_table
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.show.text import count
+from ggmltool.show.text import count, plan_step
 from ggmltool.sources.sched_log.records import LogGraph
-from ggmltool.views.plan.copied import copied_sums
 from ggmltool.views.plan.plan import MAX_SPLITS
-from ggmltool.views.plan.splits import plan_step, splits_table
 
 
 def log_graph_view(graph: LogGraph, plan: Plan, tensors: Tensors, title: str, style: Style, more: str) -> str:

@@ -10,8 +10,7 @@ from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.show.text import count, dims, printable, size
-from ggmltool.views.plan.splits import plan_step
+from ggmltool.show.text import count, dims, plan_step, printable, size
 
 MAX_TENSORS = 10
 """Tensors shown per buffer before the small ones are counted together."""

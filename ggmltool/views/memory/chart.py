@@ -11,9 +11,8 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Column, Style, Table, heading, render_lines
-from ggmltool.show.text import count, printable, size
+from ggmltool.show.text import count, plan_step, printable, size
 from ggmltool.views.memory.buffers import buffers_of
-from ggmltool.views.plan.splits import plan_step
 
 ROWS = 16
 """Lines of the drawing of a chunk."""

@@ -9,9 +9,8 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import MemoryPlan
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading
-from ggmltool.show.text import count, ggml_error, size
+from ggmltool.show.text import count, ggml_error, plan_step, size
 from ggmltool.views.memory.buffers import buffers_of
-from ggmltool.views.plan.splits import plan_step
 
 LAST_CHUNK = 15
 """The chunk that may be of any size: there is none after it."""

@@ -25,7 +25,7 @@ from ggmltool.show.svg import (
     spread,
     style,
 )
-from ggmltool.show.text import count, printable, shortened, size
+from ggmltool.show.text import count, plan_step, printable, shortened, size
 from ggmltool.views.memory.map import (
     BEND_AT,
     FOOT,
@@ -42,7 +42,6 @@ from ggmltool.views.memory.map import (
 )
 from ggmltool.views.memory.map_labels import LINE, NAME, callouts, labels, peak_x, shown_name
 from ggmltool.views.memory.map_small import small_area
-from ggmltool.views.plan.splits import plan_step
 
 _PLOT = WIDTH - LEFT - RIGHT
 _MOST_SMALL = 150_000

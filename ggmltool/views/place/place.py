@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 from typing import NamedTuple
 
+from ggmltool.ask.splits.seconds import speed_lines
 from ggmltool.inspect.placed import Placed, PlacedTensor
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Shown, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, size
 from ggmltool.sources.llama.needs import BufferUse
 from ggmltool.views.explain.reasons import refusal_text
-from ggmltool.views.plan.seconds import speed_lines
 
 MARGIN = "margin: {} stays free for the driver's context, runtime pools and whatever else no plan has (--margin)"
 

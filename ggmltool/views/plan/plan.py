@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ggmltool.ask.splits.text import splits_table
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import colors
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
-from ggmltool.show.text import count, printable, size
-from ggmltool.views.plan.splits import plan_step, splits_table
+from ggmltool.show.text import count, plan_step, printable, size
 
 MAX_SPLITS = 12
 """Splits shown before the middle ones are left out."""

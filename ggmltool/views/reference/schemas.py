@@ -15,7 +15,11 @@ from ggmltool.show.text import count
 
 _MODULES = (
     "views.plan.documents",
-    "views.plan.seconds_documents",
+    "ask.splits.record",
+    "ask.splits.tally",
+    "ask.splits.copied",
+    "ask.splits.passes",
+    "ask.splits.seconds",
     "views.memory.documents",
     "ask.lifetime.record",
     "views.memory.alloc_documents",

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from ggmltool.ask.splits.seconds import Timed, timed
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.limits import read_gauges
 from ggmltool.inspect.supports import asked
-from ggmltool.inspect.timed import Timed, timed
 from ggmltool.inspect.told import Told, tell
 from ggmltool.show.colors import colors
 from ggmltool.show.document import EstimateRow, head

@@ -19,10 +19,10 @@ from ggmltool.views.report.events import Tables
 from ggmltool.views.report.tables import NONE, Numbers, names_in
 
 if TYPE_CHECKING:
+    from ggmltool.ask.splits.seconds import Timed
     from ggmltool.ggml.plan import LeafPlan, NodePlan, Plan
     from ggmltool.inspect.decisions import Decisions
     from ggmltool.inspect.supports import Asked
-    from ggmltool.inspect.timed import Timed
     from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 
 

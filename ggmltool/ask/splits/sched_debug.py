@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.sched.debug import DebugLine, DebugNode, DebugSplit, SchedDebug
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.sched.debug import DebugLine, DebugNode, DebugSplit, PassPrint, SchedDebug
+from ggmltool.inspect.errors import InspectError
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.watched import Watch, Watched
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
-    from ggmltool.ggml.sched.common import OnDebug
+    from ggmltool.ggml.sched.common import AnyScheduler, OnDebug
 
 
 def sched_debug(splits: SchedDebug, level: int = 2, causes: bool = True, counts: bool = True) -> str:
@@ -76,3 +80,56 @@ def cut(text: str, width: int) -> str:
     if text.isascii():
         return text[:width].rjust(width)
     return text.encode("utf-8", "surrogateescape")[:width].rjust(width).decode("utf-8", "surrogateescape")
+
+
+def pass_print(printed: PassPrint, level: int = 2, causes: bool = True, title: bool = True) -> str:
+    """sched_print_assignments after its title line; level 1 leaves the nodes out.
+
+    ggml compiles the causes out unless one changes its source: `causes=False` gives the usual text.
+    """
+    parts = [f"PASS {printed.number} ASSIGNMENTS\n"] if title else []
+    for split in printed.splits:
+        parts.append(_pass_header(split))
+        if level > 1:
+            parts += [node_line(node, causes, False) for node in split.nodes]
+    if level > 1:
+        parts += [node_line(node, causes, False) for node in printed.nodes]
+    return "".join(parts)
+
+
+def _pass_header(split: DebugSplit) -> str:
+    return (
+        f"\n## SPLIT #{split.id}: {split.backend} # {len(split.inputs)} inputs: "
+        + "".join(f"[{name} ({cut(fmt_size(nbytes), 5)})] " for name, nbytes in split.inputs)
+        + "\n"
+    )
+
+
+def debug_text(
+    opened: Opened, moment: Moment, level: int, causes: bool, number: int | None = None
+) -> tuple[Watched, str]:
+    """The state at a moment, and the print of GGML_SCHED_DEBUG at its end or, of a ggml that has such, after pass
+    `number`. Raises InspectError where this ggml prints no single passes, or has no such pass.
+    """
+    at = Watch(opened, moment, debug=True).watched()
+    return at, _text(at, level, causes, number)
+
+
+def _text(at: Watched, level: int, causes: bool, number: int | None) -> str:
+    sched = at.sched
+    if sched.release.prints_passes:
+        at.check_pass(number or 1)
+        return _printed(sched, number, level, causes)
+    if number is not None:
+        could = next(release.name for release in RELEASES.values() if release.prints_passes)
+        message = f"ggml {sched.release.name} prints no single passes"
+        raise InspectError(f"{message}; ggml {could} can: --ggml {could}")
+    there = at.is_split or at.plan.ok
+    return sched_debug(sched.debug_record, level, causes, sched.release.prints_use_counts) if there else ""
+
+
+def _printed(sched: AnyScheduler, number: int | None, level: int, causes: bool) -> str:
+    """The print after a pass, by default the last, where the scheduler came to it."""
+    shown = number or len(sched.passes) - 1
+    prints = (p for p in sched.printed if p.number == shown)
+    return "".join(pass_print(p, level, causes, number is not None) for p in prints)

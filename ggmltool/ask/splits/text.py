@@ -1,16 +1,18 @@
-"""The splits of a plan as a table and as JSON: where each runs, what is copied before it."""
+"""The splits of a plan as a table."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.splits.record import SplitsShown
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table, without_middle
-from ggmltool.show.text import count, printable, shortened
+from ggmltool.show.text import count, shortened
 
 
 def splits_table(plan: Plan, tensors: Tensors, style: Style, limit: int | None = None) -> str:
@@ -22,17 +24,13 @@ def splits_table(plan: Plan, tensors: Tensors, style: Style, limit: int | None =
     return render_table(table.columns, rows, style)
 
 
-def splits_report(plan: Plan, tensors: Tensors, title: str, style: Style) -> str:
+def splits(answer: Answer[SplitsShown], style: Style) -> str:
     """All splits, with a heading."""
+    plan, tensors = answer.facts.plan, answer.facts.tensors
     copied = bytes_of(tensors[i] for split in plan.splits for i in split.inputs if i in tensors)
     copies = sum(len(split.inputs) for split in plan.splits)
-    facts = [plan_step(plan), count(len(plan.splits), "split"), f"{count(copies, 'input')} copied, {copied}"]
-    return heading(title, facts, style) + render_lines([""], style) + splits_table(plan, tensors, style)
-
-
-def plan_step(plan: Plan) -> str:
-    """`reserve main`."""
-    return f"{plan.step} {printable(plan.graph or '')}".rstrip()
+    facts = [answer.heading, count(len(plan.splits), "split"), f"{count(copies, 'input')} copied, {copied}"]
+    return heading(answer.title, facts, style) + render_lines([""], style) + splits_table(plan, tensors, style)
 
 
 def _table(plan: Plan, tensors: Tensors) -> Table[SplitPlan]:
@@ -66,8 +64,3 @@ def ops_of(nodes: tuple[NodePlan, ...], tensors: Tensors, limit: int) -> str:
     """The most frequent ops: `4 MUL_MAT, 2 SILU, +3 more`."""
     counts = Counter(tensors[node.id].op if node.id in tensors else node.op for node in nodes)
     return shortened([f"{n} {op}" for op, n in counts.most_common()], limit)
-
-
-def input_bytes(split: SplitPlan, tensors: Tensors) -> int:
-    """Bytes copied before a split."""
-    return sum(tensors[i].nbytes for i in split.inputs if i in tensors)

@@ -3,28 +3,126 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
+from msgspec import UNSET, UnsetType, field
+
+from ggmltool.ask.answer import Answer
 from ggmltool.ggml.events import GraphInputCopied, SplitStarted
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.sched.state import PASSES
 from ggmltool.inspect.passes import Assignment, PassRecord
 from ggmltool.show.colors import term_colors
+from ggmltool.show.document import Row, StepDocument, head, part
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, shortened
 from ggmltool.views.explain.words import words
-from ggmltool.views.plan.splits import plan_step
 
 
-def pass_view(
-    plan: Plan, records: Sequence[PassRecord], number: int, title: str, style: Style, passes: Sequence[str] = PASSES
-) -> str:
-    """Counts after every pass up to `number`, then the nodes and leafs after it; `+` marks what it set anew.
+class PassTensor(Row):
+    """A node or leaf after a pass; `changed` where this pass assigned it, for `reason`."""
 
-    `records` may end before `number` where ggml did not go on. `passes` say what each does.
+    index: int
+    leaf: bool
+    id: str
+    op: str
+    op_desc: str
+    backend: str | None
+    cause: str | None
+    changed: bool
+    reason: str | None
+
+
+class PassSplit(Row):
+    """A split that the last pass began, at the node `at`, for `reason`."""
+
+    split: int
+    backend: str
+    at: int
+    node: str
+    reason: str
+
+
+class PassInput(Row):
+    """A tensor that the last pass decided to copy before a split."""
+
+    split: int
+    id: str
+    backend: str
+
+
+class PassGraphInput(Row):
+    """An input of the graph, with its pipeline copies on its own backend."""
+
+    tensor: str
+    backend: str
+    copies: list[str]
+
+
+class PassState(StepDocument, kw_only=True):
+    """`splits --pass N --json`: what is assigned after one pass of the scheduler, and what the pass changed.
+
+    `complete` is false, and the rest is missing, where ggml stopped before the end of the pass.
     """
+
+    view = "passes:shown"
+    main_table = "tensors"
+    kind: Literal["pass"] = "pass"
+    number: int = field(name="pass")
+    complete: bool
+    tensors: list[PassTensor] | UnsetType = UNSET
+    splits: list[PassSplit] | UnsetType = UNSET
+    inputs: list[PassInput] | UnsetType = UNSET
+    graph_inputs: list[PassGraphInput] | UnsetType = UNSET
+
+
+class PassShown(PassState, kw_only=True):
+    """The state after a pass, with the records of all passes and what each does."""
+
+    plan: Plan
+    records: Sequence[PassRecord]
+    passes: Sequence[str]
+
+    def document(self) -> PassState:
+        """The state alone."""
+        return part(self, PassState)
+
+    @classmethod
+    def of(cls, plan: Plan, records: Sequence[PassRecord], number: int, passes: Sequence[str]) -> PassShown:
+        """The state after pass `number`, of which there is a record unless ggml stopped before."""
+        known = {**head(plan), "number": number, "plan": plan, "records": tuple(records), "passes": tuple(passes)}
+        record = next((r for r in records if r.number == number), None)
+        if record is None:
+            return cls(**known, complete=False)
+        reasons = changes(record)
+        return cls(
+            **known,
+            complete=True,
+            tensors=[
+                PassTensor(
+                    a.index, a.is_leaf, a.tensor, a.op, a.op, a.backend, a.cause, a.tensor in reasons,
+                    reasons.get(a.tensor),
+                )
+                for a in record.assignments
+            ],
+            splits=[PassSplit(s.split, s.backend, s.at, s.node, words(s)) for s in record.splits],
+            inputs=[PassInput(i.split, i.tensor, i.backend) for i in record.inputs],
+            graph_inputs=[PassGraphInput(i.tensor, i.backend, list(i.copies)) for i in record.graph_inputs],
+        )  # fmt: skip
+
+    def rows(self) -> tuple[Assignment, ...]:
+        """Nodes and leafs after the pass."""
+        return next((record.assignments for record in self.records if record.number == self.number), ())
+
+
+def shown(answer: Answer[PassShown], style: Style) -> str:
+    """Counts after every pass up to this one, then the nodes and leafs after it; `+` marks what it set anew.
+
+    The records may end before where ggml did not go on.
+    """
+    plan, number, passes = answer.facts.plan, answer.facts.number, answer.facts.passes
     inks = term_colors(name for name, _ in plan.backends)
-    parts = [heading(title, [plan_step(plan), f"after pass {number}: {passes[number]}"], style), "\n"]
-    upto = [r for r in records if r.number <= number]
+    parts = [heading(answer.title, [answer.heading, f"after pass {number}: {passes[number]}"], style), "\n"]
+    upto = [r for r in answer.facts.records if r.number <= number]
     parts += [_counts(plan, upto, inks, style, passes)]
     if upto and upto[-1].number == number:
         record = upto[-1]

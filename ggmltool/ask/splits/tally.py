@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
+from ggmltool.ask.answer import Answer
 from ggmltool.ggml.plan import NodePlan, Plan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import term_colors
+from ggmltool.show.document import StepDocument, head, part
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_table
 from ggmltool.show.text import count, printable
-from ggmltool.views.plan.splits import plan_step
-
-KEYS = ("op", "backend", "cause", "type", "split")
-"""What nodes can be counted by."""
 
 NOTHING = "–"
 """A count of none, and the value of a key that a node does not have."""
@@ -43,15 +42,48 @@ def _value(node: NodePlan, plan: Plan, tensors: Tensors, key: str) -> str:
             return node.type
 
 
-def tally_view(plan: Plan, tensors: Tensors, keys: Sequence[str], title: str, style: Style) -> str:
+class NodeCounts(StepDocument, kw_only=True):
+    """`splits --by KEYS --json`: how many of the `nodes` there are of every combination of the keys `by`."""
+
+    view = "tally:shown"
+    kind: Literal["tally"] = "tally"
+    by: list[str]
+    nodes: int
+    counts: list[dict[str, str | int]]
+
+
+class NodeCountsShown(NodeCounts, kw_only=True):
+    """The counts, with the plan that they are of."""
+
+    plan: Plan
+    tally: Tally
+
+    def document(self) -> NodeCounts:
+        """The counts alone."""
+        return part(self, NodeCounts)
+
+    @classmethod
+    def of(cls, plan: Plan, tensors: Tensors, keys: Sequence[str]) -> NodeCountsShown:
+        """The nodes of a plan, counted."""
+        counted = tally(plan, tensors, keys)
+        counts = [_counted(keys, values, n) for values, n in counted.items()]
+        return cls(**head(plan), by=list(keys), nodes=len(plan.nodes), counts=counts, plan=plan, tally=counted)
+
+
+def _counted(keys: Sequence[str], values: Sequence[str], n: int) -> dict[str, str | int]:
+    row: dict[str, str | int] = {"nodes": n}
+    return {**dict(zip(keys, values, strict=True)), **row}
+
+
+def shown(answer: Answer[NodeCountsShown], style: Style) -> str:
     """A row per value of the keys, most nodes first; of several keys the last one makes the columns.
 
     Columns for which there is no room are summed up in one.
     """
-    counts = tally(plan, tensors, keys)
-    facts = [plan_step(plan), f"{count(len(plan.nodes), 'node')} by {', '.join(keys)}"]
+    plan, keys, counts = answer.facts.plan, answer.facts.by, answer.facts.tally
+    facts = [answer.heading, f"{count(len(plan.nodes), 'node')} by {', '.join(keys)}"]
     table = _list(counts, keys, plan, style) if len(keys) == 1 else _matrix(counts, keys, plan, style)
-    return heading(title, facts, style) + "\n" + table
+    return heading(answer.title, facts, style) + "\n" + table
 
 
 def _inks(plan: Plan) -> dict[str, str]:
@@ -99,9 +131,9 @@ def _matrix(counts: Tally, keys: Sequence[str], plan: Plan, style: Style) -> str
         return [*label, *(str(n) if n else Cell(NOTHING, "dim") for n in cells)]
 
     rows: list[Row] = []
-    for head in order:
-        in_row = Counter({c: counts[*head, c] for c in columns if counts[*head, c]})
-        rows.append(line([_cell(key, v, inks) for key, v in zip(keys, head, strict=False)], in_row))
+    for values in order:
+        in_row = Counter({c: counts[*values, c] for c in columns if counts[*values, c]})
+        rows.append(line([_cell(key, v, inks) for key, v in zip(keys, values, strict=False)], in_row))
     rows.append(line([Cell("total", "dim"), *[""] * (len(keys) - 2)], across))
     table = [Head(key, cut=True) for key in keys[:-1]]
     table += [Head(printable(name), right=True) for name in shown]
