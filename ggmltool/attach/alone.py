@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.fields import Record
-from ggmltool.attach.gdb.link import Call
+from ggmltool.attach.gdb.link import FunctionCall
 from ggmltool.attach.memory import Memory
 from ggmltool.attach.schedulers import Schedulers
 from ggmltool.attach.state import (
@@ -122,5 +122,5 @@ def _called(session: Stopped, function: str, *arguments: int) -> int:
             f"the program computes without a scheduler, and has no {function} that tells its devices: link-time "
             "optimization has inlined it, or it was stripped"
         )
-    (found,) = session.link.call([Call(at, "unsigned long", arguments)])
+    (found,) = session.link.call([FunctionCall(at, "unsigned long", arguments)])
     return found or 0

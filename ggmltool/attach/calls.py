@@ -16,7 +16,7 @@ from ggmltool.attach.errors import AttachError, Dies
 from ggmltool.attach.files.instance import Instance
 from ggmltool.attach.past import Left, left_by
 from ggmltool.attach.reading import read_alone, read_snapshot
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Answers, Function, Snapshot
 from ggmltool.attach.write.decided import decided
 from ggmltool.attach.write.written import Written, with_assignments, written
@@ -64,7 +64,9 @@ class Called(NamedTuple):
     thread: int = 0
 
 
-def calls(session: Session, at: At | None, seconds: float | None = None, without: bool = False) -> Iterator[Called]:
+def calls(
+    session: AttachSession, at: At | None, seconds: float | None = None, without: bool = False
+) -> Iterator[Called]:
     """The calls that count, one after the other; the program stands at the entry of each. A call that ggml makes itself
     within another that counts is not counted again. `seconds`: how long each may be waited for. `without`: those of a
     program that has used no scheduler yet count, too. Raises AttachError where none comes any more."""
@@ -91,7 +93,7 @@ def calls(session: Session, at: At | None, seconds: float | None = None, without
 class _Counting:
     """Which stops count: `functions` are those to stop at."""
 
-    def __init__(self, session: Session, at: At | None, without: bool) -> None:
+    def __init__(self, session: AttachSession, at: At | None, without: bool) -> None:
         self.session = session
         self.at = at
         self.functions: tuple[str, ...] = FUNCTIONS[at]
@@ -159,17 +161,17 @@ class _Counting:
         return False
 
 
-def _thread(session: Session) -> int:
+def _thread(session: AttachSession) -> int:
     return session.stopped.tid if session.stopped else 0
 
 
-def in_scheduler(session: Session) -> bool:
+def in_scheduler(session: AttachSession) -> bool:
     """Whether a scheduler is among those who called, as it is of a program that was met in the midst of it."""
     frames = session.link.ask("frames", _CALLERS)
     return any((frame["function"] or "").startswith(_SCHEDULER) for frame in frames)
 
 
-def caller_of(session: Session) -> str:
+def caller_of(session: AttachSession) -> str:
     """The function that called the one that the program has just entered, as far as symbols tell."""
     return function_at(session.instance, session.link.ask("entered")[1])
 
@@ -185,7 +187,7 @@ def _after(number: int) -> str:
     return f"; {number} such {'call' if number == 1 else 'calls'} came before" if number else ""
 
 
-def _is_allocated(session: Session, sched: int) -> bool:
+def _is_allocated(session: AttachSession, sched: int) -> bool:
     fields = layout(session.instance.structs).struct("ggml_backend_sched").members or {}
     found = fields.get("is_alloc")
     return found is not None and session.link.read(sched + found.offset, 1) != b"\0"
@@ -228,7 +230,7 @@ class Visited:
         return left_by(self.before, self.after, self.written.names.backends)
 
 
-def glance(session: Session, called: Called, when: Literal["before", "after"]) -> Snapshot:
+def glance(session: AttachSession, called: Called, when: Literal["before", "after"]) -> Snapshot:
     """What a program has before the call that it has just entered, or after it, which lets it return; of a compute of a
     graph that is allocated always before, for it decides nothing. No device is asked. Raises AttachError.
     """
@@ -239,7 +241,7 @@ def glance(session: Session, called: Called, when: Literal["before", "after"]) -
     return read(session, called.sched, called.graph, called.function, "after")
 
 
-def visit(session: Session) -> Visited:
+def visit(session: AttachSession) -> Visited:
     """Look at the call that the program has just entered, one of `FUNCTIONS`, and let it return.
 
     A compute of a graph that is allocated decides nothing more: the program stays at its entry. Raises AttachError.
@@ -257,7 +259,7 @@ def visit(session: Session) -> Visited:
     return Visited(before, after, answers, ask(session, after))
 
 
-def _visit_alone(session: Session, function: Function, first: int, graph: int) -> Visited:
+def _visit_alone(session: AttachSession, function: Function, first: int, graph: int) -> Visited:
     """The same of a call of a graph allocator or a backend by a program without a scheduler. A compute allocates
     nothing: the program stays at its entry."""
     before = read_alone(session, first, graph, function, "before")

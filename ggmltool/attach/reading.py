@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from ggmltool.attach import alone
-from ggmltool.attach.devices.backends import Backends
+from ggmltool.attach.devices.backends import BackendReader
 from ggmltool.attach.devices.properties import Questions, op_names, type_names
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.fields import NotAsLaidOut
@@ -23,7 +23,7 @@ from ggmltool.structs.layout import Layout, says_structs
 from ggmltool.structs.types import Array, CType, Int, Pointer, Struct, bare, size_of
 
 
-class Reader:
+class ProcessReader:
     """Reads structs of a program that stands still; what it has read once it does not read again.
 
     Raises NoBytes where nothing is, NotAsLaidOut for what cannot be.
@@ -82,7 +82,7 @@ def read_snapshot(
     """What the program holds of a scheduler and a graph, by their addresses. What the devices said of themselves before
     the call is not asked again where that is `known`. Raises AttachError."""
 
-    def reading(reader: Reader) -> _Reading:
+    def reading(reader: ProcessReader) -> _Reading:
         return _Reading(reader, reader.sched(sched), graph, known=known)
 
     return _read(session, "scheduler", reading, function, when)
@@ -99,7 +99,7 @@ def read_alone(
     """The same of a call without a scheduler, whose first argument is a graph allocator or a backend: the scheduler is
     the one that would do the same. Raises AttachError."""
 
-    def reading(reader: Reader) -> _Reading:
+    def reading(reader: ProcessReader) -> _Reading:
         schedulers = Schedulers(reader.memory, reader.layout, reader.graphs)
         found = reader.graph(graph)
         sched = alone.sched_like(session, schedulers, function, first, found)
@@ -112,7 +112,7 @@ def read_alone(
 def _read(
     session: Stopped,
     what: str,
-    reading: Callable[[Reader], _Reading],
+    reading: Callable[[ProcessReader], _Reading],
     function: Function | None,
     when: Literal["before", "after", "within"],
 ) -> Snapshot:
@@ -120,7 +120,7 @@ def _read(
     tried = []
     for types in layouts_for(session):
         try:
-            snapshot = reading(Reader(session, types)).snapshot(function, when)
+            snapshot = reading(ProcessReader(session, types)).snapshot(function, when)
         except (NotAsLaidOut, NoBytes) as error:
             first = first or error
             tried.append(types.name)
@@ -141,7 +141,7 @@ class _Reading:
     """One snapshot in the making."""
 
     def __init__(
-        self, reader: Reader, sched: SchedState, graph: int, device: int = 0, known: Snapshot | None = None
+        self, reader: ProcessReader, sched: SchedState, graph: int, device: int = 0, known: Snapshot | None = None
     ) -> None:
         self.reader = reader
         self.device = device
@@ -163,7 +163,7 @@ class _Reading:
             )
         mappings = mappings_of(reader.link)
         questions = Questions(reader.link, mappings)
-        backends = Backends(reader.memory, reader.layout, questions, mappings, self.known)
+        backends = BackendReader(reader.memory, reader.layout, questions, mappings, self.known)
         live = {tensors.read[t].buffer for t in known} | {
             buffer for buffers in self.sched.galloc.buffers for buffer in buffers
         }

@@ -16,14 +16,14 @@ from ggmltool.attach.errors import AttachError, Dies
 from ggmltool.attach.files.corefile import CoreFile, program_dumped, read_core, remarks
 from ggmltool.attach.files.emulator import NO_UNICORN, DeadLink, has_unicorn
 from ggmltool.attach.files.instance import Instance, instances_of, nothing_found, prepare, without
-from ggmltool.attach.files.loaded import Files, has_ggml
+from ggmltool.attach.files.loaded import LoadedFiles, has_ggml
 from ggmltool.attach.gdb.guards import BreakpointRestorer, SignalGuard
-from ggmltool.attach.gdb.link import Late, Link, LinkError, LinkLost, Stop
+from ggmltool.attach.gdb.link import GdbLink, Late, LinkError, LinkLost, ProgramStop
 from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, own_machine
 from ggmltool.attach.gdb.permission import children_of, died, program_of, why_not
 from ggmltool.attach.gdb.program import Gdb, Launched, why_lost
 
-__all__ = ["AttachError", "Instance", "Remote", "Session"]
+__all__ = ["AttachError", "AttachSession", "Instance", "Remote"]
 
 _NAMED = 4
 """So many files are named that are missing."""
@@ -39,7 +39,7 @@ _OTHERS = ("SIGSTOP", "SIGTRAP", "SIGINT")
 a gdbserver holds the program."""
 
 
-class Session:
+class AttachSession:
     """A context manager; at its end the program goes on by itself, whatever happened.
 
     `link` is the way to gdb, `kind` where the program comes from, `pid` its process (0: none here), `name` what it is
@@ -48,7 +48,7 @@ class Session:
     `stopped` is the stop that it stands at, `ended` how it ended ("": not yet).
     """
 
-    def __init__(self, link: Link, kind: Kind, pid: int, name: str, files: Files | None = None) -> None:
+    def __init__(self, link: GdbLink, kind: Kind, pid: int, name: str, files: LoadedFiles | None = None) -> None:
         self.link = link
         self.kind = kind
         self.pid = pid
@@ -57,11 +57,11 @@ class Session:
         self.dump: CoreFile | None = None
         self.remarks: tuple[str, ...] = ()
         self.instances: tuple[Instance, ...] = ()
-        self.stopped: Stop | None = None
+        self.stopped: ProgramStop | None = None
         self.ended = ""
         self._exits = ExitStack()
         self._meant = 0
-        self._files = files or Files(link, pid if kind in ("launched", "pid") else 0)
+        self._files = files or LoadedFiles(link, pid if kind in ("launched", "pid") else 0)
         self._functions: dict[int, str] = {}
         self._aborts: frozenset[int] = frozenset()
         self.entered = (0, 0)
@@ -95,7 +95,7 @@ class Session:
         with _gdb(gdb_program) as (gdb, exits):
             if gdb.link.guard is not None:
                 gdb.link.guard.keep_on()
-            files = Files(gdb.link, pid)
+            files = LoadedFiles(gdb.link, pid)
             prepare()
             files.look_ahead()
             began = _admit(gdb, pid, f"process {pid}")
@@ -146,7 +146,7 @@ class Session:
     @classmethod
     def served(cls, requests: IO[bytes], answers: IO[bytes]) -> Self:
         """The program in the user's own gdb, which is asked through two pipes, and keeps it."""
-        link = Link(requests, answers)
+        link = GdbLink(requests, answers)
         about = link.ask("about")
         if about["core"]:
             link = DeadLink(requests, answers)
@@ -200,7 +200,9 @@ class Session:
             self._meant = 0
         return found
 
-    def stop_at(self, functions: Sequence[str], seconds: float | None = None, all_told: float | None = None) -> Stop:
+    def stop_at(
+        self, functions: Sequence[str], seconds: float | None = None, all_told: float | None = None
+    ) -> ProgramStop:
         """Let the program run until it enters one of these functions, in any copy of ggml, loaded yet or not; it stands
         at the very first instruction. `all_told`: how long it is waited for with what came before. Raises
         AttachError if it ends before, or does not come there in time."""
@@ -223,7 +225,7 @@ class Session:
         """The function that the program has just entered, "" elsewhere."""
         return self._functions.get(self.stopped.pc, "") if self.stopped else ""
 
-    def finish(self, also: Sequence[str] = (), seconds: float | None = None) -> Stop:
+    def finish(self, also: Sequence[str] = (), seconds: float | None = None) -> ProgramStop:
         """Let it run until the function returns that it has just entered, or it enters one of `also`. Raises
         AttachError if neither happens."""
         entered = self.function()
@@ -249,7 +251,7 @@ class Session:
             with suppress(LinkError):
                 self.link.ask("delete", number)
 
-    def go(self, seconds: float | None = None) -> Stop:
+    def go(self, seconds: float | None = None) -> ProgramStop:
         """Let it run until it stops at a breakpoint, whoever's, for so long at most; what else happens to it passes.
         Raises AttachError if it ends before, or does not stop in time."""
         try:
@@ -306,7 +308,7 @@ class Session:
         self._aborts = frozenset(i.symbols[ABORT] for i in self.instances if ABORT in i.symbols) - set(self._functions)
         self._points = self.link.ask("break", [*self._functions, *self._aborts])
 
-    def _go(self, until: float | None) -> Stop:
+    def _go(self, until: float | None) -> ProgramStop:
         """Let it run until something happens that is not ours to pass over. Raises Late."""
         signal: str | None = None
         while True:
@@ -352,7 +354,7 @@ class Session:
         if self.look():
             self._set_points(self._wanted)
 
-    def _resume(self, seconds: float | None, signal: str | None) -> Stop:
+    def _resume(self, seconds: float | None, signal: str | None) -> ProgramStop:
         if self._restorer:
             self._restorer.marks = self.link.marks()
         self._goes()
@@ -388,7 +390,7 @@ class Session:
                 self._resume(1.0, None)
             guard.halted_in_vain = False
 
-    def _arrived(self, stop: Stop) -> None:
+    def _arrived(self, stop: ProgramStop) -> None:
         self.stopped = stop
         self._meant = next(n for n, i in enumerate(self.instances) if stop.pc in i.symbols.values())
         found = self.instances[self._meant]
@@ -464,7 +466,7 @@ def _status(pid: int) -> str:
         return ""
 
 
-def _ending(stop: Stop) -> str:
+def _ending(stop: ProgramStop) -> str:
     if stop.reason == "gone":
         return "was ended"
     return f"ended with {stop.signal}" if stop.signal else f"ended with status {stop.status}"
@@ -472,7 +474,7 @@ def _ending(stop: Stop) -> str:
 
 @contextmanager
 def _gdb(
-    named: str | None, machine: str = "", what: str = "", link: type[Link] = Link
+    named: str | None, machine: str = "", what: str = "", link: type[GdbLink] = GdbLink
 ) -> Iterator[tuple[Gdb, ExitStack]]:
     """A gdb that knows a machine ("": ours), and what ends it. Raises AttachError."""
     if sys.platform != "linux":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from ggmltool.attach.devices.properties import Calls
+from ggmltool.attach.devices.properties import CallsFunctions
 from ggmltool.attach.files.instance import HEART
 from ggmltool.attach.gdb.link import Asks, LinkError
 from ggmltool.ggml.releases.release import Release
@@ -99,7 +99,7 @@ class Stopped(Protocol):
     """A program that stands still, as `Session` has it."""
 
     @property
-    def link(self) -> Calls:
+    def link(self) -> CallsFunctions:
         """The way to it."""
 
     @property
@@ -136,7 +136,7 @@ def _others(ggml: Ggml) -> tuple[str, ...]:
     return layouts_of("", ggml.symbols) if HEART in ggml.symbols else newest_first()
 
 
-def structs_of(link: Calls, ggml: Ggml) -> Layout:
+def structs_of(link: CallsFunctions, ggml: Ggml) -> Layout:
     """The structs of a ggml before any of its data was read, where gdb has loaded what debug information there is:
     those that it knows, with the rest of the layout that differs least from them; else those of its version."""
     names = _others(ggml)

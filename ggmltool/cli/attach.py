@@ -13,8 +13,8 @@ import click
 from click.core import ParameterSource
 
 from ggmltool.cli.attach_report import (
+    CallReporter,
     SeenCall,
-    Telling,
     ViewsAsked,
     ended_of_core,
     goes_on,
@@ -33,7 +33,7 @@ from ggmltool.cli.output import Output, note
 if TYPE_CHECKING:
     from ggmltool.attach.calls import At, Called, Visited
     from ggmltool.attach.end.ending import Ended
-    from ggmltool.attach.session import Session
+    from ggmltool.attach.session import AttachSession
 
 _PLACES = ("remote", "sysroot", "gdb_program")
 _ALONE = {
@@ -230,11 +230,11 @@ def attach(
     asked.check(values)
     from ggmltool.attach.errors import AttachError
     from ggmltool.attach.gdb.link import LinkError
-    from ggmltool.attach.session import Session
+    from ggmltool.attach.session import AttachSession
 
     try:
         if core is not None:
-            session = Session.core(core, words[0] if words else None, sysroot, gdb_program)
+            session = AttachSession.core(core, words[0] if words else None, sysroot, gdb_program)
             return _tell_core(session, asked)
         session = _open(words, remote, sysroot, gdb_program)
         if values.wanted:
@@ -278,7 +278,7 @@ class _Asked:
                 numbered(self.output, n).check()
 
 
-def _tell_core(session: Session, asked: _Asked) -> int:
+def _tell_core(session: AttachSession, asked: _Asked) -> int:
     """A core dump: why the program died, or what its scheduler has."""
     with session:
         died = ended_of_core(session)
@@ -290,12 +290,12 @@ def _tell_core(session: Session, asked: _Asked) -> int:
     return FINE
 
 
-def _look(session: Session, asked: _Asked) -> int:
+def _look(session: AttachSession, asked: _Asked) -> int:
     """Look at the calls that were asked for, say what was seen of each at once, and let the program go on."""
     from ggmltool.attach.end.ending import ended
     from ggmltool.attach.errors import AttachError, Dies
 
-    telling = Telling(
+    telling = CallReporter(
         session, asked.views, asked.output, json=asked.json, verify=asked.verify, redact=asked.redact,
         one=asked.count == 1,
     )  # fmt: skip
@@ -323,7 +323,7 @@ def _look(session: Session, asked: _Asked) -> int:
     return FINE if same else GGML_FAILED
 
 
-def _visit(session: Session, asked: _Asked, telling: Telling) -> None:
+def _visit(session: AttachSession, asked: _Asked, telling: CallReporter) -> None:
     """Look at each of the calls, with the devices' answers unless only views of it are wanted."""
     from ggmltool.attach.calls import glance
 
@@ -343,21 +343,21 @@ def _for_gdb() -> int:
     return FINE
 
 
-def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_program: str | None) -> Session:
+def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_program: str | None) -> AttachSession:
     """The program of the command line: a process if a number is all that is named. Raises AttachError, CliError."""
     # What takes long to import is there before the program stands still.
     from ggmltool.attach import calls  # noqa: F401
-    from ggmltool.attach.session import Remote, Session
+    from ggmltool.attach.session import AttachSession, Remote
 
     if remote is not None:
-        return Session.remote(Remote(remote, words[0] if words else None, sysroot), gdb_program)
+        return AttachSession.remote(Remote(remote, words[0] if words else None, sysroot), gdb_program)
     number = words[0]
     if len(words) == 1 and number.isascii() and number.isdecimal() and shutil.which(number) is None:
-        return Session.attach(int(number[:_DIGITS]), gdb_program)
-    return Session.launch(words, gdb_program)
+        return AttachSession.attach(int(number[:_DIGITS]), gdb_program)
+    return AttachSession.launch(words, gdb_program)
 
 
-def _calls(session: Session, asked: _Asked) -> Iterator[Called]:
+def _calls(session: AttachSession, asked: _Asked) -> Iterator[Called]:
     """The calls that were asked for. Raises AttachError if they do not come."""
     from ggmltool.attach.calls import calls
 
@@ -370,7 +370,7 @@ def _calls(session: Session, asked: _Asked) -> Iterator[Called]:
             break
 
 
-def _visited(session: Session) -> Visited:
+def _visited(session: AttachSession) -> Visited:
     """What a call makes of its graph; questions without an answer are counted aloud."""
     from ggmltool.attach.calls import visit
     from ggmltool.show.text import count

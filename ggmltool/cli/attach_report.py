@@ -19,12 +19,12 @@ from ggmltool.show.text import harmless
 if TYPE_CHECKING:
     from ggmltool.attach.calls import Called, Visited
     from ggmltool.attach.end.ending import Ended
-    from ggmltool.attach.session import Session
+    from ggmltool.attach.session import AttachSession
     from ggmltool.attach.state import Snapshot
     from ggmltool.attach.write.written import Written
     from ggmltool.inspect.attached.verified import Verified
     from ggmltool.views.attach.calls import AttachedCall
-    from ggmltool.views.attach.live import Wanted
+    from ggmltool.views.attach.live import WantedView
 
 
 def save(document: dict[str, Any], output: Output, redact: bool, n: int = 1) -> None:
@@ -53,7 +53,7 @@ def verified(visited: Visited) -> Verified:
     return verify(made.document, GRAPH, made.step, visited.decided, made.notes, visited.left)
 
 
-def goes_on(session: Session, failed: Exception | None = None) -> None:
+def goes_on(session: AttachSession, failed: Exception | None = None) -> None:
     """Say that the program goes on and what `failed`, wait for one that was started here, and say how it ended."""
     if not session.ended:
         note(f"{session.name} goes on; it stood still for {session.stood_still:.2f} s")
@@ -71,7 +71,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class ViewsAsked(NamedTuple):
     """Which views are asked for, and of which moment."""
 
-    views: list[Wanted]
+    views: list[WantedView]
     when: Literal["before", "after"]
 
     def check(self, *, values: bool, verify: bool) -> None:
@@ -81,7 +81,7 @@ class ViewsAsked(NamedTuple):
         if self.when == "before" and not self.views:
             raise click.UsageError("--before is for --show.")
 
-    def tell_core(self, session: Session, end: Ended, json: bool) -> None:
+    def tell_core(self, session: AttachSession, end: Ended, json: bool) -> None:
         """Show what the scheduler of a core dump has. Raises CliError if there is none."""
         if end.snapshot is None:
             raise CliError(f"there is no graph to show: {end.without}")
@@ -90,7 +90,7 @@ class ViewsAsked(NamedTuple):
         else:
             self.show([(1, end.snapshot)], Output())
 
-    def write(self, session: Session, taken: list[tuple[int, Snapshot]]) -> None:
+    def write(self, session: AttachSession, taken: list[tuple[int, Snapshot]]) -> None:
         """Calls with their numbers, as JSON. Raises CliError for a tensor that is not there."""
         from ggmltool.views.attach.live import NoViewError, live_call
         from ggmltool.views.attach.records import AttachViewsDocument, NamedSnapshot
@@ -143,7 +143,7 @@ def views_options(command: F) -> F:
     return cast(F, out)
 
 
-def _wanted(texts: tuple[str, ...]) -> list[Wanted]:
+def _wanted(texts: tuple[str, ...]) -> list[WantedView]:
     if not texts:
         return []
     from ggmltool.views.attach.live import NoViewError, wanted
@@ -170,14 +170,22 @@ class SeenCall:
     snapshot: Snapshot
 
 
-class Telling:
+class CallReporter:
     """Reports calls in order from a background thread, so that the program is not stopped meanwhile.
 
     What a program that was started here prints is on standard output until it ends; JSON waits for that.
     """
 
     def __init__(
-        self, session: Session, views: ViewsAsked, output: Output, *, json: bool, verify: bool, redact: bool, one: bool
+        self,
+        session: AttachSession,
+        views: ViewsAsked,
+        output: Output,
+        *,
+        json: bool,
+        verify: bool,
+        redact: bool,
+        one: bool,
     ) -> None:
         self._session = session
         self._views = views
@@ -274,7 +282,7 @@ class Telling:
         Output().write_document(AttachVerifyDocument.of(found))
 
 
-def until_end(session: Session, timeout: float | None) -> NoReturn:
+def until_end(session: AttachSession, timeout: float | None) -> NoReturn:
     """Let the program run until it ends, and remember the scheduler that it called last. Raises Dies, and AttachError
     where it ends otherwise."""
     from ggmltool.attach.end.ending import CALLS
@@ -293,7 +301,7 @@ def until_end(session: Session, timeout: float | None) -> NoReturn:
         session.entered = sched, graph
 
 
-def ended_of_core(session: Session) -> Ended:
+def ended_of_core(session: AttachSession) -> Ended:
     """How the program of a core dump ended. Raises AttachError, with what is the matter with the dump."""
     from ggmltool.attach.end.ending import ended
     from ggmltool.attach.errors import AttachError
@@ -305,7 +313,7 @@ def ended_of_core(session: Session) -> Ended:
         raise AttachError(". ".join(said), error.refused) from None
 
 
-def tell_end(session: Session, end: Ended, output: Output, redact: bool, json: bool) -> int:
+def tell_end(session: AttachSession, end: Ended, output: Output, redact: bool, json: bool) -> int:
     """What the end of a program means, and its graph as a scenario where -o names a file; the exit status."""
     from ggmltool.inspect.attached.abort import explain_end
     from ggmltool.views.attach.end import EndDocument, abort_view

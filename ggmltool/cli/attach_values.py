@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ggmltool.ask.answer import Answer
     from ggmltool.ask.compare.record import WorstNodes
     from ggmltool.attach.calls import At
-    from ggmltool.attach.session import Session
-    from ggmltool.attach.values.capture import Captured
+    from ggmltool.attach.session import AttachSession
+    from ggmltool.attach.values.capture import CapturedValues
     from ggmltool.attach.write.written import Written
     from ggmltool.inspect.eval_callback import WatchedNode
     from ggmltool.sources.values.store import ValueStore
@@ -163,7 +163,7 @@ class ReadValues:
     asked: ValuesAsked
     title: str
     written: Written
-    captured: Captured
+    captured: CapturedValues
     store: ValueStore
 
     def scenario(self, file: str) -> dict[str, Any]:
@@ -254,17 +254,19 @@ class ReadValues:
 
 
 @contextmanager
-def read_values(session: Session, asked: ValuesAsked, title: str, written: Written, sched: int) -> Iterator[ReadValues]:
+def read_values(
+    session: AttachSession, asked: ValuesAsked, title: str, written: Written, sched: int
+) -> Iterator[ReadValues]:
     """Let the program compute the graph that it has just begun with, and read the values that are asked for.
 
     Raises AttachError, CliError.
     """
-    from ggmltool.attach.values.capture import Capture, Wish
+    from ggmltool.attach.values.capture import Capture, ValuesRequest
     from ggmltool.scenario.errors import Mistake
     from ggmltool.sources.values.store import ValueStore
 
     (graph,) = written.document["graphs"]
-    wish = Wish(asked.nodes or ("all",), asked.max_bytes)
+    wish = ValuesRequest(asked.nodes or ("all",), asked.max_bytes)
     try:
         capture = Capture(session, written.document, graph, written.ids, sched, wish)
     except Mistake as mistake:
@@ -278,7 +280,7 @@ def read_values(session: Session, asked: ValuesAsked, title: str, written: Writt
 
 
 def values_of(
-    session: Session, asked: ValuesAsked, first: int, timeout: float | None, output: Output, json: bool
+    session: AttachSession, asked: ValuesAsked, first: int, timeout: float | None, output: Output, json: bool
 ) -> int:
     """Read the values of the `first`th graph that a program computes, let it go, and write, dump, compare or show them;
     where the program dies before, that is explained.

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ggmltool.attach.errors import Dies
-from ggmltool.attach.session import Remote, Session
+from ggmltool.attach.session import AttachSession, Remote
 from ggmltool.inspect.attached.verified import Verified
 from tests.attach.emulated_core import memory_of, write_core
 from tests.attach.on_library import read_seeds
@@ -83,7 +83,7 @@ def held(line: Sequence[str], folder: Path | None = None) -> Iterator[tuple[str,
 
 def compared(line: Sequence[str], at: str) -> tuple[list[Verified], bytes]:
     """Every call of a program beside its plan, and what it printed."""
-    with held(line) as (where, process), Session.remote(Remote(where, line[0], SYSROOT)) as session:
+    with held(line) as (where, process), AttachSession.remote(Remote(where, line[0], SYSROOT)) as session:
         found = [stopped.verified() for stopped in stops(session, at)]
         return found, process.communicate(timeout=120)[0]
 
@@ -106,7 +106,7 @@ def dumped(line: Sequence[str]) -> Path:
     """A core dump of a program that dies."""
     place = Path(tempfile.mkdtemp(dir=scratch()))
     with held(line, place) as (where, process):
-        with Session.remote(Remote(where, line[0], SYSROOT)) as session:
+        with AttachSession.remote(Remote(where, line[0], SYSROOT)) as session:
             try:
                 session.stop_at(["ggml_backend_sched_free"])
             except Dies:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ggmltool.attach.calls import ALLOC, COMPUTE, At, calls, visit
 from ggmltool.attach.end.ending import ended as core_ended
-from ggmltool.attach.session import AttachError, Session
+from ggmltool.attach.session import AttachError, AttachSession
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.attached.verified import Verified, verify
 from tests.attach.programs import core_by_gdb, decoding, ended, environment, output_of, started
@@ -53,17 +53,17 @@ def main() -> int:
 
 def everything(program: list[str], endless: list[str]) -> Iterator[tuple[str, Verified]]:
     """Every way to look at it, with what is found."""
-    with silent(), Session.launch(program) as session:
+    with silent(), AttachSession.launch(program) as session:
         for function, found in looked_at(session, "any"):
             yield f"from its start, {function}", found
         session.detach()
         session.wait()
     with started(endless, lines=1) as process:
-        with Session.attach(process.pid) as session:
+        with AttachSession.attach(process.pid) as session:
             for function, found in islice(looked_at(session, None), 3):
                 yield f"by its number, {function}", found
         ended(process)
-    with Session.core(str(core_by_gdb(program, COMPUTE[0])), program[0]) as session:
+    with AttachSession.core(str(core_by_gdb(program, COMPUTE[0])), program[0]) as session:
         end = core_ended(session)
     made = end.written
     if made is None or end.decided is None:
@@ -71,7 +71,7 @@ def everything(program: list[str], endless: list[str]) -> Iterator[tuple[str, Ve
     yield "in a core dump", verify(made.document, GRAPH, made.step, end.decided, made.notes)
 
 
-def looked_at(session: Session, at: At | None) -> Iterator[tuple[str, Verified]]:
+def looked_at(session: AttachSession, at: At | None) -> Iterator[tuple[str, Verified]]:
     """Every such call that comes, until the program ends."""
     try:
         for called in calls(session, at):
@@ -88,7 +88,7 @@ def prints_the_same(program: list[str]) -> bool:
     status, alone, _ = output_of(program)
     with tempfile.TemporaryFile() as out:
         with onto(out.fileno()):
-            session = Session.launch(program)
+            session = AttachSession.launch(program)
         with session:
             session.stop_at(ALLOC)
             visit(session)

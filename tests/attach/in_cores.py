@@ -23,7 +23,7 @@ from ggmltool.attach.end.ending import ended
 from ggmltool.attach.gdb import program
 from ggmltool.attach.past import left_by
 from ggmltool.attach.reading import read_snapshot
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.write.decided import decided
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.attached.verified import verify
@@ -53,7 +53,7 @@ def dumped(arguments: Sequence[str]) -> Ran:
             status = session.wait()
             out.seek(0)
             output = out.read()
-        with Session.core(str(core), sys.executable) as session:
+        with AttachSession.core(str(core), sys.executable) as session:
             version = left[0].visited.before.version
             session.mean(next(i for i in session.instances if i.version == version))
             for number, stop in enumerate(left):
@@ -73,7 +73,7 @@ def _dumping(folder: Path) -> Iterator[None]:
         program._INSIDE = inside
 
 
-def _until_its_end(session: Session) -> Iterator[Stopped]:
+def _until_its_end(session: AttachSession) -> Iterator[Stopped]:
     """The last call of each scheduler; the program stands where it would free one."""
     is_last = False
     while True:
@@ -89,7 +89,7 @@ def _until_its_end(session: Session) -> Iterator[Stopped]:
             yield Stopped(function, sched, graph, visit(session))
 
 
-def _in_core(session: Session, number: int, stop: Stopped) -> Iterator[Compared]:
+def _in_core(session: AttachSession, number: int, stop: Stopped) -> Iterator[Compared]:
     before, made = stop.visited.before, stop.visited.written
     after = read_snapshot(session, stop.sched, stop.graph, before.function, "after")
     done = decided(after, made.ids, made.names, made.step, stop.visited.answers)

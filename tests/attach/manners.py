@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from tests.attach.programs import environment
 
 FUNCTIONS = ("ggml_backend_sched_alloc_graph", "ggml_backend_sched_graph_compute_async")
@@ -88,7 +88,7 @@ def _be_visitor(pid: int) -> None:
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        with Session.attach(pid) as session:
+        with AttachSession.attach(pid) as session:
             for _ in range(3):
                 session.stop_at(FUNCTIONS, 20)
                 session.instance.address(session.function())

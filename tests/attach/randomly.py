@@ -34,7 +34,7 @@ import ggmltool
 from ggmltool.attach import alone
 from ggmltool.attach import calls as stops
 from ggmltool.attach.calls import Visited, caller_of, in_scheduler, visit
-from ggmltool.attach.session import AttachError, Session
+from ggmltool.attach.session import AttachError, AttachSession
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.attached.verified import Verified, verify
@@ -132,14 +132,14 @@ def looked_at(arguments: Sequence[str], at: str = "alloc") -> Ran:
 
 
 @contextmanager
-def launched(arguments: Sequence[str]) -> Iterator[tuple[Session, Any]]:
+def launched(arguments: Sequence[str]) -> Iterator[tuple[AttachSession, Any]]:
     """A program that waits to be looked at, and the file that it prints into."""
     with tempfile.TemporaryFile() as out:
         kept, folder = os.dup(1), Path.cwd()
         os.dup2(out.fileno(), 1)
         os.chdir(ROOT)
         try:
-            session = Session.launch(arguments)
+            session = AttachSession.launch(arguments)
         finally:
             os.dup2(kept, 1)
             os.close(kept)
@@ -159,7 +159,7 @@ def by_number(arguments: Sequence[str], output: bytes) -> Ran:
             while process.poll() is None and os.fstat(out.fileno()).st_size < len(output) - len(b"done\n"):
                 time.sleep(0.1)
             while len(compared) < calls and process.poll() is None:
-                with Session.attach(process.pid) as session:
+                with AttachSession.attach(process.pid) as session:
                     for stop in islice(stops(session), min(AT_ONCE, calls - len(compared))):
                         compared += plans(len(compared), stop)
             process.terminate()
@@ -175,7 +175,7 @@ def plans(number: int, stop: Stopped) -> Iterator[Compared]:
     yield Compared(number, stop.function, "", stop.verified(), stop.visited.written.document)
 
 
-def stops(session: Session, at: str = "alloc") -> Iterator[Stopped]:
+def stops(session: AttachSession, at: str = "alloc") -> Iterator[Stopped]:
     """Every reserve and alloc of the program, or every compute, until it ends."""
     while True:
         try:

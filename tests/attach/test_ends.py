@@ -11,7 +11,7 @@ import pytest
 from ggmltool.attach.end.ending import Ended, ended
 from ggmltool.attach.errors import Dies
 from ggmltool.attach.files import emulator
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.attached.abort import AbortFacts, explain_end
 from ggmltool.inspect.attached.verified import Stage, verify
@@ -33,7 +33,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def end_of(arguments: list[str]) -> tuple[Ended, int]:
     """How a program ends, and with which status it does when it is let go before."""
-    with Session.launch(arguments) as session:
+    with AttachSession.launch(arguments) as session:
         session.stop_at(["ggml_abort"])
         end = ended(session)
     return end, session.wait()
@@ -86,7 +86,7 @@ def test_a_device_that_gives_up_is_told_with_its_words_and_the_graph_that_it_com
 
 
 def test_memory_that_a_device_did_not_give_is_told_of_the_crash_behind_it() -> None:
-    with Session.launch([str(compiled("0.20.2")), "--abort", "memory", "--no-reserve"]) as session:
+    with AttachSession.launch([str(compiled("0.20.2")), "--abort", "memory", "--no-reserve"]) as session:
         with pytest.raises(Dies) as death:
             session.stop_at([COMPUTE])
         facts = explain_end(ended(session, signal=death.value.signal))
@@ -136,7 +136,7 @@ def crashed(kind: str) -> Path | None:
 def explained_core(core: Path | None) -> AbortFacts:
     if core is None:
         pytest.skip("this system writes core dumps elsewhere: /proc/sys/kernel/core_pattern")
-    with Session.core(str(core), str(compiled("0.20.2"))) as session:
+    with AttachSession.core(str(core), str(compiled("0.20.2"))) as session:
         return explain_end(ended(session))
 
 
@@ -161,7 +161,7 @@ def test_a_core_dump_of_a_crash_tells_the_signal_and_the_graph() -> None:
 @RELEASES
 def test_the_plan_of_a_core_dump_is_what_the_process_had_decided(release: str) -> None:
     core = core_by_gdb([compiled(release)], COMPUTE)
-    with Session.core(str(core), str(compiled(release))) as session:
+    with AttachSession.core(str(core), str(compiled(release))) as session:
         end = ended(session)
     assert end.written is not None
     assert end.decided is not None
@@ -172,7 +172,7 @@ def test_the_plan_of_a_core_dump_is_what_the_process_had_decided(release: str) -
 
 def test_without_unicorn_the_devices_of_a_core_dump_are_deduced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulator, "find_spec", lambda _: None)
-    with Session.core(str(core_by_gdb([compiled("0.20.2")], COMPUTE)), str(compiled("0.20.2"))) as session:
+    with AttachSession.core(str(core_by_gdb([compiled("0.20.2")], COMPUTE)), str(compiled("0.20.2"))) as session:
         assert emulator.NO_UNICORN in session.remarks
         end = ended(session)
     assert end.snapshot is not None

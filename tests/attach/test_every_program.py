@@ -12,7 +12,7 @@ import pytest
 from ggmltool.attach.calls import calls, visit
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.write.decided import decided
 from ggmltool.attach.write.written import GRAPH, written
@@ -92,7 +92,7 @@ def test_a_program_says_the_same_when_it_is_looked_at(
     for key, value in environment().items():
         monkeypatch.setenv(key, value)
     capfd.readouterr()
-    with Session.launch(arguments) as session:
+    with AttachSession.launch(arguments) as session:
         for _ in range(STOPS):
             session.stop_at([RESERVE, ALLOC])
             before, answers, after = decision(session)
@@ -107,7 +107,7 @@ def test_a_program_says_the_same_when_it_is_looked_at(
 def test_what_the_calls_of_an_older_ggml_leave_is_what_the_plan_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     for key, value in environment().items():
         monkeypatch.setenv(key, value)
-    with Session.launch(whisper()) as session:
+    with AttachSession.launch(whisper()) as session:
         for called in islice(calls(session, None), 4):
             seen = visit(session)
             made = seen.written
@@ -118,7 +118,7 @@ def test_what_the_calls_of_an_older_ggml_leave_is_what_the_plan_leaves(monkeypat
     session.wait()
 
 
-def decision(session: Session) -> tuple[Snapshot, Answers, Snapshot]:
+def decision(session: AttachSession) -> tuple[Snapshot, Answers, Snapshot]:
     """What is there before a call and after it, and what the devices answer."""
     function = session.function()
     sched, graph = session.link.arguments()[:2]
@@ -140,7 +140,7 @@ def beside(before: Snapshot, answers: Answers, after: Snapshot) -> Verified:
 
 def test_a_running_program_is_read_and_goes_on() -> None:
     with started([compiled(), "--forever", "--pause", "1"], lines=5) as process:
-        with Session.attach(process.pid) as session:
+        with AttachSession.attach(process.pid) as session:
             session.stop_at([ALLOC])
             assert beside(*decision(session)).same
         assert ended(process) == (0, b"done\n")
@@ -148,7 +148,7 @@ def test_a_running_program_is_read_and_goes_on() -> None:
 
 def test_a_core_dump_is_read() -> None:
     program = compiled()
-    with Session.core(str(core_by_gdb([program], COMPUTE)), str(program)) as session:
+    with AttachSession.core(str(core_by_gdb([program], COMPUTE)), str(program)) as session:
         sched, graph = session.link.arguments()[:2]
         within = read_snapshot(session, sched, graph, COMPUTE, "before")
         assert session.instance.version == "0.20.2"

@@ -16,8 +16,8 @@ import pytest
 
 from ggmltool.attach.calls import calls, visit
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.gdb.link import Link, LinkLost
-from ggmltool.attach.session import Session
+from ggmltool.attach.gdb.link import GdbLink, LinkLost
+from ggmltool.attach.session import AttachSession
 from tests.attach.programs import c_program, environment
 from tests.cli.conftest import Call
 from tests.needs import made, needs_gcc, needs_gdb
@@ -55,7 +55,7 @@ def attached(how: str, tmp_path: Path) -> tuple[int, bytes, str, Path]:
 def test_what_a_device_does_when_it_is_asked_does_not_end_the_program(
     how: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with Session.launch([hostile(), how, "--iterations", "1"]) as session:
+    with AttachSession.launch([hostile(), how, "--iterations", "1"]) as session:
         session.stop_at(ALLOC)
         seen = visit(session)
     assert session.wait() == 0
@@ -67,7 +67,7 @@ def test_a_program_that_behaves_badly_notices_nothing(capfd: pytest.CaptureFixtu
     """Its device throws, it has many threads and children, is another user, and in a sandbox in which no file may be
     opened and no memory mapped."""
     ways = "throw,crowd,vfork,children,limits,user,confined"
-    with Session.launch([unruly(), ways, "--iterations", "6"]) as session:
+    with AttachSession.launch([unruly(), ways, "--iterations", "6"]) as session:
         *_, _ = islice(calls(session, "alloc"), 5)
         seen = visit(session)
     assert session.wait() == 0
@@ -77,7 +77,7 @@ def test_a_program_that_behaves_badly_notices_nothing(capfd: pytest.CaptureFixtu
 
 
 def test_a_program_that_becomes_another_one_is_followed(capfd: pytest.CaptureFixture[str]) -> None:
-    with Session.launch([unruly(), "exec", "--iterations", "1"]) as session:
+    with AttachSession.launch([unruly(), "exec", "--iterations", "1"]) as session:
         *_, called = islice(calls(session, "alloc"), 4)
     assert called.number == 4
     assert session.wait() == 0
@@ -98,7 +98,7 @@ def test_what_is_no_gdb_is_told(script: str, said: str, tmp_path: Path, monkeypa
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(AttachError, match=said):
-        Session.launch(["true"])
+        AttachSession.launch(["true"])
 
 
 def test_a_device_that_ends_the_program_is_told_in_one_line(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_a_device_that_ends_the_program_is_told_in_one_line(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("how", ["hang", "lock"])
 def test_a_device_that_does_not_answer_is_not_asked_again(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Link.call, "__defaults__", (1.0, True))
-    with Session.launch([hostile(), how, "--iterations", "2"]) as session:
+    monkeypatch.setattr(GdbLink.call, "__defaults__", (1.0, True))
+    with AttachSession.launch([hostile(), how, "--iterations", "2"]) as session:
         session.stop_at(ALLOC)
         began = time.monotonic()
         seen = visit(session)
@@ -148,7 +148,7 @@ def test_the_python_of_gdb_is_not_the_users(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("PYTHONHOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    with Session.launch([hostile(), "none", "--iterations", "1"]) as session:
+    with AttachSession.launch([hostile(), "none", "--iterations", "1"]) as session:
         session.stop_at(ALLOC)
     assert session.wait() == 0
 
@@ -158,4 +158,4 @@ def test_the_python_of_gdb_is_not_the_users(tmp_path: Path, monkeypatch: pytest.
 )
 def test_a_gdb_that_answers_nonsense_is_lost(said: bytes) -> None:
     with pytest.raises(LinkLost, match="gdb has ended"):
-        Link(io.BytesIO(), io.BytesIO(said)).ask("about")
+        GdbLink(io.BytesIO(), io.BytesIO(said)).ask("about")

@@ -20,7 +20,7 @@ import pytest
 
 import ggmltool
 from ggmltool.attach.calls import calls, visit
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.attached.verified import verify
 from tests.attach.in_gdb import session as in_gdb
@@ -89,9 +89,9 @@ def answering(model: Path, way: str) -> Iterator[tuple[subprocess.Popen[bytes], 
 
 
 @contextmanager
-def launched(arguments: list[str]) -> Iterator[Session]:
+def launched(arguments: list[str]) -> Iterator[AttachSession]:
     """A server that is looked at from its start, and ended with the block."""
-    session = Session.launch(arguments)
+    session = AttachSession.launch(arguments)
     try:
         with session:
             yield session

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ggmltool.attach.reading import read_snapshot
-from ggmltool.attach.session import AttachError, Session
+from ggmltool.attach.session import AttachError, AttachSession
 from tests.attach.programs import ROOT, environment, scratch, started
 from tests.needs import compiled, needs_gcc, needs_gdb
 
@@ -29,7 +29,7 @@ int main(void) { puts("it runs"); return ggml_backend_sched_alloc_graph(stdin, N
 
 def killed_meanwhile(process: subprocess.Popen[bytes]) -> None:
     """Look at a program that is killed when it stands still."""
-    with Session.attach(process.pid) as session:
+    with AttachSession.attach(process.pid) as session:
         session.stop_at([ALLOC])
         sched, graph = session.link.arguments()[:2]
         process.kill()

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 import ggmltool
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from ggmltool.views.reference.schemas import kinds, schema_of
 from tests.attach.in_gdb import steady
 from tests.attach.programs import core_by_gdb, environment, output_of
@@ -116,7 +116,7 @@ def test_a_core_dump_has_views(call: Call) -> None:
 def test_what_cannot_be_shown_is_said_before_anything_is_started(
     call: Call, arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Session, "launch", lambda _: pytest.fail("the program was started"))
+    monkeypatch.setattr(AttachSession, "launch", lambda _: pytest.fail("the program was started"))
     looked = call("attach", *arguments, "--", "true")
     assert looked.status == 2
     assert said in looked.err

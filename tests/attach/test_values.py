@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ggmltool.attach.reading import Reader, read_snapshot
-from ggmltool.attach.session import Session
+from ggmltool.attach.reading import ProcessReader, read_snapshot
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.values.eval_callback import EvalCallback
 from ggmltool.attach.write.written import written
 from ggmltool.cli.attach_values import ReadValues, ValuesAsked, read_values
@@ -40,7 +40,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def reading(program: list[str], *nodes: str, nth: int = 1, most: int = MOST) -> Iterator[ReadValues]:
     """Values of the nth graph that a program computes; the program goes on while they are looked at, to its end."""
-    session = Session.launch(program)
+    session = AttachSession.launch(program)
     try:
         with session:
             for _ in range(nth):
@@ -49,7 +49,7 @@ def reading(program: list[str], *nodes: str, nth: int = 1, most: int = MOST) -> 
             before = read_snapshot(session, sched, graph, COMPUTE, "before")
             asked = ValuesAsked(nodes, None, True, None, 10, most)
             with read_values(session, asked, "a program", written(before, None), sched) as values:
-                assert Reader(session).sched(sched).callback_eval == before.sched.callback_eval
+                assert ProcessReader(session).sched(sched).callback_eval == before.sched.callback_eval
                 session.detach()
                 yield values
     finally:
@@ -172,10 +172,10 @@ def test_what_cannot_be_read_is_said_and_the_program_goes_on(
 @pytest.mark.parametrize("after", [0, 3])
 def test_the_old_callback_is_back_when_something_goes_wrong(after: int, capfd: pytest.CaptureFixture[str]) -> None:
     program = [str(compiled())]
-    with Session.launch(program) as session:
+    with AttachSession.launch(program) as session:
         session.stop_at([COMPUTE])
         sched, graph = session.link.arguments()[:2]
-        nodes = Reader(session).graph(graph).nodes
+        nodes = ProcessReader(session).graph(graph).nodes
         seen: list[int] = []
 
         def fail(node: int = 0) -> None:
@@ -186,7 +186,7 @@ def test_the_old_callback_is_back_when_something_goes_wrong(after: int, capfd: p
         with pytest.raises(KeyboardInterrupt):
             EvalCallback(session, sched).watch(nodes, fail, fail)
         assert len(seen) == after + 1
-        fields = Reader(session).struct("ggml_backend_sched", sched)
+        fields = ProcessReader(session).struct("ggml_backend_sched", sched)
         assert (fields["callback_eval"], fields["callback_eval_user_data"]) == (0, 0)
     assert session.wait() == 0
     assert capfd.readouterr().out.encode() == output_of(program)[1]

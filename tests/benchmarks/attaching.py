@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.write.written import written
 from tests.attach.in_gdb import session as gdb_session
 from tests.attach.programs import c_program, environment, started
@@ -77,7 +77,7 @@ def main() -> None:
     program = [str(c_program()), "--layers", str(layers), "--iterations", "1", "--no-reserve"]
     clock = Clock()
     with clock.phase("gdb, the program"):
-        session = Session.launch(program)
+        session = AttachSession.launch(program)
     with session:
         with clock.phase("to the call"):
             session.stop_at([FUNCTION])

@@ -19,7 +19,7 @@ from ggmltool.sources.graph_writer import text, without_controls
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SnapshotQuestions:
     """Tensors of a snapshot as questions.
 
     `bufts` are what the scenario calls buffer types, by address. What lies in one of the buffers `given` has no memory:
@@ -69,7 +69,7 @@ class Asked:
         return Lies(self.bufts[buffer.buft], buffer.usage if buffer.usage_name is not None else USAGE_ANY, own)
 
 
-def recorded(asked: Asked, answers: Answers) -> list[Recorded]:
+def recorded(asked: SnapshotQuestions, answers: Answers) -> list[Recorded]:
     """The answers of each backend, in order, with the sizes in the buffer types of its device.
 
     A buffer type whose device is none of a backend's goes with the last backend.
@@ -96,7 +96,9 @@ def recorded(asked: Asked, answers: Answers) -> list[Recorded]:
     return out
 
 
-def _sizes(asked: Asked, questions: Mapping[int, Question], answers: Answers) -> dict[int, dict[Question, int]]:
+def _sizes(
+    asked: SnapshotQuestions, questions: Mapping[int, Question], answers: Answers
+) -> dict[int, dict[Question, int]]:
     out: dict[int, dict[Question, int]] = {}
     for (t, buft), size in answers.sizes.items():
         if t in questions and buft in asked.bufts:

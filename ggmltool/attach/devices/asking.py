@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from ggmltool.attach.fields import Record
-from ggmltool.attach.gdb.link import Call, Late, LinkError, mappings_of
-from ggmltool.attach.reading import Reader, uncollected
+from ggmltool.attach.gdb.link import FunctionCall, Late, LinkError, mappings_of
+from ggmltool.attach.reading import ProcessReader, uncollected
 from ggmltool.attach.state import Answers, Snapshot, TensorState
 from ggmltool.attach.stopped import Stopped
 from ggmltool.ggml.devices.questions import trimmed
@@ -34,7 +34,7 @@ Key = Hashable
 """What of a tensor a device can look at."""
 
 
-class Function(NamedTuple):
+class DeviceFunction(NamedTuple):
     """A function of a backend or its device; it gets `of` as its first argument."""
 
     address: int
@@ -42,10 +42,10 @@ class Function(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DeviceCall:
     """A call to make, and whom its answer is for."""
 
-    call: Call
+    call: FunctionCall
     take: Callable[[int], None]
 
 
@@ -75,14 +75,14 @@ class _Asking:
     def __init__(self, session: Stopped, snapshot: Snapshot) -> None:
         self.session = session
         self.snapshot = snapshot
-        self.reader = Reader(session)
+        self.reader = ProcessReader(session)
         self.mappings = mappings_of(session.link)
         self.tensors = list(dict.fromkeys(self._of_graph()))
         self.supports: dict[tuple[int, int], bool] = {}
         self.offloads: dict[tuple[int, int], bool] = {}
         self.known_sizes: dict[tuple[int, int], int] = {}
         self.bufts: dict[tuple[int, int], bool] = {}
-        self._calls: list[Asked] = []
+        self._calls: list[DeviceCall] = []
         self._n_asked = 0
         self._n_left_out = 0
 
@@ -164,7 +164,7 @@ class _Asking:
                     asked.take(answer)
         self._calls = []
 
-    def _alone(self, call: Call) -> int | None:
+    def _alone(self, call: FunctionCall) -> int | None:
         try:
             (answer,) = self.session.link.call([call])
         except LinkError:
@@ -179,9 +179,9 @@ class _Asking:
         for address in graph.nodes:
             yield from (s for s in known[address].src if s in known)
 
-    def _add(self, function: Function | None, result: str, argument: int, take: Callable[[int], None]) -> None:
+    def _add(self, function: DeviceFunction | None, result: str, argument: int, take: Callable[[int], None]) -> None:
         if function is not None:
-            self._calls.append(Asked(Call(function.address, result, (function.of, argument)), take))
+            self._calls.append(DeviceCall(FunctionCall(function.address, result, (function.of, argument)), take))
 
     def _size(self, buft: int, alike: Sequence[int]) -> None:
         missing = [t for t in alike if (t, buft) not in self.known_sizes]
@@ -197,26 +197,26 @@ class _Asking:
                 self._n_left_out += 1
 
         if self.mappings.runs(at):
-            self._add(Function(at, buft), "unsigned long", missing[0], take)
+            self._add(DeviceFunction(at, buft), "unsigned long", missing[0], take)
             return
         own = _nbytes(self.snapshot, self.snapshot.tensors[missing[0]])
         if not at and own is not None:
             take(own)
 
-    def _function(self, b: int, name: str) -> Function | None:
+    def _function(self, b: int, name: str) -> DeviceFunction | None:
         """A function of a backend's device, or of the backend itself, where that ggml has it there."""
         backend = self.snapshot.backends[b]
         for tag, of in (("ggml_backend_device", backend.device), ("ggml_backend", backend.address)):
             if of and tag in self.reader.layout.structs:
                 (at,) = self._pointers(tag, of, (name,))
                 if self.mappings.runs(at):
-                    return Function(at, of)
+                    return DeviceFunction(at, of)
         return None
 
-    def _older(self, buft: int) -> Function | None:
+    def _older(self, buft: int) -> DeviceFunction | None:
         """Whom a ggml asks whose buffer types know the backends that can use them."""
         (at,) = self._pointers("ggml_backend_buffer_type", buft, ("supports_backend",))
-        return None if not self.mappings.runs(at) else Function(at, buft)
+        return None if not self.mappings.runs(at) else DeviceFunction(at, buft)
 
     def _pointers(self, tag: str, address: int, names: Sequence[str]) -> tuple[int, ...]:
         record = Record(self.reader.layout, tag, [f"iface.{name}|" for name in names])

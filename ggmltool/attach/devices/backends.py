@@ -23,7 +23,7 @@ _PROPS = {
 }
 
 
-class Found(NamedTuple):
+class FoundBackends(NamedTuple):
     """All of a scheduler's, by address; the backends in its order."""
 
     backends: Mapping[int, BackendState]
@@ -32,27 +32,27 @@ class Found(NamedTuple):
     buffers: Mapping[int, BufferState]
 
 
-class Table(NamedTuple):
+class InterfaceTable(NamedTuple):
     """A struct with its table of functions: those that are not NULL by name, and its other fields in order."""
 
     functions: dict[str, int]
     fields: list[int]
 
 
-class Backends:
+class BackendReader:
     """Reads them, and asks them what is not `known` from before the call."""
 
     def __init__(
         self, memory: Memory, layout: Layout, questions: Questions, mappings: Mappings, known: Snapshot | None = None
     ) -> None:
         self.memory = memory
-        self.known = Found({}, {}, {}, {}) if known is None else _found_in(known)
+        self.known = FoundBackends({}, {}, {}, {}) if known is None else _found_in(known)
         self.layout = layout
         self.questions = questions
         self.mappings = mappings
         self.unread: list[str] = []
 
-    def read(self, sched: SchedState, live: Iterable[int], named: Iterable[int], device: int = 0) -> Found:
+    def read(self, sched: SchedState, live: Iterable[int], named: Iterable[int], device: int = 0) -> FoundBackends:
         """Those of a scheduler, and the buffers: `live` ones are asked, of others that are `named` is only read what
         lies there. `device` is a further one."""
         backends = {a: self._table("ggml_backend", a, ("device",)) for a in sched.backends}
@@ -63,7 +63,7 @@ class Backends:
         devices = {a: self._table("ggml_backend_device", a, ()) for a in sorted(owners)}
         known = self.known
         names = self._names(_new(backends, known.backends), _new(devices, known.devices), _new(bufts, known.bufts))
-        told = Found(
+        told = FoundBackends(
             {
                 a: BackendState(a, names.get(("ggml_backend", a)), t.fields[0], frozenset(t.functions))
                 for a, t in _new(backends, known.backends).items()
@@ -72,14 +72,14 @@ class Backends:
             self._bufts(_new(bufts, known.bufts), names),
             self._buffers(buffers, live, {b for of in sched.galloc.buffers for b in of}),
         )
-        return Found(
+        return FoundBackends(
             {a: known.backends.get(a) or told.backends[a] for a in backends},
             {a: known.devices.get(a) or told.devices[a] for a in devices},
             {a: known.bufts.get(a) or told.bufts[a] for a in bufts},
             told.buffers,
         )
 
-    def _read_buffers(self, live: Iterable[int], named: Iterable[int]) -> dict[int, Table]:
+    def _read_buffers(self, live: Iterable[int], named: Iterable[int]) -> dict[int, InterfaceTable]:
         live, gone, out = set(live) - {0}, 0, {}
         wanted = sorted({*live, *named} - {0})
         if len(wanted) > limits.BUFFERS:
@@ -95,7 +95,7 @@ class Backends:
             self.unread.append(f"{gone} buffers that such tensors name")
         return out
 
-    def _table(self, tag: str, address: int, fields: tuple[str, ...]) -> Table:
+    def _table(self, tag: str, address: int, fields: tuple[str, ...]) -> InterfaceTable:
         struct = self.layout.structs[tag]
         record = Record(self.layout, tag, fields)
         data = self.memory.read(address, record.size)
@@ -109,7 +109,7 @@ class Backends:
         wrong = [name for name, at in functions.items() if at and not self._may_run(at)]
         if wrong:
             raise NotAsLaidOut(f"what lies at {address:#x} is no {tag}: its {wrong[0]} is no function")
-        return Table({name: at for name, at in functions.items() if at}, record.unpack(data))
+        return InterfaceTable({name: at for name, at in functions.items() if at}, record.unpack(data))
 
     def _may_run(self, address: int) -> bool:
         """Whether there can be a function. A core dump names the mapped files alone: one that a program wrote itself,
@@ -124,7 +124,10 @@ class Backends:
             return False
 
     def _names(
-        self, backends: Mapping[int, Table], devices: Mapping[int, Table], bufts: Mapping[int, Table]
+        self,
+        backends: Mapping[int, InterfaceTable],
+        devices: Mapping[int, InterfaceTable],
+        bufts: Mapping[int, InterfaceTable],
     ) -> dict[tuple[str, int], str]:
         add = self.questions.add
         for tag, tables in (
@@ -136,7 +139,9 @@ class Backends:
             add(("description", address), table.functions.get("get_description", 0), "unsigned long", address)
         return self.questions.words()
 
-    def _bufts(self, tables: Mapping[int, Table], names: Mapping[tuple[str, int], str]) -> dict[int, BuftState]:
+    def _bufts(
+        self, tables: Mapping[int, InterfaceTable], names: Mapping[tuple[str, int], str]
+    ) -> dict[int, BuftState]:
         for a, table in tables.items():
             for name, result in (
                 ("get_alignment", "unsigned long"), ("get_max_size", "unsigned long"), ("is_host", "unsigned char"),
@@ -158,7 +163,7 @@ class Backends:
             )
         return out
 
-    def _buffers(self, tables: Mapping[int, Table], live: set[int], made: set[int]) -> dict[int, BufferState]:
+    def _buffers(self, tables: Mapping[int, InterfaceTable], live: set[int], made: set[int]) -> dict[int, BufferState]:
         """Where they begin. Those that the allocator has `made` may be others than were known by their addresses."""
         bases: dict[int, int | None] = {
             a: b.base for a, b in self.known.buffers.items() if b.base is not None and a not in made
@@ -174,7 +179,9 @@ class Backends:
             out[a] = BufferState(a, buft, size, usage, 0 if nothing else bases.get(a))
         return out
 
-    def _devices(self, tables: Mapping[int, Table], names: Mapping[tuple[str, int], str]) -> dict[int, DeviceState]:
+    def _devices(
+        self, tables: Mapping[int, InterfaceTable], names: Mapping[tuple[str, int], str]
+    ) -> dict[int, DeviceState]:
         for a, table in tables.items():
             self.questions.add(("type", a), table.functions.get("get_type", 0), "int", a)
             self.questions.add(("buft", a), table.functions.get("get_buffer_type", 0), "unsigned long", a)
@@ -196,7 +203,7 @@ class Backends:
             )
         return out
 
-    def _props(self, tables: Mapping[int, Table]) -> dict[int, dict[str, int]]:
+    def _props(self, tables: Mapping[int, InterfaceTable]) -> dict[int, dict[str, int]]:
         """Memory and events of each device, which it writes into a page of ours."""
         out: dict[int, dict[str, int]] = {}
         record = Record(self.layout, "ggml_backend_dev_props", tuple(_PROPS.values()))
@@ -224,10 +231,10 @@ class Backends:
             return 0
 
 
-def _found_in(snapshot: Snapshot) -> Found:
+def _found_in(snapshot: Snapshot) -> FoundBackends:
     """What a snapshot has of them."""
-    return Found({b.address: b for b in snapshot.backends}, snapshot.devices, snapshot.bufts, snapshot.buffers)
+    return FoundBackends({b.address: b for b in snapshot.backends}, snapshot.devices, snapshot.bufts, snapshot.buffers)
 
 
-def _new(tables: Mapping[int, Table], known: Mapping[int, Any]) -> dict[int, Table]:
+def _new(tables: Mapping[int, InterfaceTable], known: Mapping[int, Any]) -> dict[int, InterfaceTable]:
     return {address: table for address, table in tables.items() if address not in known}

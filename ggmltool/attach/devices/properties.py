@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ggmltool.attach import limits
 from ggmltool.attach.files.loaded import library_function
-from ggmltool.attach.gdb.link import Call, Late, LinkError, Mappings
+from ggmltool.attach.gdb.link import FunctionCall, Late, LinkError, Mappings
 from ggmltool.attach.gdb.permission import is_confined
 from ggmltool.attach.memory import Reads, c_strings
 from ggmltool.ggml.dtypes import TYPES
@@ -19,7 +19,7 @@ from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.structs.layout import Layout
 
 
-class Calls(Reads, Protocol):
+class CallsFunctions(Reads, Protocol):
     """Who reads memory and calls functions, as `Link` does."""
 
     @property
@@ -29,7 +29,7 @@ class Calls(Reads, Protocol):
     def ask(self, verb: str, *arguments: Any) -> Any:
         """One request and its answer."""
 
-    def call(self, calls: Sequence[Call]) -> list[int | None]:
+    def call(self, calls: Sequence[FunctionCall]) -> list[int | None]:
         """Call functions in the program, one after the other."""
 
 
@@ -40,10 +40,10 @@ class Questions:
     answer.
     """
 
-    def __init__(self, link: Calls, mappings: Mappings) -> None:
+    def __init__(self, link: CallsFunctions, mappings: Mappings) -> None:
         self.link = link
         self._mappings = mappings
-        self._calls: dict[Any, Call] = {}
+        self._calls: dict[Any, FunctionCall] = {}
         self.failed: list[str] = []
 
     @property
@@ -60,7 +60,7 @@ class Questions:
         """Ask a function; whether it can be asked."""
         if not self._mappings.runs(function):
             return False
-        self._calls[key] = Call(function, result, arguments)
+        self._calls[key] = FunctionCall(function, result, arguments)
         return True
 
     def answers(self) -> dict[Any, int | None]:
@@ -144,7 +144,7 @@ class NoRoom(LinkError):  # noqa: N818 - it says what is the matter
     """The program cannot give memory; the message says why."""
 
 
-def mapped(link: Calls, nbytes: int) -> int:
+def mapped(link: CallsFunctions, nbytes: int) -> int:
     """Where so many bytes were mapped. Raises NoRoom, LinkError."""
     if is_confined(link.pid):
         raise NoRoom("the program is in a sandbox of its own (seccomp), which may end it for asking the system")
@@ -152,20 +152,20 @@ def mapped(link: Calls, nbytes: int) -> int:
     if mmap is None:
         raise NoRoom("the program has no mmap")
     how = (0, nbytes, _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, SIZE_MAX, 0)
-    (found,) = link.call([Call(mmap, "unsigned long", how)])
+    (found,) = link.call([FunctionCall(mmap, "unsigned long", how)])
     if not found or found > SIZE_MAX - nbytes:
         raise NoRoom("the program has no memory left")
     return found
 
 
-def unmapped(link: Calls, address: int, nbytes: int) -> None:
+def unmapped(link: CallsFunctions, address: int, nbytes: int) -> None:
     """Give them back. Raises LinkError."""
     munmap = _function(link, "munmap")
     if munmap is not None:
-        link.call([Call(munmap, "int", (address, nbytes))])
+        link.call([FunctionCall(munmap, "int", (address, nbytes))])
 
 
-def _function(link: Calls, name: str) -> int | None:
+def _function(link: CallsFunctions, name: str) -> int | None:
     """The address of a function of the C library: gdb takes longer than its file."""
     found = library_function(link.pid, name) if link.pid else None
     if found is not None:

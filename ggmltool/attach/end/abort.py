@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from ggmltool.attach.end.printf import MOST, Arguments, Value, printed
-from ggmltool.attach.gdb.link import Link, LinkError
+from ggmltool.attach.end.printf import MOST, FormattedValue, VarArguments, printed
+from ggmltool.attach.gdb.link import GdbLink, LinkError
 from ggmltool.attach.memory import c_string
 
 ABORT = "ggml_abort"
@@ -28,7 +28,7 @@ _LINE = re.compile(rb"([\x20-\x7e]{0,1024}?\.(?:c|cc|cpp|h|cu|cuh|m|mm|hpp)):(\d
 _PLACED = re.compile(r"(.{1,1024}?\.(?:c|cc|cpp|h|cu|cuh|m|mm|hpp)):(\d{1,6}): (.*)", re.DOTALL)
 
 
-class Frame(NamedTuple):
+class StackFrame(NamedTuple):
     """A call: the function ("" where no symbol says it), the file that its code lies in, the stack pointer (0: not
     known), the registers that outlive calls, and the arguments that debug information tells of."""
 
@@ -40,7 +40,7 @@ class Frame(NamedTuple):
     arguments: Mapping[str, int]
 
 
-class Held(NamedTuple):
+class HeldWord(NamedTuple):
     """A word that a call has in hand: how it has it (`register`, `stack`, `argument`), under which name."""
 
     frame: int
@@ -50,7 +50,7 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
+class AbortReport:
     """How a program ended. `signal` is "" at ggml_abort, else what it received. `message` is what ggml prints behind
     file and line ("" if it was a signal alone), `values` what printf filled in, `thread` gdb's number of it."""
 
@@ -58,8 +58,8 @@ class Abort:
     file: str
     line: int
     message: str
-    values: tuple[Value, ...]
-    frames: tuple[Frame, ...]
+    values: tuple[FormattedValue, ...]
+    frames: tuple[StackFrame, ...]
     thread: int = 0
 
     @property
@@ -87,34 +87,34 @@ _C_LIBRARY = re.compile(r"/(libc[.-]|libpthread[.-]|ld-musl-)[^/]*$")
 _TELLERS = frozenset((ABORT, "ggml_print_backtrace", "ggml_print_backtrace_symbols", "ggml_uncaught_exception"))
 
 
-def read_abort(link: Link, thread: int = 0) -> Abort:
+def read_abort(link: GdbLink, thread: int = 0) -> AbortReport:
     """What a program is about to say that stands at the entry of ggml_abort. Raises LinkError."""
     architecture = link.ask("about")["architecture"]
     file, line, format = link.arguments()[:_NAMED]
-    message = printed(link, _text(link, format), Arguments(link, architecture, _NAMED))
+    message = printed(link, _text(link, format), VarArguments(link, architecture, _NAMED))
     frames = read_frames(link)
-    return Abort("", _text(link, file), line & 0x7FFFFFFF, message.text, message.values, frames, thread)
+    return AbortReport("", _text(link, file), line & 0x7FFFFFFF, message.text, message.values, frames, thread)
 
 
-def read_death(link: Link, signal: str, thread: int = 0) -> Abort:
+def read_death(link: GdbLink, signal: str, thread: int = 0) -> AbortReport:
     """How a program ended that a signal has stopped, or that was dumped: at ggml_abort, if that is among the calls, by
     what it has written on its stack. Raises LinkError."""
-    abort = Abort(signal, "", 0, "", (), read_frames(link), thread)
+    abort = AbortReport(signal, "", 0, "", (), read_frames(link), thread)
     for i, frame in enumerate(abort.frames):
         if frame.function == ABORT:
             return _as_written(link, abort, i)
     return abort
 
 
-def read_frames(link: Link) -> tuple[Frame, ...]:
+def read_frames(link: GdbLink) -> tuple[StackFrame, ...]:
     """The calls that the program is in, innermost first. Raises LinkError."""
     return tuple(
-        Frame(f["function"] or "", f["file"] or "", f["pc"], f.get("sp", 0), f["registers"], f["arguments"])
+        StackFrame(f["function"] or "", f["file"] or "", f["pc"], f.get("sp", 0), f["registers"], f["arguments"])
         for f in link.ask("frames", DEEPEST)
     )
 
 
-def held(link: Link, frames: Sequence[Frame]) -> Iterator[Held]:
+def held(link: GdbLink, frames: Sequence[StackFrame]) -> Iterator[HeldWord]:
     """What the calls have in hand, the innermost first; each word once."""
     seen: set[int] = set()
     for i, frame in _asked(frames):
@@ -126,26 +126,26 @@ def held(link: Link, frames: Sequence[Frame]) -> Iterator[Held]:
             value &= (1 << 64) - 1
             if value not in seen:
                 seen.add(value)
-                yield Held(i, how, name, value)  # type: ignore[arg-type]
+                yield HeldWord(i, how, name, value)  # type: ignore[arg-type]
 
 
-def in_ggml(frame: Frame) -> bool:
+def in_ggml(frame: StackFrame) -> bool:
     """Whether a call is one of ggml's functions, as far as symbols tell."""
     return frame.function.startswith(("ggml_", "gguf_"))
 
 
-def _asked(frames: Sequence[Frame]) -> Iterable[tuple[int, Frame]]:
+def _asked(frames: Sequence[StackFrame]) -> Iterable[tuple[int, StackFrame]]:
     last = max((i for i, frame in enumerate(frames) if in_ggml(frame)), default=-1)
     return list(enumerate(frames))[: last + 1 + _OUTSIDE]
 
 
-def _words(link: Link, frames: Sequence[Frame], i: int) -> list[tuple[int, int]]:
+def _words(link: GdbLink, frames: Sequence[StackFrame], i: int) -> list[tuple[int, int]]:
     """The words on the stack of one call, by their distance from its stack pointer."""
     data = _stack(link, frames, i)
     return [(8 * k, value) for k, (value,) in enumerate(struct.iter_unpack("<Q", data[: len(data) // 8 * 8]))]
 
 
-def _stack(link: Link, frames: Sequence[Frame], i: int) -> bytes:
+def _stack(link: GdbLink, frames: Sequence[StackFrame], i: int) -> bytes:
     start = frames[i].sp
     end = frames[i + 1].sp if i + 1 < len(frames) else start + 256
     if not start or not start < end:
@@ -154,7 +154,7 @@ def _stack(link: Link, frames: Sequence[Frame], i: int) -> bytes:
     return data
 
 
-def _as_written(link: Link, abort: Abort, i: int) -> Abort:
+def _as_written(link: GdbLink, abort: AbortReport, i: int) -> AbortReport:
     """ggml_abort writes its message into a buffer on its stack, then prints it."""
     data = _stack(link, abort.frames, i)
     for found in _LINE.finditer(data):
@@ -165,7 +165,7 @@ def _as_written(link: Link, abort: Abort, i: int) -> Abort:
     return abort
 
 
-def _text(link: Link, address: int) -> str:
+def _text(link: GdbLink, address: int) -> str:
     try:
         return c_string(link, address, MOST)
     except LinkError:

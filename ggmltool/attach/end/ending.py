@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from ggmltool.attach.devices.asking import ask, with_answers, with_devices
 from ggmltool.attach.devices.properties import Questions, op_names, type_names
-from ggmltool.attach.end.abort import Abort, read_abort, read_death
+from ggmltool.attach.end.abort import AbortReport, read_abort, read_death
 from ggmltool.attach.end.seeking import Suspect, graph_of, schedulers_dumped, schedulers_held, suspects
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.link import LinkError, mappings_of
-from ggmltool.attach.reading import Reader, read_snapshot
-from ggmltool.attach.session import Session
+from ggmltool.attach.reading import ProcessReader, read_snapshot
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Answers, Function, SchedState, Snapshot, TensorState
 from ggmltool.attach.write.decided import decided
 from ggmltool.attach.write.written import Written, with_assignments, written
@@ -28,7 +28,7 @@ CALLS: tuple[Function, ...] = (
 _COMPUTE: Function = "ggml_backend_sched_graph_compute_async"
 
 
-class Names(NamedTuple):
+class EndNames(NamedTuple):
     """Names of types by number, of ops by number and first parameter, of the buffer types of buffers by address."""
 
     types: Mapping[int, str]
@@ -36,7 +36,7 @@ class Names(NamedTuple):
     buffers: Mapping[int, str]
 
 
-NO_NAMES = Names({}, {}, {})
+NO_NAMES = EndNames({}, {}, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Ended:
     `without` then says. `schedulers` is how many there are, `names` what the suspects' types, ops and buffers are
     called."""
 
-    abort: Abort
+    abort: AbortReport
     suspects: tuple[Suspect, ...]
-    names: Names = NO_NAMES
+    names: EndNames = NO_NAMES
     snapshot: Snapshot | None = None
     answers: Answers | None = None
     written: Written | None = None
@@ -57,7 +57,7 @@ class Ended:
     schedulers: int = 0
 
 
-def ended(session: Session, sched: int = 0, graph: int = 0, signal: str = "") -> Ended:
+def ended(session: AttachSession, sched: int = 0, graph: int = 0, signal: str = "") -> Ended:
     """What can be said of a program that stands at the entry of ggml_abort, has received a signal, or was dumped.
 
     `sched` and `graph` are those of the call that it was last seen to enter. Raises AttachError.
@@ -72,7 +72,7 @@ def ended(session: Session, sched: int = 0, graph: int = 0, signal: str = "") ->
             abort = read_abort(link, thread)
     except LinkError as error:
         raise AttachError(f"gdb could not read where the program stands: {error}") from None
-    reader = Reader(session)
+    reader = ProcessReader(session)
     try:
         reader, state = _schedulers(session, abort, sched)
         snapshot = _snapshot(session, reader, abort, state[0], graph)
@@ -95,7 +95,7 @@ def ended(session: Session, sched: int = 0, graph: int = 0, signal: str = "") ->
         return replace(out, without=str(error))
 
 
-def _schedulers(session: Session, abort: Abort, sched: int) -> tuple[Reader, list[SchedState]]:
+def _schedulers(session: AttachSession, abort: AbortReport, sched: int) -> tuple[ProcessReader, list[SchedState]]:
     """The scheduler that is meant, and the others, of the first copy of ggml that has one: where the program stands in
     none of them, nothing else tells which one it used. Raises AttachError if there is none."""
     meant = session.instance
@@ -103,7 +103,7 @@ def _schedulers(session: Session, abort: Abort, sched: int) -> tuple[Reader, lis
     why: AttachError | None = None
     for instance in (meant, *others):
         session.mean(instance)
-        reader = Reader(session)
+        reader = ProcessReader(session)
         try:
             return reader, _scheduler(session, reader, abort, sched)
         except AttachError as error:
@@ -112,7 +112,7 @@ def _schedulers(session: Session, abort: Abort, sched: int) -> tuple[Reader, lis
     raise why or AttachError("there is no ggml")
 
 
-def _scheduler(session: Session, reader: Reader, abort: Abort, sched: int) -> list[SchedState]:
+def _scheduler(session: AttachSession, reader: ProcessReader, abort: AbortReport, sched: int) -> list[SchedState]:
     """The scheduler that is meant, and the others. Raises AttachError if there is none."""
     if sched:
         with suppress(LinkError, AttachError):
@@ -129,7 +129,9 @@ def _scheduler(session: Session, reader: Reader, abort: Abort, sched: int) -> li
     return [*held, *others]
 
 
-def _snapshot(session: Session, reader: Reader, abort: Abort, sched: SchedState, graph: int) -> Snapshot:
+def _snapshot(
+    session: AttachSession, reader: ProcessReader, abort: AbortReport, sched: SchedState, graph: int
+) -> Snapshot:
     """The graph, as it was when the call came that ended the program. Raises AttachError."""
     if not graph:
         graph = graph_of(session.link, reader, sched, abort.frames).address
@@ -157,7 +159,7 @@ def _as_before(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, sched=sched, unread=(*snapshot.unread, note))
 
 
-def _names(session: Session, reader: Reader, found: Sequence[Suspect]) -> Names:
+def _names(session: AttachSession, reader: ProcessReader, found: Sequence[Suspect]) -> EndNames:
     """What these tensors' types, ops and memory are called."""
     questions = Questions(session.link, mappings_of(session.link))
     tensors = [s.tensor for s in found]
@@ -168,14 +170,14 @@ def _names(session: Session, reader: Reader, found: Sequence[Suspect]) -> Names:
             questions.add(buffer, function, "unsigned long", buft)
     buffers = questions.words()
     symbols = session.instance.symbols
-    return Names(
+    return EndNames(
         type_names(questions, symbols, reader.layout, (t.type for t in tensors)),
         op_names(questions, symbols, reader.layout, ((t.op, t.op_params[0]) for t in tensors)),
         buffers,
     )
 
 
-def _root_buffer(reader: Reader, tensor: TensorState) -> int:
+def _root_buffer(reader: ProcessReader, tensor: TensorState) -> int:
     """The buffer of what a tensor is a view of; 0 if it is none."""
     if not tensor.view_src:
         return 0

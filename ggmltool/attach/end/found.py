@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ggmltool.attach.gdb.link import Link
+from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.structs.layout import Layout
 
 _MOST_FRAMES = 40
@@ -23,7 +23,7 @@ _SCHEDULERS = ("sched",)
 _GRAPHS = ("graph", "measure_graph", "gf", "cgraph")
 
 
-class Found(NamedTuple):
+class FoundScheduler(NamedTuple):
     """Addresses; 0 is none. `call` is the innermost function of the scheduler on the stack, "" if there is none,
     `entered` whether it has just begun; `copy` is the number of the ggml whose they are."""
 
@@ -49,7 +49,7 @@ class Copy(Protocol):
 class _Fields:
     """Fields of a struct, read at many addresses at once."""
 
-    def __init__(self, link: Link, layout: Layout, tag: str) -> None:
+    def __init__(self, link: GdbLink, layout: Layout, tag: str) -> None:
         self.link = link
         self.struct = layout.structs[tag]
 
@@ -71,7 +71,7 @@ class _Fields:
         return [int.from_bytes(raw, "little", signed=size == 4) for raw in self.link.read_many(spans)]
 
 
-def is_scheduler(link: Link, layout: Layout, address: int) -> bool:
+def is_scheduler(link: GdbLink, layout: Layout, address: int) -> bool:
     """Whether a ggml_backend_sched lies there, as far as its fields tell."""
     f = _Fields(link, layout, "ggml_backend_sched")
     n, n_copies, n_splits = f.ints(address, ("n_backends", "n_copies", "n_splits"))
@@ -98,7 +98,7 @@ def is_scheduler(link: Link, layout: Layout, address: int) -> bool:
     return n_buffers == n
 
 
-def is_graph(link: Link, layout: Layout, address: int) -> bool:
+def is_graph(link: GdbLink, layout: Layout, address: int) -> bool:
     """Whether a ggml_cgraph with nodes lies there, as far as its fields tell."""
     f = _Fields(link, layout, "ggml_cgraph")
     size, n_nodes, n_leafs = f.ints(address, ("size", "n_nodes", "n_leafs"))
@@ -112,7 +112,7 @@ def is_graph(link: Link, layout: Layout, address: int) -> bool:
     return _points(node) and _is_node(link, layout, node)
 
 
-def _is_node(link: Link, layout: Layout, address: int) -> bool:
+def _is_node(link: GdbLink, layout: Layout, address: int) -> bool:
     f = _Fields(link, layout, "ggml_tensor")
     type, op = f.ints(address, ("type", "op"))
     (raw,) = link.read_many([(address + f.offset("ne"), 32)])
@@ -125,7 +125,7 @@ def _points(address: int) -> bool:
     return _LOWEST <= address < _HIGHEST and address % 8 == 0
 
 
-def find(link: Link, copies: Sequence[Copy], structs: Sequence[Layout]) -> Found:
+def find(link: GdbLink, copies: Sequence[Copy], structs: Sequence[Layout]) -> FoundScheduler:
     """The scheduler and the graph that the selected thread is busy with, else another thread, in one of the copies of
     ggml, which have these structs."""
     for thread in link.ask("threads"):
@@ -138,14 +138,16 @@ def find(link: Link, copies: Sequence[Copy], structs: Sequence[Layout]) -> Found
             found = _on_stack(link, structs[number], frames, {at: name for name, at in copy.symbols.items()})
             if found.sched:
                 return found._replace(copy=number)
-    return Found(0, 0)
+    return FoundScheduler(0, 0)
 
 
 def _innermost(copy: Copy, files: Sequence[str]) -> int:
     return next((i for i, file in enumerate(files) if file in copy.files), len(files))
 
 
-def _on_stack(link: Link, layout: Layout, frames: Sequence[Mapping[str, Any]], functions: Mapping[int, str]) -> Found:
+def _on_stack(
+    link: GdbLink, layout: Layout, frames: Sequence[Mapping[str, Any]], functions: Mapping[int, str]
+) -> FoundScheduler:
     calls = [frame["function"] for frame in frames if frame["function"].startswith("ggml_backend_sched_")]
     call = calls[0] if calls else ""
     schedulers, graphs = _named(frames)
@@ -161,11 +163,11 @@ def _on_stack(link: Link, layout: Layout, frames: Sequence[Mapping[str, Any]], f
         words += _stack_words(link, frames)
         sched = next(schedulers_among(link, layout, words), 0)
     if not sched:
-        return Found(0, 0, call)
+        return FoundScheduler(0, 0, call)
     if not graphs:
         words = list(dict.fromkeys([*words, *_stack_words(link, frames)]))
     graph = _first_graph(link, layout, sched, [*graphs, *words], frames)
-    return Found(sched, graph, call, entered=_entered(frames, call, functions))
+    return FoundScheduler(sched, graph, call, entered=_entered(frames, call, functions))
 
 
 def _entered(frames: Sequence[Mapping[str, Any]], call: str, functions: Mapping[int, str]) -> bool:
@@ -181,7 +183,7 @@ def _named(frames: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
     return schedulers, graphs
 
 
-def _stack_words(link: Link, frames: Sequence[Mapping[str, Any]]) -> list[int]:
+def _stack_words(link: GdbLink, frames: Sequence[Mapping[str, Any]]) -> list[int]:
     """What may be pointers on the stack, the newest first; such as point to the stack itself are none."""
     if not frames:
         return []
@@ -194,7 +196,7 @@ def _stack_words(link: Link, frames: Sequence[Mapping[str, Any]]) -> list[int]:
     return [word for word in dict.fromkeys(words) if _points(word) and not start <= word < end]
 
 
-def schedulers_among(link: Link, layout: Layout, addresses: Sequence[int]) -> Iterator[int]:
+def schedulers_among(link: GdbLink, layout: Layout, addresses: Sequence[int]) -> Iterator[int]:
     """Those of these addresses where a scheduler lies, as far as its fields tell."""
     f = _Fields(link, layout, "ggml_backend_sched")
     wanted = [address for address in dict.fromkeys(addresses) if _points(address)]
@@ -204,7 +206,7 @@ def schedulers_among(link: Link, layout: Layout, addresses: Sequence[int]) -> It
 
 
 def _first_graph(
-    link: Link, layout: Layout, sched: int, addresses: Sequence[int], frames: Sequence[Mapping[str, Any]]
+    link: GdbLink, layout: Layout, sched: int, addresses: Sequence[int], frames: Sequence[Mapping[str, Any]]
 ) -> int:
     """The first graph that is none of the scheduler's own: its copy of the graph, and the views that its splits are."""
     f, g = _Fields(link, layout, "ggml_backend_sched"), _Fields(link, layout, "ggml_cgraph")

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ggmltool.attach.gdb.link import Link, LinkError
+from ggmltool.attach.gdb.link import GdbLink, LinkError
 from ggmltool.attach.memory import c_string
 
 MOST = 2048
@@ -23,7 +23,7 @@ _VECTORS = {"x86-64": "(long)$xmm{}.v2_int64[0]", "aarch64": "(long)$v{}.d.u[0]"
 _STACK = {"x86-64": ("$rsp", 8), "aarch64": ("$sp", 0)}
 
 
-class Value(NamedTuple):
+class FormattedValue(NamedTuple):
     """An argument that was filled in: its conversion (`s`), the number that was passed, and its text."""
 
     conversion: str
@@ -31,21 +31,21 @@ class Value(NamedTuple):
     text: str
 
 
-class Printed(NamedTuple):
+class PrintedMessage(NamedTuple):
     """A message, and what was filled in."""
 
     text: str
-    values: tuple[Value, ...]
+    values: tuple[FormattedValue, ...]
 
 
-class Arguments:
+class VarArguments:
     """The arguments of a function with variable ones, at its entry: of which the first `named` have names.
 
     x86-64 (System V) and arm64 (AAPCS64): whole numbers in registers first, numbers with a point in others, then all
     of them on the stack.
     """
 
-    def __init__(self, link: Link, architecture: str, named: int) -> None:
+    def __init__(self, link: GdbLink, architecture: str, named: int) -> None:
         self._link = link
         self._architecture = architecture
         self._whole = self._registers(named)
@@ -80,9 +80,9 @@ class Arguments:
         return iter(values[named:])
 
 
-def printed(link: Link, format: str, arguments: Arguments) -> Printed:
+def printed(link: GdbLink, format: str, arguments: VarArguments) -> PrintedMessage:
     """What printf would write."""
-    values: list[Value] = []
+    values: list[FormattedValue] = []
     out, end = [], 0
     for found in _PLACE.finditer(format):
         out.append(format[end : found.start()])
@@ -93,20 +93,22 @@ def printed(link: Link, format: str, arguments: Arguments) -> Printed:
         try:
             value = _filled(link, found, arguments)
         except LinkError:
-            value = Value(found[5], 0, "?")
+            value = FormattedValue(found[5], 0, "?")
         values.append(value)
         out.append(value.text)
-    return Printed("".join([*out, format[end:]])[:MOST], tuple(values))
+    return PrintedMessage("".join([*out, format[end:]])[:MOST], tuple(values))
 
 
-def _filled(link: Link, found: re.Match[str], arguments: Arguments) -> Value:
+def _filled(link: GdbLink, found: re.Match[str], arguments: VarArguments) -> FormattedValue:
     """One place. Python's own % knows C's flags, width and precision."""
     flags, width, precision, size, conversion = found.groups()
     across = _number(width, arguments)
     digits = None if precision is None else _number(precision, arguments)
     form = f"%{flags}{across or ''}{'' if digits is None else f'.{digits}'}"
     if conversion in "fFeEgGaA":
-        return Value(conversion, 0, f"{form}{conversion.replace('a', 'g').replace('A', 'G')}" % arguments.point())
+        return FormattedValue(
+            conversion, 0, f"{form}{conversion.replace('a', 'g').replace('A', 'G')}" % arguments.point()
+        )
     raw = arguments.whole()
     if conversion in "di":
         text = f"{form}d" % _signed(raw, _BYTES[size])
@@ -120,10 +122,10 @@ def _filled(link: Link, found: re.Match[str], arguments: Arguments) -> Value:
         text = f"{form}s" % chr(raw & 0xFF)
     else:
         text = "?"
-    return Value(conversion, raw, text)
+    return FormattedValue(conversion, raw, text)
 
 
-def _number(text: str | None, arguments: Arguments) -> int:
+def _number(text: str | None, arguments: VarArguments) -> int:
     if text == "*":
         return min(max(_signed(arguments.whole(), 4), 0), _WIDEST)
     return min(int(text or 0), _WIDEST)

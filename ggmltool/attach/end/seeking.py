@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from ggmltool.attach.end.abort import Abort, Frame, Held, held
+from ggmltool.attach.end.abort import AbortReport, HeldWord, StackFrame, held
 from ggmltool.attach.end.found import schedulers_among
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.fields import NotAsLaidOut
 from ggmltool.attach.files.corefile import CoreFile
-from ggmltool.attach.gdb.link import Link, LinkError
-from ggmltool.attach.reading import Reader
+from ggmltool.attach.gdb.link import GdbLink, LinkError
+from ggmltool.attach.reading import ProcessReader
 from ggmltool.attach.state import GraphState, SchedState, TensorState
 
 _MOST_SCHEDULERS = 64
@@ -25,19 +25,19 @@ _LARGEST = 1 << 33
 _TRIES = 4096
 
 
-def schedulers_held(link: Link, reader: Reader, frames: Sequence[Frame]) -> list[SchedState]:
+def schedulers_held(link: GdbLink, reader: ProcessReader, frames: Sequence[StackFrame]) -> list[SchedState]:
     """The schedulers that the calls have in hand, the innermost first."""
     words = [word.value for word in held(link, frames)]
     return list(_schedulers(reader, schedulers_among(link, reader.layout, words)))
 
 
-def schedulers_dumped(reader: Reader, core: CoreFile) -> list[SchedState]:
+def schedulers_dumped(reader: ProcessReader, core: CoreFile) -> list[SchedState]:
     """The schedulers in the memory of a core dump, by how they look; those that hold a graph first."""
     found = sorted(_schedulers(reader, _alike(core)), key=lambda s: not s.is_alloc)
     return found[:_MOST_SCHEDULERS]
 
 
-def graph_of(link: Link, reader: Reader, sched: SchedState, frames: Sequence[Frame] = ()) -> GraphState:
+def graph_of(link: GdbLink, reader: ProcessReader, sched: SchedState, frames: Sequence[StackFrame] = ()) -> GraphState:
     """The program's own graph that a scheduler has split: the one in hand of the calls, or the one that its splits are
     views of. Raises AttachError if there is none."""
     ours = {sched.graph.address, *(split.graph.address for split in sched.splits if split.graph)}
@@ -61,7 +61,7 @@ def graph_of(link: Link, reader: Reader, sched: SchedState, frames: Sequence[Fra
     )
 
 
-def _schedulers(reader: Reader, addresses: Iterable[int]) -> Iterator[SchedState]:
+def _schedulers(reader: ProcessReader, addresses: Iterable[int]) -> Iterator[SchedState]:
     for tried, address in enumerate(addresses):
         if tried == _TRIES:
             return
@@ -69,7 +69,7 @@ def _schedulers(reader: Reader, addresses: Iterable[int]) -> Iterator[SchedState
             yield reader.sched(address)
 
 
-def _graphs(reader: Reader, addresses: Iterable[int]) -> Iterator[GraphState]:
+def _graphs(reader: ProcessReader, addresses: Iterable[int]) -> Iterator[GraphState]:
     for address in addresses:
         if address % 8 or not address:
             continue
@@ -82,11 +82,11 @@ def _graphs(reader: Reader, addresses: Iterable[int]) -> Iterator[GraphState]:
                 yield graph
 
 
-def _nodes_at(reader: Reader, graph: int) -> int:
+def _nodes_at(reader: ProcessReader, graph: int) -> int:
     return int(reader.struct("ggml_cgraph", graph)["nodes"])
 
 
-def _nodes_of_views(reader: Reader, sched: SchedState) -> list[int]:
+def _nodes_of_views(reader: ProcessReader, sched: SchedState) -> list[int]:
     """Where the nodes of the graph lie whose views the splits are."""
     out = []
     for split in sched.splits:
@@ -136,7 +136,7 @@ class Suspect(NamedTuple):
     holder: str
 
 
-def suspects(link: Link, reader: Reader, abort: Abort, graph: Iterable[int] = ()) -> list[Suspect]:
+def suspects(link: GdbLink, reader: ProcessReader, abort: AbortReport, graph: Iterable[int] = ()) -> list[Suspect]:
     """The tensors, the likeliest first. `graph` are the tensors of the scheduler's graph, where there is one."""
     printed = list(_printed(reader, abort))
     if printed:
@@ -147,7 +147,7 @@ def suspects(link: Link, reader: Reader, abort: Abort, graph: Iterable[int] = ()
     return list(_in_hand(link, reader, abort))[:_MOST_SUSPECTS]
 
 
-def _printed(reader: Reader, abort: Abort) -> Iterator[Suspect]:
+def _printed(reader: ProcessReader, abort: AbortReport) -> Iterator[Suspect]:
     """The name of a tensor lies in it, so that a name that was printed tells the tensor."""
     name = (reader.layout.structs["ggml_tensor"].members or {})["name"].offset
     for value in abort.values:
@@ -157,7 +157,7 @@ def _printed(reader: Reader, abort: Abort) -> Iterator[Suspect]:
                 yield Suspect(tensor, "message", "", "")
 
 
-def _named(reader: Reader, abort: Abort, graph: Iterable[int]) -> Iterator[Suspect]:
+def _named(reader: ProcessReader, abort: AbortReport, graph: Iterable[int]) -> Iterator[Suspect]:
     """Of a message that was read as a text, by the words in parentheses, where ggml prints names."""
     for address in graph:
         tensor = reader.tensor(address)
@@ -166,21 +166,21 @@ def _named(reader: Reader, abort: Abort, graph: Iterable[int]) -> Iterator[Suspe
             yield Suspect(tensor, "named", "", "")
 
 
-def _in_hand(link: Link, reader: Reader, abort: Abort) -> Iterator[Suspect]:
+def _in_hand(link: GdbLink, reader: ProcessReader, abort: AbortReport) -> Iterator[Suspect]:
     for word in held(link, abort.frames):
         tensor = tensor_at(reader, word.value)
         if tensor is not None:
             yield Suspect(tensor, word.how, word.name, _holder(abort, word))
 
 
-def _holder(abort: Abort, word: Held) -> str:
+def _holder(abort: AbortReport, word: HeldWord) -> str:
     """The function that has a word in hand. At the entry of ggml_abort the registers are still its caller's."""
     entered = word.how == "register" and word.frame == 0 and not abort.signal
     i = word.frame + 1 if entered and len(abort.frames) > 1 else word.frame
     return abort.frames[i].function
 
 
-def tensor_at(reader: Reader, address: int) -> TensorState | None:
+def tensor_at(reader: ProcessReader, address: int) -> TensorState | None:
     """The tensor at an address, if one is there that ggml has made in one of its arenas."""
     objects = reader.tensors.object
     if address % 8 or not 0 < address < 1 << 56:
@@ -196,5 +196,5 @@ def tensor_at(reader: Reader, address: int) -> TensorState | None:
     return tensor if known and all(0 < n < _LONGEST for n in tensor.ne) else None
 
 
-def _values(reader: Reader, enum: str) -> frozenset[int]:
+def _values(reader: ProcessReader, enum: str) -> frozenset[int]:
     return frozenset(reader.layout.enums[enum].members.values())

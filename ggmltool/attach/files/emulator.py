@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from ggmltool.attach.files.corefile import CoreFile
 from ggmltool.attach.gdb.guards import SignalGuard
-from ggmltool.attach.gdb.link import Call, Link, LinkError, Mapping, Mappings
+from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkError, Mapping, Mappings
 from ggmltool.attach.memory import PAGE, Reads
 
 NO_UNICORN = "what its devices' functions return is not known, but deduced: pip install 'ggmltool[core]' runs them"
@@ -126,7 +126,7 @@ class Emulator:
         self._cpu.emu_stop()
 
 
-class DeadLink(Link):
+class DeadLink(GdbLink):
     """The way into a core dump: what would be called is emulated."""
 
     def __init__(self, requests: IO[bytes], answers: IO[bytes], guard: SignalGuard | None = None) -> None:
@@ -144,7 +144,7 @@ class DeadLink(Link):
             found = [*found, *([s.address, s.address + s.size, "", ""] for s in made)]
         return found
 
-    def call(self, calls: Sequence[Call], seconds: float = SECONDS, alone: bool = True) -> list[int | None]:
+    def call(self, calls: Sequence[FunctionCall], seconds: float = SECONDS, alone: bool = True) -> list[int | None]:
         """What the functions would return, None for what cannot be known in that time."""
         if not has_unicorn():
             return [None] * len(calls)

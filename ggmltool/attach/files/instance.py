@@ -12,7 +12,7 @@ from pathlib import Path
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.files.elf import regular_file, stands_in
 from ggmltool.attach.files.emulator import Emulator, has_unicorn
-from ggmltool.attach.gdb.link import Call, Link, LinkError
+from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkError
 from ggmltool.attach.memory import c_string
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.releases.release import Release
@@ -92,7 +92,7 @@ def names_ggml(file: str, root: str = "") -> bool | None:
 
 
 def instances_of(
-    link: Link,
+    link: GdbLink,
     symbols: Mapping[str, Mapping[str, int]],
     tells_structs: Callable[[str], bool],
     version: Callable[[str], str],
@@ -133,7 +133,7 @@ def has_heart(symbols: Mapping[str, int]) -> bool:
 
 
 def _instance(
-    link: Link, symbols: Mapping[str, int], files: tuple[str, ...], calls: bool, constant: Callable[[str], str]
+    link: GdbLink, symbols: Mapping[str, int], files: tuple[str, ...], calls: bool, constant: Callable[[str], str]
 ) -> Instance:
     inlined = () if HEART in symbols else tuple(name for name in STOPS if name not in symbols)
     version = _version(link, symbols.get("ggml_version"), calls)
@@ -165,7 +165,7 @@ def without(inlined: Sequence[str]) -> str:
     return f"{called} {'was' if len(inlined) == 1 else 'were'} inlined by link-time optimization: calls are not seen"
 
 
-def max_name_of(link: Link, symbols: Mapping[str, int], structs: str, calls: bool = False) -> int:
+def max_name_of(link: GdbLink, symbols: Mapping[str, int], structs: str, calls: bool = False) -> int:
     """GGML_MAX_NAME: the rest of what ggml_tensor_overhead returns, an object and a tensor; the usual one where that
     function is not there or cannot be asked."""
     known = layout(structs).structs
@@ -177,7 +177,7 @@ def max_name_of(link: Link, symbols: Mapping[str, int], structs: str, calls: boo
     return MAX_NAME
 
 
-def _version(link: Link, function: int | None, calls: bool) -> str:
+def _version(link: GdbLink, function: int | None, calls: bool) -> str:
     """What ggml_version returns, its beginning, harmless to print."""
     address = _returned(link, function, calls)
     if address:
@@ -186,7 +186,7 @@ def _version(link: Link, function: int | None, calls: bool) -> str:
     return ""
 
 
-def _returned(link: Link, function: int | None, calls: bool) -> int | None:
+def _returned(link: GdbLink, function: int | None, calls: bool) -> int | None:
     """What a function without parameters returns: read off its code, where that is one or two instructions, else run
     in unicorn, else called."""
     if function is None:
@@ -200,7 +200,7 @@ def _returned(link: Link, function: int | None, calls: bool) -> int | None:
         about = link.ask("about")
         result = Emulator(link, about["architecture"]).result(function) if has_unicorn() else None
         if result is None and calls:
-            (result,) = link.call([Call(function, "unsigned long", ())], _SECONDS)
+            (result,) = link.call([FunctionCall(function, "unsigned long", ())], _SECONDS)
         return result
     return None
 

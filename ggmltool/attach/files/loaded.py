@@ -29,7 +29,7 @@ class Code(NamedTuple):
     offset: int
 
 
-class Files:
+class LoadedFiles:
     """Those of a program: `symbols` are the addresses of ggml's functions by file and name, `without` the files that
     have its words, but no symbols, `missing` those that gdb has not found. Those of process `pid` are read here; with
     0, or where that cannot be, gdb is asked.
@@ -42,7 +42,7 @@ class Files:
         self._link = link
         self._pid = pid
         self._known: dict[str, Code | None] = {}
-        self._ahead: dict[tuple[str, Code], Found | None] = {}
+        self._ahead: dict[tuple[str, Code], FileSymbols | None] = {}
         self._unread: list[str] = []
         self._untold: list[str] = []
 
@@ -104,7 +104,7 @@ class Files:
         if not found.all:
             self._untold.append(file)
 
-    def _tables(self, file: str, code: Code) -> Found | None:
+    def _tables(self, file: str, code: Code) -> FileSymbols | None:
         """What a file's own tables tell; None of one that cannot be read."""
         if (file, code) in self._ahead:
             return self._ahead.pop((file, code))
@@ -148,7 +148,7 @@ class Files:
         return self._root + file
 
 
-class Found(NamedTuple):
+class FileSymbols(NamedTuple):
     """What a file's own tables tell of ggml's symbols; `all`: nobody knows more."""
 
     addresses: Mapping[str, int]
@@ -184,7 +184,7 @@ def library_function(pid: int, name: str) -> int | None:
     return None
 
 
-def _symbols(path: str, code: Code, words: str = SYMBOLS) -> Found | None:
+def _symbols(path: str, code: Code, words: str = SYMBOLS) -> FileSymbols | None:
     try:
         with opened(path) as elf:
             base = elf.address(code.offset)
@@ -192,6 +192,6 @@ def _symbols(path: str, code: Code, words: str = SYMBOLS) -> Found | None:
             if base is None:
                 return None
             moved = {name: code.address - base + at for name, at in found.addresses.items()}
-            return Found(moved, found.all)
+            return FileSymbols(moved, found.all)
     except (OSError, ValueError, struct.error):
         return None

@@ -33,7 +33,7 @@ class NoBytes(LinkError):  # noqa: N818 - it says what is the matter
         self.address = address
 
 
-class Stop(NamedTuple):
+class ProgramStop(NamedTuple):
     """Why the program stands still: `reason` is breakpoint, signal, exec (it has become another), exited, gone (it was
     ended) or stopped (its libraries have changed, say); `numbers` are the breakpoints', `signal` its name, `status`
     what it exited with, `sp` the stack pointer, `thread` gdb's number of the thread, `tid` the system's, `children` how
@@ -52,7 +52,7 @@ class Stop(NamedTuple):
     arguments: tuple[int, ...] = ()
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     """A call in the program: of the function at an address, with whole numbers or pointers as arguments. `result` is
     its C type, one of those that come back in a register of whole numbers, or void."""
 
@@ -74,7 +74,7 @@ _LONGEST = 1 << 28
 """Bytes of an answer without those that were read, at most."""
 
 
-class Link:
+class GdbLink:
     """Asks gdb. Every method raises LinkError where gdb refuses, LinkLost where it is gone, Late where the program
     takes too long, AttachError where it has ended while a function of it was called; with a `guard`, what that
     raises at a signal. `gone`: it has ended so. `pid` is the process that was stopped by us, 0 of others."""
@@ -159,13 +159,13 @@ class Link:
             at += n
         return out
 
-    def call(self, calls: Sequence[Call], seconds: float = CALLS, alone: bool = True) -> list[int | None]:
+    def call(self, calls: Sequence[FunctionCall], seconds: float = CALLS, alone: bool = True) -> list[int | None]:
         """Call functions in the program, one after the other; their results, None of void. A call that takes too long
         is given up, and the program is where it was before. `alone`: its other threads stand still meanwhile."""
         asked = [(c.address, c.result, *c.arguments) for c in calls]
         return list(self._ask("call", (asked, alone), seconds)[0])
 
-    def go(self, seconds: float | None = None, signal: str | None = None) -> Stop:
+    def go(self, seconds: float | None = None, signal: str | None = None) -> ProgramStop:
         """Let the program run until it stops, for so long at most; it is given a signal, if one is named."""
         stop = _stop(self._ask("go", (signal,), seconds)[0])
         if stop.reason in ("exec", "stopped"):
@@ -240,9 +240,9 @@ _RUNNING = ("go", "call")
 """What lets the program run."""
 
 
-def _stop(value: dict[str, Any]) -> Stop:
+def _stop(value: dict[str, Any]) -> ProgramStop:
     numbers, arguments = (tuple(value.get(name, ())) for name in ("numbers", "arguments"))
-    return Stop(**{**value, "numbers": numbers, "arguments": arguments})
+    return ProgramStop(**{**value, "numbers": numbers, "arguments": arguments})
 
 
 class Mapping(NamedTuple):
@@ -255,7 +255,7 @@ class Mapping(NamedTuple):
 
 
 class Asks(Protocol):
-    """Who is asked, as `Link` is."""
+    """Who is asked, as `GdbLink` is."""
 
     def ask(self, verb: str, *arguments: Any) -> Any:
         """One request and its answer."""

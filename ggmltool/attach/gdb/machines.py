@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.gdb.link import Link, LinkError
+from ggmltool.attach.gdb.link import GdbLink, LinkError
 
 MACHINES = {62: "x86-64", 183: "aarch64"}
 """By their numbers in ELF files."""
@@ -113,7 +113,7 @@ class Remote(NamedTuple):
         if self.sysroot is not None and not Path(self.sysroot).is_dir():
             raise NotADirectoryError(20, "Not a directory", self.sysroot)
 
-    def join(self, link: Link) -> float:
+    def join(self, link: GdbLink) -> float:
         """Connect, as soon as gdb has started; when that was. The program stands still from then on. Raises
         AttachError."""
         try:

@@ -193,7 +193,7 @@ def _counted(n, what):
     return "%s %s%s" % (n, what, "" if n == 1 else "s")
 
 
-class Tensor(_Printer):
+class TensorPrinter(_Printer):
     """ggml_tensor."""
 
     fields = ("nb", "view_src", "view_offs", "buffer", "data", "flags")
@@ -209,7 +209,7 @@ class Tensor(_Printer):
                 yield "src[%d]" % i, pointer
 
 
-class Graph(_Printer):
+class GraphPrinter(_Printer):
     """ggml_cgraph."""
 
     def to_string(self):
@@ -238,21 +238,7 @@ def split_line(split):
     )  # fmt: skip
 
 
-class Split:
-    """ggml_backend_sched_split: a line, which a front end shows where there are no children."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def to_string(self):
-        """Its backend, its nodes and what is copied for it."""
-        try:
-            return split_line(self.value)
-        except (gdb.error, RuntimeError):
-            return _BAD
-
-
-class Scheduler(_Printer):
+class SchedulerPrinter(_Printer):
     """ggml_backend_sched."""
 
     fields = ("is_reset", "is_alloc")
@@ -294,7 +280,7 @@ def allocator_line(allocator):
     return "; ".join(chunks) + ("; …" if n > shown else "") if chunks else "no chunk"
 
 
-class Allocator(_Printer):
+class AllocatorPrinter(_Printer):
     """ggml_gallocr."""
 
     def to_string(self):
@@ -315,7 +301,7 @@ def _allocator(pointer):
     return _line(pointer.dereference(), allocator_line(pointer.dereference())) if int(pointer) else "NULL"
 
 
-class Buffer(_Printer):
+class BufferPrinter(_Printer):
     """ggml_backend_buffer."""
 
     fields = ("buft", "context")
@@ -326,8 +312,8 @@ class Buffer(_Printer):
         return "buffer of %s bytes for %s" % (_int(self.value, "size"), usage)
 
 
-class Line:
-    """A struct as a line alone."""
+class LinePrinter:
+    """A struct as a line alone, which a front end shows where there are no children."""
 
     def __init__(self, value, say):
         self.value = value
@@ -341,7 +327,7 @@ class Line:
             return _BAD
 
 
-class Lines(gdb.printing.PrettyPrinter):
+class LinePrinters(gdb.printing.PrettyPrinter):
     """Structs that are printed as a line: those of a type that is const and volatile, which ggml has none of."""
 
     def __call__(self, value):
@@ -350,16 +336,16 @@ class Lines(gdb.printing.PrettyPrinter):
         if type.code != gdb.TYPE_CODE_STRUCT or type != type.unqualified().const().volatile():
             return None
         say = _LINES.get(type.unqualified().name)
-        return Line(value, say) if say else None
+        return LinePrinter(value, say) if say else None
 
 
 _PRINTERS = {
-    "ggml_tensor": Tensor,
-    "ggml_cgraph": Graph,
-    "ggml_backend_sched": Scheduler,
-    "ggml_backend_sched_split": Split,
-    "ggml_gallocr": Allocator,
-    "ggml_backend_buffer": Buffer,
+    "ggml_tensor": TensorPrinter,
+    "ggml_cgraph": GraphPrinter,
+    "ggml_backend_sched": SchedulerPrinter,
+    "ggml_backend_sched_split": lambda value: LinePrinter(value, split_line),
+    "ggml_gallocr": AllocatorPrinter,
+    "ggml_backend_buffer": BufferPrinter,
 }
 
 
@@ -376,4 +362,4 @@ def register():
     for name, printer in _PRINTERS.items():
         printers.add_printer(name, "^%s$" % name, printer)
     gdb.printing.register_pretty_printer(None, printers, replace=True)
-    gdb.printing.register_pretty_printer(None, Lines("ggml-lines"), replace=True)
+    gdb.printing.register_pretty_printer(None, LinePrinters("ggml-lines"), replace=True)

@@ -20,7 +20,7 @@ from typing import Self
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.guards import SignalGuard
-from ggmltool.attach.gdb.link import Link
+from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.attach.gdb.machines import REMEDY, not_ours
 from ggmltool.version import __version__
 
@@ -66,7 +66,7 @@ class Gdb:
     """A gdb, the program at a path, that is asked through `link`. It has a session of its own: keys of the terminal do
     not reach it. When we are killed it lets go of the program by itself."""
 
-    def __init__(self, program: str, guard: SignalGuard, link: type[Link] = Link) -> None:
+    def __init__(self, program: str, guard: SignalGuard, link: type[GdbLink] = GdbLink) -> None:
         self.path = program
         requests_read, requests = os.pipe()
         answers, answers_write = os.pipe()

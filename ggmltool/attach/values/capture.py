@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.reading import Reader
-from ggmltool.attach.session import Session
+from ggmltool.attach.reading import ProcessReader
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.values.eval_callback import EvalCallback
-from ggmltool.attach.values.tensor_bytes import TensorBytes, Unreadable
+from ggmltool.attach.values.tensor_bytes import TensorBytes, UnreadableTensor
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
 from ggmltool.scenario.errors import Mistake
@@ -25,7 +25,7 @@ _SHOWN = 5
 
 
 @dataclass(slots=True)
-class Captured:
+class CapturedValues:
     """What was read: `document` is the scenario of the nodes, `inputs` and `nodes` are the ids of its tensors whose
     values are in the store, nodes in the order in which they were computed.
 
@@ -44,7 +44,7 @@ class Captured:
     ran_on: dict[str, int] = field(default_factory=dict)
 
 
-class Wish(NamedTuple):
+class ValuesRequest(NamedTuple):
     """Which nodes of the graph are wanted (names, ids, globs, `all`), and how many bytes they and their inputs may have
     together (None: any)."""
 
@@ -61,7 +61,13 @@ class Capture:
     """
 
     def __init__(
-        self, session: Session, document: Document, graph: str, ids: Mapping[int, str], sched: int, wish: Wish
+        self,
+        session: AttachSession,
+        document: Document,
+        graph: str,
+        ids: Mapping[int, str],
+        sched: int,
+        wish: ValuesRequest,
     ) -> None:
         self.session = session
         self.sched = sched
@@ -80,7 +86,7 @@ class Capture:
         if wish.max_bytes is not None and self.nbytes > wish.max_bytes:
             raise self._too_many(wish.max_bytes)
 
-    def run(self, store: ValueStore) -> Captured:
+    def run(self, store: ValueStore) -> CapturedValues:
         """Let the program compute the graph, to the end of the function, with what is read on the way. Raises
         AttachError."""
         out, wanted = self.out, set(self.wanted)
@@ -103,11 +109,11 @@ class Capture:
             raise AttachError(
                 f"none of these nodes was seen while the program computed its graph: {seen}", refused=True
             )
-        backends = Reader(self.session).sched(self.sched).backend_ids
+        backends = ProcessReader(self.session).sched(self.sched).backend_ids
         out.ran_on = {id: backends[self.addresses[id]] for id in out.nodes if self.addresses[id] in backends}
         return out
 
-    def _readable(self, document: Document, graph: str, wanted: Sequence[str]) -> tuple[Cut, Captured]:
+    def _readable(self, document: Document, graph: str, wanted: Sequence[str]) -> tuple[Cut, CapturedValues]:
         """The cut of those nodes whose inputs the program can give back."""
         unreadable: dict[str, str] = {}
         left = list(wanted)
@@ -128,7 +134,9 @@ class Capture:
             why = "; ".join(f"{id}: {reason}" for id, reason in list(unreadable.items())[:3])
             raise AttachError(f"the values that these nodes are computed from cannot be read ({why})")
         kept = set(left)
-        return taken, Captured(taken.document, unreadable=unreadable, left_out=[id for id in wanted if id not in kept])
+        return taken, CapturedValues(
+            taken.document, unreadable=unreadable, left_out=[id for id in wanted if id not in kept]
+        )
 
     def _reads(self, node: str, roots: Mapping[str, str]) -> bool:
         """Whether a node reads what lies in one of these tensors."""
@@ -174,7 +182,7 @@ class Capture:
             pieces = memory.pieces(self.addresses[id], nbytes_of(type, ne, nb))
             plain = nb == contiguous_nb(type, ne)
             store.keep(name, type, ne, pieces if plain else [packed(b"".join(pieces), type, ne, nb)])
-        except (Unreadable, ValueError) as error:
+        except (UnreadableTensor, ValueError) as error:
             raise AttachError(f"the values of {id} cannot be read: {error}") from None
 
 

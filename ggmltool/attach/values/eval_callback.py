@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from ggmltool.attach.errors import AttachError, Dies
 from ggmltool.attach.fields import Record
-from ggmltool.attach.gdb.link import Call, Link, LinkError, Stop
-from ggmltool.attach.session import Session
+from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkError, ProgramStop
+from ggmltool.attach.session import AttachSession
 from ggmltool.structs.layout import layout
 
 _LENGTH = 32
@@ -38,7 +38,7 @@ _CODES = (_X86 % rb"\xb8\x01\x00\x00\x00", _ARM % rb"\x20\x00\x80[\x52\xd2]")
 _LIKELY = re.compile(r"ggml_cpu_has_|ggml_backend_.*_(?:get_)?device_count|ggml_backend_.*is_host")
 
 
-def constant_function(link: Link, symbols: Mapping[str, int]) -> int | None:
+def constant_function(link: GdbLink, symbols: Mapping[str, int]) -> int | None:
     """The address of a function that takes no notice of its arguments and answers 1 (None: there is none).
 
     `symbols` are ggml's. It is one of ggml_cpu_has_…, which say at compile time what the CPU can do, or another whose
@@ -48,7 +48,7 @@ def constant_function(link: Link, symbols: Mapping[str, int]) -> int | None:
     return _first(link, likely) or _first(link, symbols.values())
 
 
-def _first(link: Link, addresses: Iterable[int]) -> int | None:
+def _first(link: GdbLink, addresses: Iterable[int]) -> int | None:
     wanted = list(dict.fromkeys(addresses))
     codes = link.read_many([(address, _LENGTH) for address in wanted])
     for address, code in zip(wanted, codes, strict=True):
@@ -68,7 +68,7 @@ _SET = "ggml_backend_sched_set_eval_callback"
 class EvalCallback:
     """The eval callback of a scheduler whose compute function the program has just entered."""
 
-    def __init__(self, session: Session, sched: int) -> None:
+    def __init__(self, session: AttachSession, sched: int) -> None:
         self.session = session
         self.link = session.link
         self.sched = sched
@@ -127,14 +127,14 @@ class EvalCallback:
         return found
 
     def _set(self, function: int, user: int) -> None:
-        self.link.call([Call(self.session.instance.address(_SET), "void", (self.sched, function, user))])
+        self.link.call([FunctionCall(self.session.instance.address(_SET), "void", (self.sched, function, user))])
         self._function, self._user = function, user
 
     def _put_back(self) -> None:
         if self._function != self._old:
             self._set(self._old, self._old_user)
 
-    def _goes_on(self, point: int) -> Stop | None:
+    def _goes_on(self, point: int) -> ProgramStop | None:
         """Go on to the next call of the callback that stops at its breakpoint, or to the end of computing (None)."""
         while True:
             stop = self.session.go()
@@ -143,7 +143,7 @@ class EvalCallback:
             if self._returned(stop):
                 return None
 
-    def _returned(self, stop: Stop) -> bool:
+    def _returned(self, stop: ProgramStop) -> bool:
         stack, back = self._back
         return stop.pc == back and 0 <= stop.sp - stack <= _WORD
 

@@ -9,16 +9,16 @@ from typing import NamedTuple, Self
 from ggmltool.attach.devices.properties import NoRoom, mapped, unmapped
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.fields import Record
-from ggmltool.attach.gdb.link import Call, NoBytes
+from ggmltool.attach.gdb.link import FunctionCall, NoBytes
 from ggmltool.attach.memory import c_string
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from ggmltool.structs.layout import layout
 
 PIECE = 16 << 20
 """Bytes that are read at once, at most: what the program's own memory takes for reading back."""
 
 
-class Unreadable(Exception):  # noqa: N818 - it says what is the matter
+class UnreadableTensor(Exception):  # noqa: N818 - it says what is the matter
     """A tensor whose values the program cannot give; the message says why."""
 
 
@@ -35,7 +35,7 @@ class _Buffer(NamedTuple):
 class TensorBytes:
     """A context manager; at its end the memory that was taken in the program for reading is given back."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AttachSession) -> None:
         self.link = session.link
         self.instance = session.instance
         structs = layout(self.instance.structs, self.instance.max_name)
@@ -61,7 +61,7 @@ class TensorBytes:
         """Why the values of a tensor that has its memory already cannot be read; "" if they can, or it has none yet."""
         try:
             buffer, _ = self._where(tensor)
-        except Unreadable:
+        except UnreadableTensor:
             return ""
         if buffer.host or buffer.can_get:
             return ""
@@ -74,7 +74,7 @@ class TensorBytes:
         for tensor, size in tensors:
             try:
                 buffer, data = self._where(tensor)
-            except Unreadable:
+            except UnreadableTensor:
                 continue
             inside = buffer.base <= data <= buffer.base + buffer.size - size
             if inside and not buffer.host and end + size <= PIECE:
@@ -88,20 +88,20 @@ class TensorBytes:
         """The `size` bytes of a tensor, its ggml_nbytes, from where its data begins. Raises Unreadable, LinkError."""
         buffer, data = self._where(tensor)
         if not buffer.base <= data <= buffer.base + buffer.size - size:
-            raise Unreadable(f"its {size} bytes are not all in its buffer")
+            raise UnreadableTensor(f"its {size} bytes are not all in its buffer")
         for at in range(0, size, PIECE):
             n = min(PIECE, size - at)
             try:
                 yield self.link.read(data + at if buffer.host else self._fetched(tensor, at, n), n)
             except NoBytes as error:
-                raise Unreadable(str(error)) from None
+                raise UnreadableTensor(str(error)) from None
 
     def _where(self, tensor: int) -> tuple[_Buffer, int]:
         buffer, view_src, data = self._tensor.unpack(self.link.read(tensor, self._tensor.size))
         if view_src:
             buffer = self._tensor.unpack(self.link.read(view_src, self._tensor.size))[0]
         if not buffer or not data:
-            raise Unreadable("it has no memory")
+            raise UnreadableTensor("it has no memory")
         if buffer not in self._buffers:
             self._buffers[buffer] = self._read_buffer(buffer)
         return self._buffers[buffer], data
@@ -110,9 +110,9 @@ class TensorBytes:
         get, _, size = self._buffer.unpack(self.link.read(address, self._buffer.size))
         base, host, name = self.link.call(
             [
-                Call(self.instance.address("ggml_backend_buffer_get_base"), "unsigned long", (address,)),
-                Call(self.instance.address("ggml_backend_buffer_is_host"), "unsigned char", (address,)),
-                Call(self.instance.address("ggml_backend_buffer_name"), "unsigned long", (address,)),
+                FunctionCall(self.instance.address("ggml_backend_buffer_get_base"), "unsigned long", (address,)),
+                FunctionCall(self.instance.address("ggml_backend_buffer_is_host"), "unsigned char", (address,)),
+                FunctionCall(self.instance.address("ggml_backend_buffer_name"), "unsigned long", (address,)),
             ]
         )
         return _Buffer(base or 0, size, bool(host), bool(get), c_string(self.link, name) if name else "its buffer")
@@ -126,11 +126,11 @@ class TensorBytes:
         self._gathered = {}
         return self._room
 
-    def _get(self, tensor: int, to: int, offset: int, size: int) -> Call:
+    def _get(self, tensor: int, to: int, offset: int, size: int) -> FunctionCall:
         if not self._room:
             try:
                 self._room = mapped(self.link, PIECE)
             except NoRoom as error:
                 raise AttachError(f"tensors of a device cannot be read: {error}") from None
         get = self.instance.address("ggml_backend_tensor_get")
-        return Call(get, "void", (tensor, self._room + to, offset, size))
+        return FunctionCall(get, "void", (tensor, self._room + to, offset, size))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.state import Answers, Snapshot, TensorState
-from ggmltool.attach.write.names import Names
+from ggmltool.attach.write.names import ScenarioNames
 from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.tensor import cut_name
 from ggmltool.sources.graph_writer import text, without_controls
@@ -24,7 +24,7 @@ _NOWHERE = _Place(None, None, None, None)
 
 
 def decided(
-    after: Snapshot, ids: Mapping[int, str], names: Names, step: str = "alloc", answers: Answers | None = None
+    after: Snapshot, ids: Mapping[int, str], names: ScenarioNames, step: str = "alloc", answers: Answers | None = None
 ) -> dict[str, Any]:
     """What was decided, after a call of the scheduler: the keys of `Plan.as_dict` from `splits` to `buffer_sizes`.
 
@@ -37,7 +37,7 @@ def decided(
 class _Decided:
     """One reading of a snapshot."""
 
-    def __init__(self, after: Snapshot, ids: Mapping[int, str], names: Names, answers: Answers | None) -> None:
+    def __init__(self, after: Snapshot, ids: Mapping[int, str], names: ScenarioNames, answers: Answers | None) -> None:
         self.after = after
         self.sched = after.sched
         self.ids = ids

@@ -9,7 +9,7 @@ from typing import Any
 from ggmltool.attach.devices.answered import given_order
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.state import BufferState, Snapshot, TensorState
-from ggmltool.attach.write.names import Names, clean
+from ggmltool.attach.write.names import ScenarioNames, clean
 from ggmltool.ggml.buffer import USAGE_COMPUTE
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import BY_NAME, NEWEST
@@ -61,7 +61,7 @@ class ProcessWriter(GraphWriter):
     the devices may have been given, and memory that the scheduler gave is taken back.
     """
 
-    def __init__(self, snapshot: Snapshot, names: Names) -> None:
+    def __init__(self, snapshot: Snapshot, names: ScenarioNames) -> None:
         super().__init__(SnapshotMemory(snapshot))
         self.snapshot = snapshot
         self.called = names

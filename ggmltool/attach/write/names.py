@@ -15,7 +15,7 @@ MAX_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ScenarioNames:
     """Names by address: of backends in the scheduler's order, and of buffer types. `own` are the buffer types that are
     called as their backend is: the scenario's backend has them without saying so."""
 
@@ -28,7 +28,7 @@ class Names:
         return self.backends[index] if 0 <= index < len(self.backends) else None
 
 
-def names_of(snapshot: Snapshot) -> Names:
+def names_of(snapshot: Snapshot) -> ScenarioNames:
     """The names of all backends and buffer types that a snapshot has."""
     taken: set[str] = set()
     backends = tuple(unique(b.name, f"backend {i}", taken) for i, b in enumerate(snapshot.backends))
@@ -46,7 +46,7 @@ def names_of(snapshot: Snapshot) -> Names:
     own = (
         a for name, a in zip(backends, snapshot.sched.bufts, strict=True) if bufts[a] == name and a in snapshot.bufts
     )
-    return Names(backends, bufts, frozenset(own))
+    return ScenarioNames(backends, bufts, frozenset(own))
 
 
 def unique(name: str | None, otherwise: str, taken: set[str]) -> str:
@@ -77,7 +77,7 @@ NO_LIMIT = SIZE_MAX >> 1
 _TYPES = ("cpu", "gpu", "igpu", "accel")
 
 
-def backends_of(snapshot: Snapshot, names: Names, answers: Answers | None) -> list[dict[str, Any]]:
+def backends_of(snapshot: Snapshot, names: ScenarioNames, answers: Answers | None) -> list[dict[str, Any]]:
     """The scenario's backends, in the scheduler's order, without what they answered of ops and sizes."""
     out = []
     for i, (backend, buft) in enumerate(zip(snapshot.backends, snapshot.sched.bufts, strict=True)):
@@ -126,7 +126,7 @@ def _of_buft(buft: BuftState) -> dict[str, Any]:
 
 
 def buffer_types_of(
-    snapshot: Snapshot, names: Names, used: set[str], answers: Answers | None
+    snapshot: Snapshot, names: ScenarioNames, used: set[str], answers: Answers | None
 ) -> dict[str, dict[str, Any]]:
     """The buffer types that are no backend's own, of those that are `used` by their names."""
     return {
@@ -136,7 +136,7 @@ def buffer_types_of(
     }
 
 
-def _further(snapshot: Snapshot, names: Names, answers: Answers | None) -> Iterator[tuple[str, str, BuftState]]:
+def _further(snapshot: Snapshot, names: ScenarioNames, answers: Answers | None) -> Iterator[tuple[str, str, BuftState]]:
     """Name, backend and state of each: that of its device, else the first that can use it, else the last."""
     by_device: Mapping[int, str] = {
         b.device: name for b, name in zip(reversed(snapshot.backends), reversed(names.backends), strict=True)

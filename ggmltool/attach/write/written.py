@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ggmltool.attach.alone import lacks_cpu
-from ggmltool.attach.devices.answered import Asked, orders_of, recorded
+from ggmltool.attach.devices.answered import SnapshotQuestions, orders_of, recorded
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.past import is_new, past_of
 from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.write.graph import VIEWS, ProcessWriter
-from ggmltool.attach.write.names import Names, backends_of, buffer_types_of, clean, listed, names_of, unique
+from ggmltool.attach.write.names import ScenarioNames, backends_of, buffer_types_of, clean, listed, names_of, unique
 from ggmltool.ggml.devices.recorded import Recorded
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.version import SCHED_MAX_COPIES
@@ -36,7 +36,7 @@ class Written:
 
     document: dict[str, Any]
     ids: Mapping[int, str]
-    names: Names
+    names: ScenarioNames
     step: str
     notes: tuple[str, ...] = ()
 
@@ -76,9 +76,9 @@ def written(
         "steps": [f"{step} {GRAPH}"],
     }
     if answers is not None:
-        said_of = recorded(Asked(before, names.bufts, writer.given, writer.originals), answers)
+        said_of = recorded(SnapshotQuestions(before, names.bufts, writer.given, writer.originals), answers)
         if after is not None and later is not None:
-            said_of = _with_sizes(said_of, recorded(Asked(after, names.bufts, writer.given), later))
+            said_of = _with_sizes(said_of, recorded(SnapshotQuestions(after, names.bufts, writer.given), later))
         split = before if writer.is_allocated else after
         orders = ((),) * len(backends) if split is None else orders_of(writer.nodes, split, ids)
         for backend, said, order in zip(backends, said_of, orders, strict=True):
@@ -138,7 +138,7 @@ def _meta(before: Snapshot) -> dict[str, Any]:
     return meta
 
 
-def _scheduler(before: Snapshot, names: Names, ids: Mapping[int, str]) -> dict[str, Any]:
+def _scheduler(before: Snapshot, names: ScenarioNames, ids: Mapping[int, str]) -> dict[str, Any]:
     sched = before.sched
     if sched.n_copies not in (1, SCHED_MAX_COPIES):
         raise AttachError(

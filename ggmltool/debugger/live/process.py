@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ggmltool.attach.end.found import Found, find, is_graph, is_scheduler
+from ggmltool.attach.end.found import FoundScheduler, find, is_graph, is_scheduler
 from ggmltool.attach.end.seeking import graph_of
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.gdb.link import Link, LinkError
-from ggmltool.attach.reading import Reader, read_snapshot
-from ggmltool.attach.session import Session
+from ggmltool.attach.gdb.link import GdbLink, LinkError
+from ggmltool.attach.reading import ProcessReader, read_snapshot
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
 from ggmltool.attach.stopped import structs_of
 from ggmltool.debugger.errors import CommandError
@@ -82,7 +82,7 @@ class GdbServer:
 
     def __init__(self, requests: IO[bytes], answers: IO[bytes]) -> None:
         self._streams = requests, answers
-        self.link = Link(requests, answers)
+        self.link = GdbLink(requests, answers)
         self._key: tuple[int, ...] | None = None
         self._moment = -1
         self._stopped: StoppedProcess | None = None
@@ -97,7 +97,7 @@ class GdbServer:
             self._stopped = None
             if before is not None:
                 before.link.close()
-            session = Session.served(*self._streams)
+            session = AttachSession.served(*self._streams)
             if not session.instances:
                 if not session.link.ask("threads"):
                     raise AttachError(_NOT_RUN)
@@ -123,16 +123,16 @@ class StoppedProcess:
     """A process with ggml: what is looked at in it, and what was read since it stands still. `made`: the scenario of
     it, until it moves."""
 
-    def __init__(self, session: Session, variables: dict[str, CValue]) -> None:
+    def __init__(self, session: AttachSession, variables: dict[str, CValue]) -> None:
         self.session = session
         self.link = session.link
         self.pid = session.pid
         self.memory = LiveMemory(self.link)
         self.seen: tuple[Any, ...] = ()
-        self.chosen = Found(0, 0)
+        self.chosen = FoundScheduler(0, 0)
         self.made: object = None
         self._variables = variables
-        self._last = Found(0, 0)
+        self._last = FoundScheduler(0, 0)
 
     def remember(self, other: StoppedProcess) -> None:
         """Look at what another visit to the same process looked at: more files are loaded now."""
@@ -156,13 +156,13 @@ class StoppedProcess:
         return self.layouts[self.session.instances.index(self.session.instance)]
 
     @cached_property
-    def found(self) -> Found:
+    def found(self) -> FoundScheduler:
         """The scheduler and the graph: those that were chosen, those that the program is busy with, those of the last
         call that was noted, those of before. Raises AttachError if there are none."""
         copies = self.session.instances
         noted = [i for i, copy in enumerate(copies) if self.seen and int(self.seen[0]) in copy.symbols.values()]
-        seen = Found(int(self.seen[1]), int(self.seen[2]), copy=noted[0]) if noted else Found(0, 0)
-        busy = Found(0, 0) if self.chosen.sched else find(self.link, copies, self.layouts)
+        seen = FoundScheduler(int(self.seen[1]), int(self.seen[2]), copy=noted[0]) if noted else FoundScheduler(0, 0)
+        busy = FoundScheduler(0, 0) if self.chosen.sched else find(self.link, copies, self.layouts)
         for found in (self.chosen, busy, seen, self._last):
             self.session.mean(copies[found.copy])
             if found.sched and is_scheduler(self.link, self.layout, found.sched):
@@ -175,14 +175,14 @@ class StoppedProcess:
             "`ggml watch` remember its calls, or name one: ggml use ADDRESS"
         )
 
-    def _with_graph(self, found: Found) -> Found:
+    def _with_graph(self, found: FoundScheduler) -> FoundScheduler:
         """With the graph of before, or the scheduler's own copy, where none was found."""
         seen = int(self.seen[2]) if self.seen and int(self.seen[1]) == found.sched else 0
         last = self._last.graph if self._last.sched == found.sched else 0
         for graph in (found.graph, seen, last):
             if graph and is_graph(self.link, self.layout, graph):
                 return found._replace(graph=graph)
-        reader = Reader(self.session)
+        reader = ProcessReader(self.session)
         try:
             return found._replace(graph=graph_of(self.link, reader, reader.sched(found.sched)).address)
         except (AttachError, LinkError):
@@ -198,7 +198,7 @@ class StoppedProcess:
             if is_scheduler(self.link, structs, sched):
                 if graph and not is_graph(self.link, structs, graph):
                     raise CommandError(f"there is no graph at {graph:#x}")
-                self.chosen = Found(sched, graph, copy=number)
+                self.chosen = FoundScheduler(sched, graph, copy=number)
                 self.move()
                 return
         raise CommandError(f"there is no scheduler at {sched:#x}")
@@ -271,7 +271,7 @@ class StoppedProcess:
         if tensor in seen.snapshot.tensors:
             return seen
         try:
-            state = Reader(self.session).tensor(tensor)
+            state = ProcessReader(self.session).tensor(tensor)
         except LinkError:
             raise CommandError(f"there is no tensor at {tensor:#x}") from None
         return NamedSnapshot(replace(seen.snapshot, tensors={**seen.snapshot.tensors, tensor: state}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.gdb.link import Call, Link, LinkError, LinkLost, NoBytes
+from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkError, LinkLost, NoBytes
 from ggmltool.attach.memory import Memory as PagedMemory
 from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
@@ -31,7 +31,7 @@ _TABLES = {"ggml_table_f32_f16": "float [65536]", "ggml_table_gelu_f16": "uint16
 class LiveMemory(Memory):
     """Reads through a link, each page once: until it is forgotten, the program stands still."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: GdbLink) -> None:
         super().__init__()
         self._link = link
         self.forget()
@@ -69,7 +69,7 @@ class LiveScope:
 
     def __init__(
         self,
-        link: Link,
+        link: GdbLink,
         memory: LiveMemory,
         layout: Layout,
         things: Mapping[str, int],
@@ -199,7 +199,7 @@ class LiveScope:
             raise ExpressionError(f"The program does not export {name}.")
         given = [value.integer() & ((1 << 64) - 1) for value in map(arithmetic.cast, type.parameters, arguments)]
         try:
-            (result,) = self._link.call([Call(address, _returned(type.result), tuple(given))])
+            (result,) = self._link.call([FunctionCall(address, _returned(type.result), tuple(given))])
         except LinkLost:
             raise
         except LinkError as error:

@@ -12,7 +12,7 @@ from ggmltool.views.attach.records import NamedSnapshot, Process, usage_of
 
 if TYPE_CHECKING:
     from ggmltool.attach.calls import Called
-    from ggmltool.attach.session import Session
+    from ggmltool.attach.session import AttachSession
     from ggmltool.attach.state import BackendState, ChunkState, Snapshot, SplitState
 
 
@@ -111,7 +111,7 @@ class AttachedDocument(ReleaseDocument, kw_only=True):
     stood_still: float
 
     @classmethod
-    def of(cls, session: Session, calls: list[AttachedCall]) -> Self:
+    def of(cls, session: AttachSession, calls: list[AttachedCall]) -> Self:
         """The document of a session."""
         return cls(
             ggml=session.instance.release.name,

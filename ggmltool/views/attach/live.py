@@ -296,14 +296,14 @@ class NoViewError(Error):
     """What was asked for is no view, or is of no tensor that is there."""
 
 
-class Wanted(NamedTuple):
+class WantedView(NamedTuple):
     """A view, and the tensor that it is of."""
 
     view: str
     tensor: str = ""
 
 
-def wanted(text: str) -> list[Wanted]:
+def wanted(text: str) -> list[WantedView]:
     """The views of an option: those of `PLAIN` parted by commas, or one of `OF_TENSOR` with its tensor.
 
     Raises NoViewError.
@@ -315,16 +315,16 @@ def wanted(text: str) -> list[Wanted]:
     if view in OF_TENSOR:
         if not tensor.strip():
             raise NoViewError(f"{view} is of a tensor: --show '{view} NODE'")
-        return [Wanted(view, tensor.strip())]
+        return [WantedView(view, tensor.strip())]
     views = [" ".join(part.split()) for part in text.split(",")]
     for one in views:
         if one not in PLAIN:
             hint = did_you_mean(one, [*PLAIN, *OF_TENSOR])
             raise NoViewError(f"there is no view {quoted(one)}; {hint or 'there are ' + ', '.join(WORDS)}")
-    return [Wanted(one) for one in views]
+    return [WantedView(one) for one in views]
 
 
-def shown(seen: NamedSnapshot, views: Sequence[Wanted], style: Style) -> str:
+def shown(seen: NamedSnapshot, views: Sequence[WantedView], style: Style) -> str:
     """These views, one below the other. Raises NoViewError."""
     parts = [
         OF_TENSOR[view](seen, address_of(seen, tensor), style) if tensor else PLAIN[view](seen, style)
@@ -333,7 +333,7 @@ def shown(seen: NamedSnapshot, views: Sequence[Wanted], style: Style) -> str:
     return render_lines([""], style).join(parts)
 
 
-def live_call(number: int, seen: NamedSnapshot, views: Sequence[Wanted]) -> LiveCall:
+def live_call(number: int, seen: NamedSnapshot, views: Sequence[WantedView]) -> LiveCall:
     """A call with these views, as --json prints it. Raises NoViewError."""
     out = LiveCall.of(number, seen)
     for view, tensor in views:

@@ -17,7 +17,7 @@ from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.views.memory.tensor import flag_names, signed
 
 if TYPE_CHECKING:
-    from ggmltool.attach.session import Session
+    from ggmltool.attach.session import AttachSession
 
 
 class LiveInput(Row):
@@ -453,7 +453,7 @@ class Process(Row):
     note: str
 
     @classmethod
-    def of(cls, session: Session) -> Self:
+    def of(cls, session: AttachSession) -> Self:
         """The program of a session."""
         instance = session.instance
         return cls(session.pid or None, session.name, instance.version, list(instance.files), instance.note)
@@ -497,7 +497,7 @@ class AttachViewsDocument(ReleaseDocument, kw_only=True):
     stood_still: float
 
     @classmethod
-    def of(cls, session: Session, calls: list[LiveCall]) -> Self:
+    def of(cls, session: AttachSession, calls: list[LiveCall]) -> Self:
         """The document of a session."""
         return cls(
             ggml=session.instance.release.name, process=Process.of(session), calls=calls,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ggmltool.attach.files.corefile import build_id
 from ggmltool.attach.files.instance import names_ggml
-from ggmltool.attach.files.loaded import Code, Files, _symbols
+from ggmltool.attach.files.loaded import Code, LoadedFiles, _symbols
 from tests import needs
 
 MEMORY = 1 << 30
@@ -48,7 +48,7 @@ def damaged(whole: bytes, rng: random.Random) -> bytes:
 def look(file: Path) -> None:
     """All that is read of a file of a process."""
     _symbols(str(file), Code(0x7F0000000000, 0x1000))
-    Files(_Nobody(), 0).tells_structs(str(file))
+    LoadedFiles(_Nobody(), 0).tells_structs(str(file))
     names_ggml(str(file))
     with file.open("rb") as head:
         build_id(head.read(1 << 16))

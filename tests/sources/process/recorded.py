@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from ggmltool.attach.gdb.link import Call, LinkError
+from ggmltool.attach.gdb.link import FunctionCall, LinkError
 from ggmltool.attach.memory import PAGE, Memory
 from ggmltool.attach.reading import read_snapshot
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
@@ -55,7 +55,7 @@ class RecordedLink:
             return b""
         return b"".join(self.pages[n] for n in numbers)[address % PAGE :][:length]
 
-    def call(self, calls: Sequence[Call]) -> list[int | None]:
+    def call(self, calls: Sequence[FunctionCall]) -> list[int | None]:
         """What these functions answered."""
         keys = [_key(call) for call in calls]
         if not all(key in self.calls for key in keys):
@@ -128,7 +128,7 @@ def recorded(name: str) -> RecordedSession:
     return RecordedSession(link, instance, saved["sched"], saved["graph"], [(a, len(d)) for a, d in spans])
 
 
-def _key(call: Call) -> str:
+def _key(call: FunctionCall) -> str:
     return json.dumps([call.address, *call.arguments])
 
 
@@ -143,7 +143,7 @@ def record(program: Sequence[str]) -> dict[str, Any]:
         spans[address, length] = data = read(self, address, length)
         return data
 
-    with Session.launch(program) as session:
+    with AttachSession.launch(program) as session:
         for _ in range(2):
             session.stop_at([ALLOC])
         sched, graph = session.link.arguments()[:2]
@@ -159,7 +159,7 @@ def record(program: Sequence[str]) -> dict[str, Any]:
                 asked[json.dumps([verb, *arguments])] = answer
             return answer
 
-        def calling(wanted: Sequence[Call]) -> list[int | None]:
+        def calling(wanted: Sequence[FunctionCall]) -> list[int | None]:
             answers = call(wanted)
             calls.update(zip(map(_key, wanted), answers, strict=True))
             for asked_for in wanted:

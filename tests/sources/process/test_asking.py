@@ -10,10 +10,10 @@ from typing import Literal
 import pytest
 
 import ggmltool
-from ggmltool.attach.devices.answered import Asked, recorded
+from ggmltool.attach.devices.answered import SnapshotQuestions, recorded
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.ggml.devices.recorded import RECORDED, Heard, Recorded, RecordedDevice
 from ggmltool.scenario.scenario import Scenario
@@ -26,7 +26,9 @@ ALLOC: Literal["ggml_backend_sched_alloc_graph"] = "ggml_backend_sched_alloc_gra
 
 def asked_in(release: str, *program: str) -> tuple[Snapshot, Answers, list[Recorded]]:
     """What the devices of a program said before and after its first graph was allocated."""
-    with Session.launch([sys.executable, "-m", "tests.attach.on_library", "--ggml", release, *program]) as session:
+    with AttachSession.launch(
+        [sys.executable, "-m", "tests.attach.on_library", "--ggml", release, *program]
+    ) as session:
         session.stop_at([ALLOC])
         sched, graph = session.link.arguments()[:2]
         before = read_snapshot(session, sched, graph, ALLOC, "before")
@@ -36,7 +38,11 @@ def asked_in(release: str, *program: str) -> tuple[Snapshot, Answers, list[Recor
         copies = ask(session, after)
     assert session.wait() == os.EX_OK
     bufts = {a: b.name or "" for a, b in after.bufts.items()}
-    both = zip(recorded(Asked(before, bufts), answers), recorded(Asked(after, bufts), copies), strict=True)
+    both = zip(
+        recorded(SnapshotQuestions(before, bufts), answers),
+        recorded(SnapshotQuestions(after, bufts), copies),
+        strict=True,
+    )
     said = [Recorded(b.ops, {name: {**of, **a.sizes.get(name, {})} for name, of in b.sizes.items()}) for b, a in both]
     return before, replace(answers, sizes={**answers.sizes, **copies.sizes}), said
 
@@ -64,7 +70,7 @@ def test_devices_with_the_answers_of_a_process_plan_as_the_process(release: str,
     assert theirs == ours
     assert set(answers.supports) >= {(t, b) for t in before.graph.nodes for b in range(len(backends))}
     assert answers.left_out == 0
-    asked = Asked(before, {a: b.name or "" for a, b in before.bufts.items()})
+    asked = SnapshotQuestions(before, {a: b.name or "" for a, b in before.bufts.items()})
     distinct = len({asked.question(t) for t in before.tensors.values()})
     sizes = len({size for one in said for of in one.sizes.values() for size in of})
     assert answers.asked <= len(backends) * (2 * distinct + len(before.bufts) + 2 * sizes)
@@ -76,7 +82,9 @@ def test_devices_with_the_answers_of_a_process_plan_as_the_process(release: str,
 
 def test_time_that_is_up_leaves_questions_out() -> None:
     needs.library("0.26")
-    with Session.launch([sys.executable, "-m", "tests.attach.on_library", "--ggml", "0.26", "moe", "moe"]) as session:
+    with AttachSession.launch(
+        [sys.executable, "-m", "tests.attach.on_library", "--ggml", "0.26", "moe", "moe"]
+    ) as session:
         session.stop_at([ALLOC])
         sched, graph = session.link.arguments()[:2]
         answers = ask(session, read_snapshot(session, sched, graph, ALLOC, "before"), seconds=0)

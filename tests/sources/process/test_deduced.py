@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ggmltool.attach.devices.answered import Asked
+from ggmltool.attach.devices.answered import SnapshotQuestions
 from ggmltool.attach.devices.asking import with_answers, with_devices
 from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.write.decided import decided
@@ -59,8 +59,10 @@ def test_a_node_that_reads_a_copy_was_asked_about_with_what_is_copied() -> None:
     node = next(t for n in snapshot.graph.nodes for t in [tensors[n]] if not copies.keys().isdisjoint(t.src))
     before = node._replace(src=tuple(copies.get(s, s) for s in node.src))
     bufts = {a: f"memory {i}" for i, a in enumerate(snapshot.bufts)}
-    assert Asked(snapshot, bufts, originals=copies).question(node) == Asked(snapshot, bufts).question(before)
-    assert Asked(snapshot, bufts).question(node) != Asked(snapshot, bufts).question(before)
+    assert SnapshotQuestions(snapshot, bufts, originals=copies).question(node) == SnapshotQuestions(
+        snapshot, bufts
+    ).question(before)
+    assert SnapshotQuestions(snapshot, bufts).question(node) != SnapshotQuestions(snapshot, bufts).question(before)
 
 
 def test_what_looks_alike_to_a_device_has_one_answer() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from ggmltool.attach.files import emulator
 from ggmltool.attach.files.emulator import Emulator
-from ggmltool.attach.gdb.link import Call, Link
+from ggmltool.attach.gdb.link import FunctionCall, GdbLink
 from ggmltool.attach.memory import PAGE, c_string
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from tests.needs import compiled, needs_gcc, needs_gdb
 
 CODE = 0x1000
@@ -19,8 +19,8 @@ SIZES = {"unsigned long": 8, "int": 4, "unsigned char": 1}
 
 
 @pytest.fixture(params=["0.20.2", "0.26"], scope="module")
-def stopped(request: pytest.FixtureRequest) -> Iterator[Session]:
-    with Session.launch([str(compiled(request.param))]) as session:
+def stopped(request: pytest.FixtureRequest) -> Iterator[AttachSession]:
+    with AttachSession.launch([str(compiled(request.param))]) as session:
         session.stop_at(["ggml_backend_sched_alloc_graph"])
         yield session
     session.wait()
@@ -28,14 +28,14 @@ def stopped(request: pytest.FixtureRequest) -> Iterator[Session]:
 
 @needs_gcc
 @needs_gdb
-def test_what_a_device_says_of_itself_is_read_off_its_code(stopped: Session) -> None:
+def test_what_a_device_says_of_itself_is_read_off_its_code(stopped: AttachSession) -> None:
     ran, told = 0, 0
     runs = Emulator(stopped.link)
 
     def asked(name: str, *arguments: int, result: str = "unsigned long", text: bool = False) -> int:
         nonlocal ran, told
         function = stopped.instance.address(name)
-        (real,) = stopped.link.call([Call(function, result, arguments)])
+        (real,) = stopped.link.call([FunctionCall(function, result, arguments)])
         found = runs.result(function, *arguments, size=SIZES[result])
         ran += found is not None
         told += 1
@@ -65,7 +65,7 @@ def test_what_a_device_says_of_itself_is_read_off_its_code(stopped: Session) -> 
     assert ran > 0.9 * told
 
 
-def nodes_of(link: Link, graph: int) -> tuple[int, ...]:
+def nodes_of(link: GdbLink, graph: int) -> tuple[int, ...]:
     (n,) = struct.unpack("<i", link.read(graph + 4, 4))
     (nodes,) = struct.unpack("<Q", link.read(graph + 16, 8))
     return struct.unpack(f"<{n}Q", link.read(nodes, 8 * n))

@@ -10,7 +10,7 @@ import pytest
 
 from ggmltool.attach.files.elf import opened
 from ggmltool.attach.files.instance import HEART, STOPS, SYMBOLS, Instance, instances_of
-from ggmltool.attach.gdb.link import Link, NoBytes
+from ggmltool.attach.gdb.link import GdbLink, NoBytes
 from ggmltool.ggml.releases.table import NEWEST
 from tests.needs import needs_gcc
 
@@ -35,7 +35,7 @@ class NoCode:
 
 
 def instance(symbols: dict[str, int], version: str = "") -> Instance:
-    link = cast("Link", NoCode())
+    link = cast("GdbLink", NoCode())
     (found,) = instances_of(link, {FILE: symbols}, lambda _: False, lambda _: version)
     return found
 

@@ -14,8 +14,8 @@ import pytest
 
 from ggmltool.attach.files.elf import opened
 from ggmltool.attach.files.instance import HEART, SYMBOLS, names_ggml
-from ggmltool.attach.files.loaded import Files, code_of
-from ggmltool.attach.session import Session
+from ggmltool.attach.files.loaded import LoadedFiles, code_of
+from ggmltool.attach.session import AttachSession
 from tests import needs
 from tests.sources.process.damaged_elf import damaged, look, many_tables
 
@@ -57,7 +57,7 @@ def test_symbols_are_where_the_program_itself_finds_them(release: str) -> None:
         assert process.stdout is not None
         told = dict(zip(NAMES, map(int, process.stdout.readline().split()), strict=True))
         link = Unasked()
-        files = Files(link, process.pid)
+        files = LoadedFiles(link, process.pid)
         assert files.look()
         assert not files.look()
         process.communicate("\n")
@@ -71,7 +71,7 @@ def test_a_program_without_ggml_has_no_symbols() -> None:
         while "cat" not in str(list(code_of(process.pid))):
             pass
         link = Unasked()
-        files = Files(link, process.pid)
+        files = LoadedFiles(link, process.pid)
         assert not files.look()
         process.communicate(b"")
     assert files.symbols == {}
@@ -90,7 +90,7 @@ def test_symbols_in_a_separate_debug_file_are_found(tmp_path: Path) -> None:
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         told = int(process.stdout.readline().split()[1], 16)
-        with Session.attach(process.pid) as session:
+        with AttachSession.attach(process.pid) as session:
             (found,) = session.instances
         process.communicate("\n")
     assert found.symbols == {HEART: told}

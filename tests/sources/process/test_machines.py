@@ -10,9 +10,9 @@ import pytest
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb import machines
-from ggmltool.attach.gdb.link import Link, LinkError
+from ggmltool.attach.gdb.link import GdbLink, LinkError
 from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, machine_of, not_ours
-from ggmltool.attach.session import Session
+from ggmltool.attach.session import AttachSession
 from tests import needs
 
 
@@ -73,7 +73,7 @@ def test_a_gdb_that_does_not_know_a_machine_says_which_one_does(tmp_path: Path) 
         pytest.skip("this gdb knows both machines")
     core = str(elf(tmp_path / "core", other, kind=4))
     with pytest.raises(AttachError) as refused:
-        Session.core(core, gdb_program="gdb")
+        AttachSession.core(core, gdb_program="gdb")
     assert str(refused.value).startswith(lacks(core, machines.MACHINES[other], "").partition(" does not know")[0][:-1])
     assert "install gdb-multiarch" in str(refused.value)
 
@@ -92,7 +92,7 @@ def test_places_of_gdbservers_are_taken(tmp_path: Path) -> None:
             remote.check()
 
 
-class Refusing(Link):
+class Refusing(GdbLink):
     """A gdb that cannot connect."""
 
     def __init__(self, why: str) -> None:

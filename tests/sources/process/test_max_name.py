@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ggmltool.attach.files.instance import max_name_of
-from ggmltool.attach.gdb.link import Link, LinkError, NoBytes
+from ggmltool.attach.gdb.link import GdbLink, LinkError, NoBytes
 from ggmltool.structs.layout import MAX_NAME, layout, layout_names
 
 AT = 0x1000
@@ -35,7 +35,7 @@ class Code:
 
 
 def max_name(code: bytes, structs: str = "0.20.2", symbols: Mapping[str, int] = OVERHEAD) -> int:
-    return max_name_of(cast("Link", Code(code.ljust(16, b"\x90"))), symbols, structs)
+    return max_name_of(cast("GdbLink", Code(code.ljust(16, b"\x90"))), symbols, structs)
 
 
 def returns(number: int) -> bytes:

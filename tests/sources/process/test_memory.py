@@ -13,7 +13,7 @@ from ggmltool.attach import limits
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.fields import NotAsLaidOut
 from ggmltool.attach.memory import PAGE
-from ggmltool.attach.reading import Reader
+from ggmltool.attach.reading import ProcessReader
 from ggmltool.attach.state import Snapshot
 from ggmltool.structs.layout import layout
 from tests.sources.process.recorded import RecordedLink, RecordedSession, recorded
@@ -74,7 +74,7 @@ def test_what_was_recorded_is_read_again(release: str) -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_struct_is_read_as_all_its_fields(release: str) -> None:
     session = recorded(release)
-    reader = Reader(session)
+    reader = ProcessReader(session)
     sched = reader.struct("ggml_backend_sched", session.sched)
     graph = reader.graph(session.graph)
     assert sched["n_backends"] == 3
@@ -146,7 +146,7 @@ def test_a_hash_set_has_one_of_ggmls_sizes(slots: int) -> None:
 
 def test_sources_that_go_round_in_a_circle_end() -> None:
     session = recorded("0.26")
-    reader = Reader(session)
+    reader = ProcessReader(session)
     first, *_, last = reader.graph(session.graph).nodes
     for field_ in ("view_src", "src"):
         session.link.put(first + field(session, "ggml_tensor", field_), struct.pack("<Q", last))
@@ -172,7 +172,7 @@ def test_objects_that_follow_themselves_are_no_arena() -> None:
 
 def test_a_name_without_an_end_is_as_long_as_its_field() -> None:
     session = recorded("0.26")
-    node = Reader(session).graph(session.graph).nodes[0]
+    node = ProcessReader(session).graph(session.graph).nodes[0]
     session.link.put(node + field(session, "ggml_tensor", "name"), b"\xff" * 64)
     found = read_or_refused(session)
     assert isinstance(found, Snapshot)
@@ -181,7 +181,7 @@ def test_a_name_without_an_end_is_as_long_as_its_field() -> None:
 
 def test_a_split_of_two_billion_inputs_is_refused() -> None:
     session = recorded("0.26")
-    splits = Reader(session).struct("ggml_backend_sched", session.sched)["splits"]
+    splits = ProcessReader(session).struct("ggml_backend_sched", session.sched)["splits"]
     session.link.put(splits + field(session, "ggml_backend_sched_split", "n_inputs"), struct.pack("<i", (1 << 31) - 1))
     assert "2147483647 inputs" in str(read_or_refused(session))
 
@@ -211,7 +211,7 @@ def test_memory_that_never_ends_is_read_or_refused(word: int, at: str) -> None:
     elif at == "graph":
         session.graph = 0x7E00_0000_0000
     else:
-        reader = Reader(session)
+        reader = ProcessReader(session)
         for node in reader.graph(session.graph).nodes:
             session.link.put(node + field(session, "ggml_tensor", "src"), struct.pack("<Q", 0x7D00_0000_0000))
     read_or_refused(session)

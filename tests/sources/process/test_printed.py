@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ggmltool.attach.end.printf import MOST, Arguments, printed
+from ggmltool.attach.end.printf import MOST, VarArguments, printed
 
 TEXTS = {0x5000: b"product", 0x6000: b"CUDA0", 0x7000: b"MUL_MAT"}
 
@@ -41,7 +41,7 @@ class Machine:
 
 
 def filled(machine: Machine, format: str, architecture: str = "x86-64") -> str:
-    return printed(machine, format, Arguments(machine, architecture, 3)).text  # type: ignore[arg-type]
+    return printed(machine, format, VarArguments(machine, architecture, 3)).text  # type: ignore[arg-type]
 
 
 def test_the_message_of_a_preallocated_tensor() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ggmltool.attach.reading import read_snapshot
-from ggmltool.attach.session import AttachError, Session
+from ggmltool.attach.session import AttachError, AttachSession
 from ggmltool.attach.state import Snapshot, TensorState
 from tests import needs
 
@@ -21,7 +21,7 @@ FUNCTIONS = ("ggml_backend_sched_reserve", "ggml_backend_sched_alloc_graph")
 SAMPLES = ("transformer", "moe", "pipeline", "chunks", "offload")
 
 
-def snapshots(session: Session) -> Iterator[Snapshot]:
+def snapshots(session: AttachSession) -> Iterator[Snapshot]:
     """The program after each graph that it reserves or allocates."""
     while True:
         try:
@@ -86,7 +86,7 @@ def told(plan: dict[str, Any]) -> dict[str, Any]:
 def test_a_snapshot_has_what_the_program_reads_of_itself(release: str, capfd: pytest.CaptureFixture[str]) -> None:
     needs.library(release)
     program = [sys.executable, "-m", "tests.attach.on_library", "--ggml", release, *SAMPLES]
-    with Session.launch(program) as session:
+    with AttachSession.launch(program) as session:
         read = list(snapshots(session))
     assert session.wait() == os.EX_OK
     plans = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]

@@ -10,8 +10,8 @@ import pytest
 from ggmltool.attach.end.abort import read_death
 from ggmltool.attach.end.seeking import graph_of, schedulers_dumped, schedulers_held
 from ggmltool.attach.files.corefile import read_core
-from ggmltool.attach.reading import Reader, read_snapshot
-from ggmltool.attach.session import Session
+from ggmltool.attach.reading import ProcessReader, read_snapshot
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
 from tests.attach.programs import core_by_gdb, core_of
 from tests.needs import compiled, needs_gcc, needs_gdb
@@ -26,17 +26,17 @@ def core(release: str) -> Path:
     return core_by_gdb([compiled(release)], COMPUTE)
 
 
-def snapshot(session: Session, sched: int, graph: int) -> Snapshot:
+def snapshot(session: AttachSession, sched: int, graph: int) -> Snapshot:
     return read_snapshot(session, sched, graph, None, "within")
 
 
 @RELEASES
 def test_a_core_dump_has_the_scheduler_and_the_graph_that_a_call_had_in_hand(release: str) -> None:
     dumped = core(release)
-    with Session.core(str(dumped), str(compiled(release))) as session:
+    with AttachSession.core(str(dumped), str(compiled(release))) as session:
         death = read_death(session.link, read_core(dumped).signal)
         assert death.calls[0] == COMPUTE
-        reader = Reader(session)
+        reader = ProcessReader(session)
         sched, graph = session.link.arguments()[:2]
         held = schedulers_held(session.link, reader, death.frames)
         assert [s.address for s in held] == [s.address for s in schedulers_dumped(reader, read_core(dumped))] == [sched]
@@ -47,9 +47,9 @@ def test_a_core_dump_has_the_scheduler_and_the_graph_that_a_call_had_in_hand(rel
 @RELEASES
 def test_what_is_read_of_a_dead_program_is_what_a_live_one_says(release: str) -> None:
     dumped = core(release)
-    with Session.core(str(dumped), str(compiled(release))) as session:
+    with AttachSession.core(str(dumped), str(compiled(release))) as session:
         dead = snapshot(session, *session.link.arguments()[:2])
-    with Session.launch([str(compiled(release))]) as session:
+    with AttachSession.launch([str(compiled(release))]) as session:
         session.stop_at([COMPUTE])
         live = snapshot(session, *session.link.arguments()[:2])
     session.wait()
@@ -73,11 +73,11 @@ def test_an_abort_is_read_from_the_stack_of_a_core_dump() -> None:
     dumped = core_of([compiled("0.20.2"), "--abort", "preallocated"])
     if dumped is None:
         pytest.skip("this system writes core dumps elsewhere: /proc/sys/kernel/core_pattern")
-    with Session.core(str(dumped), str(compiled("0.20.2"))) as session:
+    with AttachSession.core(str(dumped), str(compiled("0.20.2"))) as session:
         death = read_death(session.link, read_core(dumped).signal)
         assert death.signal == "SIGABRT"
         assert death.file.endswith("ggml-backend.cpp")
         assert death.message.endswith("in a buffer (GPU0) that cannot run the operation (UNARY)")
-        reader = Reader(session)
+        reader = ProcessReader(session)
         (sched,) = schedulers_held(session.link, reader, death.frames)
         assert len(graph_of(session.link, reader, sched, death.frames).nodes) > 20

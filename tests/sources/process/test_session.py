@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ggmltool.attach.gdb.program import Gdb
-from ggmltool.attach.session import AttachError, Session
+from ggmltool.attach.session import AttachError, AttachSession
 from tests import needs
 
 pytestmark = needs.program("gdb", "gdb")
@@ -34,7 +34,7 @@ def test_a_launched_program_is_stopped_in_ggml_and_goes_on_as_without_us(
     release: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     alone = subprocess.run(planning(release), capture_output=True, text=True, check=True)
-    with Session.launch(planning(release)) as session:
+    with AttachSession.launch(planning(release)) as session:
         stop = session.stop_at([ALLOC])
         assert session.function() == ALLOC
         assert stop.pc == session.instance.address(ALLOC)
@@ -49,7 +49,7 @@ def test_a_launched_program_is_stopped_in_ggml_and_goes_on_as_without_us(
 
 def test_a_program_that_never_calls_ggml_is_said_to_have_ended() -> None:
     with (
-        Session.launch(["true"]) as session,
+        AttachSession.launch(["true"]) as session,
         pytest.raises(AttachError, match=r"no ggml: none of the .*; it ended with status 0"),
     ):
         session.stop_at([ALLOC])
@@ -69,7 +69,7 @@ def test_an_interrupt_before_a_launched_program_has_started_ends_gdb_and_it(
 
     monkeypatch.setattr("ggmltool.attach.session._admit", admit)
     with pytest.raises(KeyboardInterrupt):
-        Session.launch(["echo", "it runs"])
+        AttachSession.launch(["echo", "it runs"])
     assert len(admitted) == 2
     assert not [pid for pid in admitted if Path(f"/proc/{pid}").exists()]
     assert capfd.readouterr().out == ""
