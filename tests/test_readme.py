@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.inspect.diff.changes import Change, changes
+from ggmltool.ask.diff.rules import Change, changes
 from tests.attach.programs import started
 from tests.cli.conftest import Call, call
 from tests.needs import attachable, compiled, library, real_vulkan

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ggmltool.api.look import Look, answer
 from ggmltool.api.result import Result
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.diff.plans import PlanDiff
-    from ggmltool.inspect.diff.side import Side
     from ggmltool.inspect.messages.match import Match
     from ggmltool.inspect.node import NodeFacts
     from ggmltool.inspect.realloc import ReallocFacts
@@ -89,44 +87,3 @@ def error(text: str) -> Result[Match]:
         partial(explain_error_view, found, others),
         (found, *others),
     )
-
-
-def diff(first: Look, second: Look, parts: tuple[str, ...] | None) -> Result[PlanDiff]:
-    from ggmltool.inspect.diff.sides import scenario_side
-
-    titles = [at.opened.title for at in (first, second)]
-    if titles[0] == titles[1]:
-        titles = [f"{at.opened.title}:{at.moment.graph or ''}".rstrip(":") for at in (first, second)]
-    return _diff(scenario_side(*first), scenario_side(*second), (titles[0], titles[1]), parts)
-
-
-def diff_with_log(first: Look, log: Result[Any], parts: tuple[str, ...] | None) -> Result[PlanDiff]:
-    from ggmltool.api.logs import log_side
-    from ggmltool.inspect.diff.sides import scenario_side
-
-    return _diff(scenario_side(*first), log_side(log), (first.opened.title, log.about), parts)
-
-
-def _diff(a: Side, b: Side, titles: tuple[str, str], parts: tuple[str, ...] | None) -> Result[PlanDiff]:
-    from ggmltool.inspect.diff.plans import PARTS, plan_diff
-    from ggmltool.inspect.diff.side import Titles
-    from ggmltool.show.table import Style
-    from ggmltool.views.diff.diff import diff_line, diff_view
-    from ggmltool.views.diff.documents import DiffDocument
-
-    compared = parts if parts is not None else PARTS_OF_LOGS if a.is_log or b.is_log else tuple(PARTS)
-    wrong = next((part for part in compared if part not in PARTS), None)
-    if wrong is not None:
-        raise InspectError(f"{wrong!r} is nothing to compare; the parts are {', '.join(PARTS)}")
-    found, named = plan_diff(a, b), Titles(*titles)
-    return Result(
-        diff_line(found, named, compared, Style()).rstrip(),
-        found,
-        partial(DiffDocument.of, found, named, compared),
-        partial(diff_view, found, named, compared),
-        found.pairs,
-    )
-
-
-PARTS_OF_LOGS = ("nodes", "splits", "copies")
-"""What a log can tell."""

@@ -11,7 +11,6 @@ from ggmltool.ask.checked import checked
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.diff.side import Side
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
     from ggmltool.views.log.documents import LogDocument
 
@@ -82,15 +81,10 @@ def _graph(path: str, choice: str) -> Result[LogGraph]:
     )
 
 
-def log_side(log: Result[Any]) -> Side:
-    """A graph of a log, to be compared. Raises InspectError for a whole log, and one without nodes."""
-    from ggmltool.inspect.diff.side import Side
-    from ggmltool.sources.sched_log.plan import log_plan
+def graph_of(log: Result[Any]) -> LogGraph:
+    """A graph of a log, to be compared. Raises InspectError for a whole log."""
     from ggmltool.sources.sched_log.records import LogGraph
 
     if not isinstance(log.facts, LogGraph):
         raise InspectError("name a graph of the log: import_log(path, graph=1)")
-    if log.facts.level == 1:
-        raise InspectError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves out the nodes; 2 prints them")
-    plan, tensors = log_plan(log.facts)
-    return Side(plan, tensors, is_log=True)
+    return log.facts

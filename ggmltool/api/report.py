@@ -14,7 +14,7 @@ from ggmltool.ggml.printable import printable
 
 if TYPE_CHECKING:
     from ggmltool.api.look import Look
-    from ggmltool.views.report.document import ReportComparisonDocument, ReportDocument
+    from ggmltool.ask.report.document import ReportComparisonDocument, ReportDocument
 
 
 @checked_methods
@@ -52,8 +52,8 @@ class Report:
 
 
 def report(look: Look, other: Look | None) -> Report:
-    from ggmltool.views.report.build import report as document_of
-    from ggmltool.views.report.compare import compared
+    from ggmltool.ask.report.build import report as document_of
+    from ggmltool.ask.report.compare import compared
 
     if other is None:
         return Report(document_of(look.opened, look.moment))

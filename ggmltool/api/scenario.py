@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ggmltool.api.result import Result
     from ggmltool.ask.answer import Answer
     from ggmltool.ask.compare.record import WorstNodes
+    from ggmltool.ask.diff.plans import PlanDiff
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.context import Context
     from ggmltool.ggml.events import Listener
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.allocator import AllocRow
     from ggmltool.inspect.devices import BackendInfo
-    from ggmltool.inspect.diff.plans import PlanDiff
     from ggmltool.inspect.history.history import History
     from ggmltool.inspect.limits import Checkup
     from ggmltool.inspect.memory import MemoryPlan
@@ -326,7 +326,7 @@ class Scenario(Base):
         other_graph: str | None = None,
         only: Sequence[str] | None = None,
         **when: Unpack[When],
-    ) -> Result[PlanDiff]:
+    ) -> Answer[PlanDiff]:
         """What differs between this plan and that of `other`: a scenario (loaded, or as `load` takes one), a graph of a
         log (`import_log("llama.log", graph=2)`), or this scenario.
 
@@ -337,13 +337,15 @@ class Scenario(Base):
 
         Raises InspectError if there is nothing to compare, or no such part.
         """
-        from ggmltool.api import explained
+        from ggmltool.api.logs import graph_of
         from ggmltool.api.result import Result
+        from ggmltool.ask.diff import diff
+        from ggmltool.ask.diff.side import Titles, log_side, scenario_side
 
-        parts = None if only is None else tuple(only)
         mine = self._look(**when)
         if isinstance(other, Result):
-            return explained.diff_with_log(mine, other, parts)
+            titles = Titles(mine.opened.title, other.about)
+            return diff(scenario_side(*mine), log_side(graph_of(other)), titles, only)
         theirs = (self if other is None else _own(other))._look(**when)
         if other_graph is not None:
             theirs = Look(theirs.opened, theirs.moment._replace(graph=other_graph))
@@ -352,7 +354,10 @@ class Scenario(Base):
             if not str(options):
                 raise InspectError("name another scenario, another graph or an option: diff(parallel=True)")
             mine = Look(self.opened.what_if(options.opposite), mine.moment)
-        return explained.diff(mine, theirs, parts)
+        a, b = mine.opened.title, theirs.opened.title
+        if a == b:
+            a, b = (f"{at.opened.title}:{at.moment.graph or ''}".rstrip(":") for at in (mine, theirs))
+        return diff(scenario_side(*mine), scenario_side(*theirs), Titles(a, b), only)
 
     def compare(
         self,

@@ -87,29 +87,14 @@ def diff(
       ggmltool diff --ggml 0.20.2,0.26 model.yaml
       ggmltool diff model.json.gz llama.log:2
     """
+    from ggmltool.ask.diff import PARTS_OF_LOGS
+    from ggmltool.ask.diff import diff as ask_diff
     from ggmltool.cli.log_views import refuse_options
     from ggmltool.cli.sides import open_sides
-    from ggmltool.inspect.diff.plans import plan_diff
 
     if brief and json:
         raise click.UsageError("--brief is a line of text; --json says whether they differ in `same`.")
-    titles, sides = open_sides(scenario, other, moment, what_if, releases)
-    if any(side.is_log for side in sides):
-        if set(parts) - set(OF_LOGS):
-            refuse_options(parts=f"has no shapes and no memory; it has {', '.join(OF_LOGS)}")
-        parts = tuple(part for part in parts if part in OF_LOGS)
-    found = plan_diff(*sides)
-    differ = any(found.differs(part) for part in parts)
-    if json:
-        from ggmltool.views.diff.documents import DiffDocument
-
-        output.write_document(DiffDocument.of(found, titles, parts))
-    elif brief:
-        from ggmltool.views.diff.diff import diff_line
-
-        output.write(diff_line(found, titles, parts, output.style))
-    else:
-        from ggmltool.views.diff.diff import diff_view
-
-        output.write(diff_view(found, titles, parts, output.style))
-    return int(differ)
+    titles, (a, b) = open_sides(scenario, other, moment, what_if, releases)
+    if (a.is_log or b.is_log) and set(parts) - set(PARTS_OF_LOGS):
+        refuse_options(parts=f"has no shapes and no memory; it has {', '.join(PARTS_OF_LOGS)}")
+    return output.answer(ask_diff(a, b, titles, parts, brief), "json" if json else "text")

@@ -18,8 +18,8 @@ from ggmltool.cli.sides import with_graph
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
 
 if TYPE_CHECKING:
+    from ggmltool.ask.report.document import ReportComparisonDocument, ReportDocument
     from ggmltool.ggml.releases.release import Release
-    from ggmltool.views.report.document import ReportComparisonDocument, ReportDocument
 
 
 @moment_command("html", "json", help="A page (default), or the JSON that is in it.", what_if=True)
@@ -76,12 +76,12 @@ def report(
     one = opened.what_if(look.what_if), look.moment
     document: ReportDocument | ReportComparisonDocument
     if not beside:
-        from ggmltool.views.report.build import report as document_of
+        from ggmltool.ask.report.build import report as document_of
 
         document = document_of(*one)
         found = [document]
     else:
-        from ggmltool.views.report.compare import compared
+        from ggmltool.ask.report.compare import compared
 
         document = compared(one, beside.open(look, opened))
         found = [document.a, document.b]

@@ -5,24 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
+from ggmltool.ask.diff.side import Side, Titles, log_side, scenario_side
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.log_views import refuse_moment, refuse_what_if
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.scenario import is_scenario, open_scenario
 from ggmltool.ggml.releases.release import Release
-from ggmltool.inspect.diff.side import Side, Titles
-from ggmltool.inspect.diff.sides import scenario_side
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
 from ggmltool.inspect.realloc import Side as ReallocSide
 from ggmltool.scenario.samples import find_sample
-from ggmltool.sources.sched_log.plan import log_plan
-
-if TYPE_CHECKING:
-    pass
 
 
 def with_graph(argument: str) -> tuple[str, str | None]:
@@ -81,11 +76,7 @@ def _side(opened: Opened | OpenedLog, moment: Moment, what_if: WhatIf) -> Side:
     refuse_moment()
     refuse_what_if()
     opened.choice = moment.graph
-    graph = opened.graph()
-    if graph.level == 1:
-        raise CliError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves out the nodes; 2 prints them")
-    plan, tensors = log_plan(graph)
-    return Side(plan, tensors, is_log=True)
+    return log_side(opened.graph())
 
 
 class Asked(NamedTuple):

@@ -33,7 +33,7 @@ TOML = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path i
 ALL = """
 from ggmltool.structs.layout import layout, layout_names
 from ggmltool.estimate.rates import rates_of
-from ggmltool.inspect.diff.changes import changes
+from ggmltool.ask.diff.rules import changes
 from ggmltool.inspect.limit import limits_of
 from ggmltool.ggml.messages import messages
 from ggmltool.inspect.messages.assertions import assertions

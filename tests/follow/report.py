@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
+from ggmltool.ask.diff.rules import changes
+from ggmltool.ask.diff.switches import SWITCHES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
-from ggmltool.inspect.diff.changes import changes
-from ggmltool.inspect.diff.switches import SWITCHES
 from tests.follow.layouts import Field
 from tests.follow.scenarios import Turn
 from tests.follow.search import Found, Rule

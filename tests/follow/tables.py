@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from ggmltool.ask.diff.rules import changes
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.ops.registry import since_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import hash_size
-from ggmltool.inspect.diff.changes import changes
 from ggmltool.oracle import prototypes, structs
 from ggmltool.oracle.fork import Abort, ChildError
 from ggmltool.oracle.lib import Lib

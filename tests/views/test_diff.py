@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace as replace_row
 
+from ggmltool.ask.diff import diff
+from ggmltool.ask.diff.plans import PARTS, PlanDiff, plan_diff
+from ggmltool.ask.diff.side import Held, HeldBuffer, Side, Titles
 from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.ggml.why import Facts, Why
-from ggmltool.inspect.diff.plans import PARTS, PlanDiff, plan_diff
-from ggmltool.inspect.diff.side import Held, HeldBuffer, Side, Titles
 from ggmltool.show.document import json_text
 from ggmltool.show.table import Style
-from ggmltool.views.diff.diff import diff_line, diff_view
-from ggmltool.views.diff.documents import DiffDocument
+from ggmltool.views.explain.words import words
 from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 from tests.views.plans import EVENTS, KIB, REFUSED, TENSORS, TWO_DEVICES
@@ -66,7 +66,7 @@ ON_ONE_DEVICE = replace(
         buffer_sizes=(("CUDA0", 60 * KIB), ("CPU", 0)),
     ),
     settled=on_weight("b", "w2", "CUDA0"),
-    held=(HELD[0], HELD[1]._replace(buft="CUDA0")),
+    held=(HELD[0], replace_row(HELD[1], buft="CUDA0")),
     held_buffers=(HeldBuffer("CUDA0", "weights", 20 * KIB),),
 )
 WITHOUT_B = replace(
@@ -97,7 +97,7 @@ def diff_of(name: str) -> PlanDiff:
 @pytest.mark.parametrize("width", STYLES)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_difference_looks_as_accepted(name: str, width: str) -> None:
-    text = diff_view(diff_of(name), TITLES, tuple(PARTS), STYLES[width])
+    text = diff(*PAIRS[name], TITLES).shown("text", STYLES[width])
     if width in ("80", "200") and name != "refused":
         assert max(map(len, text.splitlines())) <= int(width)
     check_golden(GOLDEN / f"diff_{name}_{width}.txt", text)
@@ -105,7 +105,7 @@ def test_a_difference_looks_as_accepted(name: str, width: str) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_its_json_looks_as_accepted(name: str) -> None:
-    text = json_text(DiffDocument.of(diff_of(name), TITLES, tuple(PARTS)))
+    text = json_text(diff(*PAIRS[name], TITLES).document())
     document = json.loads(text)
     assert document["same"] == (not document["differing"]) == (name == "same")
     check_golden(GOLDEN / f"diff_{name}_json.txt", text)
@@ -116,52 +116,52 @@ def test_a_node_on_another_backend_is_the_first_divergence_with_both_reasons() -
     assert (first.kind, first.at) == ("backend", 2)
     assert first.a is not None
     assert first.b is not None
-    assert (first.a.id, first.a.backend, first.a.settled) == ("b", "CPU", A.settled["b"])
-    assert first.a.start is not None
-    assert first.a.start.why is Why.OTHER_BACKEND
-    assert (first.b.id, first.b.backend, first.b.settled) == ("b", "CUDA0", ON_ONE_DEVICE.settled["b"])
-    assert not first.b.begins
+    assert (first.a.id, first.a.backend, first.a.reason) == ("b", "CPU", words(A.settled["b"]))
+    assert first.a.start == words(A.starts[1])
+    assert (first.b.id, first.b.backend, first.b.reason) == ("b", "CUDA0", words(ON_ONE_DEVICE.settled["b"]))
+    assert first.b.start is None
 
 
 def test_what_moved_is_copied_grew_and_came_is_told() -> None:
-    diff = diff_of("moved")
-    assert [(p.a.id, p.b.backend) for p in diff.moved] == [("b", "CUDA0")]
-    assert [(p.a.id, p.a.cause, p.b.cause) for p in diff.recaused] == [("a", "1.wgt0", "usr")]
-    assert [(p.a and p.a.id, p.b and p.b.id) for p in diff.splits] == [(0, 0), (1, None), (2, None)]
-    assert [(p.id, p.dst, p.a and p.a.low, p.b) for p in diff.inputs] == [
+    found = diff_of("moved")
+    assert [(p.a.id, p.b.backend) for p in found.moved] == [("b", "CUDA0")]
+    assert [(p.a.id, p.a.cause, p.b.cause) for p in found.recaused] == [("a", "1.wgt0", "usr")]
+    assert [(p.a and p.a.id, p.b and p.b.id) for p in found.splits] == [(0, 0), (1, None), (2, None)]
+    assert [(p.id, p.dst, p.a and p.a.nbytes, p.b) for p in found.inputs] == [
         ("a+mask", "CPU", 10 * KIB, None),
         ("b", "CUDA0", 10 * KIB, None),
     ]
-    assert [(c.src, c.dst, c.a[:2], c.b[:2]) for c in diff.copies][1:] == [
+    assert [(c.src, c.dst, *((x.tensors, x.nbytes) for x in (c.a, c.b))) for c in found.copies][1:] == [
         ("CUDA0", "CPU", (1, 10 * KIB), (0, 0)),
     ]
-    assert [(pair.id, pair.growth) for pair in diff.shapes] == [("d", 10 * KIB)]
-    assert [(m.id, m.a and m.a.buft, m.b and m.b.buft) for m in diff.held_moves] == [("w2", "CPU", "CUDA0")]
-    assert [(h.buft, h.a, h.b) for h in diff.held] == [("CUDA0", 10 * KIB, 20 * KIB), ("CPU", 10 * KIB, 0)]
+    assert [(pair.id, pair.growth) for pair in found.shapes] == [("d", 10 * KIB)]
+    assert [(m.id, m.a and m.a.buft, m.b and m.b.buft) for m in found.held_moves] == [("w2", "CPU", "CUDA0")]
+    assert [(h.buft, h.a, h.b) for h in found.held] == [("CUDA0", 10 * KIB, 20 * KIB), ("CPU", 10 * KIB, 0)]
 
 
 def test_nodes_that_are_gone_or_at_another_place_are_told() -> None:
-    diff = diff_of("shorter")
-    assert [place.id for place in diff.gone] == ["b"]
-    assert len(diff.reordered) == 1
+    found = diff_of("shorter")
+    assert [place.id for place in found.gone] == ["b"]
+    assert len(found.reordered) == 1
     assert [place.id for place in diff_of("longer").added] == ["b"]
-    assert diff.divergences[0].kind == "order"
+    assert found.divergences[0].kind == "order"
 
 
 def test_a_refused_plan_differs_in_every_part() -> None:
-    diff = diff_of("refused")
-    assert all(diff.differs(part) for part in PARTS)
+    found = diff_of("refused")
+    assert all(found.differs(part) for part in PARTS)
     both = plan_diff(Side(REFUSED, {}), Side(REFUSED, {}))
     assert all(both.differs(part) for part in PARTS)
 
 
 def test_only_the_parts_that_are_asked_for_are_compared() -> None:
-    same_splits = plan_diff(A, replace(A, plan=replace(TWO_DEVICES, buffer_sizes=(("CUDA0", 1), ("CPU", 1)))))
-    assert [part for part in PARTS if same_splits.differs(part)] == ["buffers"]
-    text = diff_view(same_splits, TITLES, ("splits", "copies"), Style(80))
+    b = replace(A, plan=replace(TWO_DEVICES, buffer_sizes=(("CUDA0", 1), ("CPU", 1))))
+    assert diff(A, b, TITLES).facts.differing == ("buffers",)
+    text = diff(A, b, TITLES, ("splits", "copies")).shown("text", Style(80))
     assert text.startswith("before.yaml and after.yaml · no difference in splits, copies · ")
-    assert diff_line(same_splits, TITLES, tuple(PARTS), Style(80)) == "before.yaml and after.yaml differ in buffers\n"
-    assert DiffDocument.of(same_splits, TITLES, ("sizes",)).compared == ["sizes"]
+    line = diff(A, b, TITLES, brief=True).shown("text", Style(80))
+    assert line == "before.yaml and after.yaml differ in buffers\n"
+    assert diff(A, b, TITLES, ("sizes",)).facts.document().compared == ("sizes",)
 
 
 def test_many_of_everything_are_counted() -> None:
@@ -175,7 +175,7 @@ def test_many_of_everything_are_counted() -> None:
         tensors = {n.id: TENSORS["a"]._replace(id=n.id, name=n.id, src=(), nbytes=n.alloc_size or 0) for n in nodes}
         return Side(replace(TWO_DEVICES, nodes=nodes, splits=splits, leafs=()), tensors, memory_plan([]))
 
-    text = diff_view(plan_diff(long("CPU", 1), long("CUDA0", 2)), TITLES, tuple(PARTS), Style(80))
+    text = diff(long("CPU", 1), long("CUDA0", 2), TITLES).shown("text", Style(80))
     assert "30 rows" in text
     assert "and 29 tensors more, together +435 B" in text
     assert "40  CPU → CUDA0" in text
@@ -191,9 +191,6 @@ def test_names_cannot_steer_a_terminal() -> None:
                        settled=on_weight(bad, bad, bad),
                        held=[*side.held, Held(bad, bad, bad, len(side.plan.splits))])  # fmt: skip
 
-    views: list[Callable[[PlanDiff], str]] = [
-        lambda d: diff_view(d, Titles(bad, bad), tuple(PARTS), Style(80)),
-        lambda d: diff_line(d, Titles(bad, bad), tuple(PARTS), Style(80)),
-    ]
-    for view in views:
-        assert "\x1b" not in view(plan_diff(renamed(A), renamed(ON_ONE_DEVICE)))
+    for brief in (False, True):
+        answer = diff(renamed(A), renamed(ON_ONE_DEVICE), Titles(bad, bad), brief=brief)
+        assert "\x1b" not in answer.shown("text", Style(80))

@@ -14,6 +14,8 @@ import yaml
 
 import ggmltool
 from ggmltool.api.report import Report
+from ggmltool.ask.report.build import report
+from ggmltool.ask.report.events import _KINDS
 from ggmltool.ggml.events import SPLIT_GRAPH
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect import told
@@ -23,8 +25,6 @@ from ggmltool.inspect.told import tell
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.views.explain.reasons import reason_sentence, reason_text
 from ggmltool.views.explain.words import words
-from ggmltool.views.report.build import report
-from ggmltool.views.report.events import _KINDS
 from tests.cli.conftest import SAMPLES
 from tests.conformance import fuzz
 from tests.conformance.test_random_of_old_versions import scenarios

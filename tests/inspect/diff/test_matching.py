@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.inspect.diff.matching import Item, in_order, match
+from ggmltool.ask.diff.matching import Item, in_order, match
 
 F32, OTHER = ("f32", (4, 1, 1, 1)), ("f32", (8, 1, 1, 1))
 LEAFS = [Item("w", "w", "NONE", F32), Item("x", "x", "NONE", F32)]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from ggmltool.ask.diff.plans import plan_diff
+from ggmltool.ask.diff.rules import changes, rules_of
+from ggmltool.ask.diff.side import scenario_side
+from ggmltool.ask.diff.switches import SWITCHES, turned_plans
 from ggmltool.ggml.releases.rules import Rules
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.inspect.diff.changes import changes
-from ggmltool.inspect.diff.plans import plan_diff
-from ggmltool.inspect.diff.sides import scenario_side
-from ggmltool.inspect.diff.switches import SWITCHES, turned_plans
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.samples import samples_folder
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.views.diff.rules import rules_of
 
 MARCH = RELEASES["2025-03"]
 
@@ -27,7 +26,7 @@ def opened(source: Any, ggml: str) -> Opened:
 def named(source: Any, moment: Moment, older: str = "2025-03") -> list[tuple[str | None, list[str]]]:
     """The rules behind the difference of two releases, each with what it did."""
     a, b = (scenario_side(opened(source, ggml), moment) for ggml in (older, "0.20.2"))
-    return [(rule.change and rule.change.key, [f.what for f in rule.findings]) for rule in rules_of(plan_diff(a, b))]
+    return [(rule.rule, [f.what for f in rule.changed]) for rule in rules_of(plan_diff(a, b))]
 
 
 def test_a_switch_is_a_rule_and_its_change_is_listed() -> None:

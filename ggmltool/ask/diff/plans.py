@@ -5,128 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any
 
-from ggmltool.ggml.events import Assigned, SplitStarted
-from ggmltool.ggml.plan import NodePlan, Plan, PlanError
+from msgspec.structs import replace as replace_row
+
+from ggmltool.ask.diff.matching import in_order, match
+from ggmltool.ask.diff.record import (
+    BufferPair,
+    BufferSide,
+    CopiedPair,
+    CopiesPair,
+    DiffDocument,
+    Divergence,
+    HeldMove,
+    HeldPair,
+    NodePair,
+    Place,
+    PlanSide,
+    ReusePair,
+    RuleChange,
+    Shaped,
+    ShapePair,
+    SplitPair,
+)
+from ggmltool.ask.diff.side import Side, Titles, as_a_log, items_of, without_functions
+from ggmltool.ask.diff.splits import copies_of, inputs_of, pair_inputs, pair_splits, said
+from ggmltool.ggml.events import SplitStarted
+from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.tensor import dims
-from ggmltool.inspect.diff.matching import in_order, match
-from ggmltool.inspect.diff.side import Held, Side, as_a_log, items_of, without_functions
-from ggmltool.inspect.diff.splits import CopiedPair, Copies, SplitPair, copies_of, inputs_of, pair_inputs, pair_splits
 from ggmltool.inspect.memory import MemoryPlan
-from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 
-
-class Place(NamedTuple):
-    """Where a node is: its position in the graph, its backend with the cause and what settled it, and its split.
-
-    `begins`: a split begins with this node, other than the graph's first; `start` is why, where that is known.
-    """
-
-    index: int  # type: ignore[assignment]
-    id: str
-    op: str
-    backend: str | None
-    cause: str | None
-    settled: Assigned | None
-    split: int
-    begins: bool
-    start: SplitStarted | None
-
-
-class NodePair(NamedTuple):
-    """The same node in both graphs."""
-
-    a: Place
-    b: Place
-
-
-class Divergence(NamedTuple):
-    """The first node in program order that differs in one way: its `kind` is order, backend or split.
-
-    For order, the nodes that stand at the same place (None: the graph ended before); else the same node in both.
-    """
-
-    kind: str
-    a: Place | None
-    b: Place | None
-
-    @property
-    def at(self) -> int:
-        return min(place.index for place in (self.a, self.b) if place is not None)
-
-
-class Shaped(NamedTuple):
-    """A tensor's type and extents, and the bytes it takes (None: it is a view or is pre-allocated)."""
-
-    shape: str
-    nbytes: int | None
-
-
-class ShapePair(NamedTuple):
-    """A tensor with another type, other extents or another size, by its ids; `op` is NONE for a leaf."""
-
-    id: str
-    id_b: str
-    op: str
-    a: Shaped
-    b: Shaped
-
-    @property
-    def growth(self) -> int:
-        return (self.b.nbytes or 0) - (self.a.nbytes or 0)
-
-
-class ReusePair(NamedTuple):
-    """A node that is computed in place of another source than in the other plan; None: it gets new memory."""
-
-    id: str
-    a: str | None
-    b: str | None
-
-
-class BufferSide(NamedTuple):
-    """A compute buffer: its bytes, those of its chunks, the bytes alive at its peak and the node computed then."""
-
-    size: int
-    chunks: tuple[int, ...]
-    peak: int | None
-    at: str
-
-
-class BufferPair(NamedTuple):
-    """The compute buffers of a backend; None where a plan does not have the backend."""
-
-    backend: str
-    a: BufferSide | None
-    b: BufferSide | None
-
-    @property
-    def differs(self) -> bool:
-        """Whether more than the names of nodes differs."""
-        return self.a is None or self.b is None or self.a._replace(at="") != self.b._replace(at="")
-
-
-class HeldPair(NamedTuple):
-    """Bytes of the contexts' buffers of one buffer type and usage."""
-
-    buft: str
-    usage: str
-    a: int
-    b: int
-
-
-class HeldMove(NamedTuple):
-    """A tensor of a context in another buffer type or of another size; None if it is not there."""
-
-    id: str
-    a: Held | None
-    b: Held | None
+_UNTITLED = Titles("A", "B")
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """All that differs between two plans. Pairs of nodes are in the order of A."""
+    """All that differs between two plans. Pairs of nodes are in the order of A; `rules` are of two releases. What is
+    shown of it: the `parts`, under the `titles` of the plans, with `brief` in a line.
+    """
 
     a: Side
     b: Side
@@ -139,13 +55,22 @@ class PlanDiff:
     recaused: tuple[NodePair, ...]
     shapes: tuple[ShapePair, ...]
     splits: tuple[SplitPair, ...]
-    copies: tuple[Copies, ...]
+    copies: tuple[CopiesPair, ...]
     inputs: tuple[CopiedPair, ...]
     buffers: tuple[BufferPair, ...]
     reuse: tuple[ReusePair, ...]
     elsewhere: int
     held: tuple[HeldPair, ...]
     held_moves: tuple[HeldMove, ...]
+    rules: tuple[RuleChange, ...] = ()
+    titles: Titles = _UNTITLED
+    parts: tuple[str, ...] = ()
+    brief: bool = False
+
+    @property
+    def view(self) -> str:
+        """What shows it."""
+        return "diff_line" if self.brief else "diff"
 
     @property
     def has_log(self) -> bool:
@@ -160,6 +85,40 @@ class PlanDiff:
     def differs(self, part: str) -> bool:
         """Whether a part (one of PARTS) differs, or ggml refused a plan."""
         return self.errors != (None, None) or PARTS[part](self)
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """Those of its parts that differ."""
+        return tuple(part for part in PARTS if part in self.parts and self.differs(part))
+
+    def document(self) -> DiffDocument:
+        """Everything that differs in the parts, and what each plan is; in `splits` also those that are alike."""
+        differing = self.differing
+        document = DiffDocument(
+            same=not differing,
+            compared=tuple(part for part in PARTS if part in self.parts),
+            differing=differing,
+            a=PlanSide.of(self.a.plan, self.titles.a),
+            b=PlanSide.of(self.b.plan, self.titles.b),
+            divergences=self.divergences,
+        )
+        if not self.has_log and self.a.plan.ggml != self.b.plan.ggml:
+            document = replace_row(document, rules=self.rules)
+        fields: dict[str, dict[str, Any]] = {
+            "nodes": {
+                "only_in_a": self.gone,
+                "only_in_b": self.added,
+                "moved": self.moved,
+                "reordered": self.reordered,
+                "other_cause": self.recaused,
+            },
+            "splits": {"splits": self.splits},
+            "copies": {"copies": self.copies, "copied": self.inputs},
+            "buffers": {"buffers": self.buffers, "reuse": self.reuse, "elsewhere": self.elsewhere},
+            "sizes": {"sizes": self.shapes},
+            "contexts": {"contexts": self.held, "context_tensors": self.held_moves},
+        }
+        return replace_row(document, **{key: rows for part in self.parts for key, rows in fields[part].items()})
 
 
 PARTS: dict[str, Callable[[PlanDiff], bool]] = {
@@ -237,20 +196,16 @@ def _places(side: Side) -> list[Place]:
         Place(
             n.index,
             n.id,
-            _op(n, side.tensors),
+            op := side.tensors[n.id].op if n.id in side.tensors else n.op,
+            op,
             n.backend,
             n.cause,
-            side.settled.get(n.id),
+            said(side.settled.get(n.id)),
             n.split,
-            n.id in start_of,
-            start_of.get(n.id),
+            said(start_of[n.id]) if n.id in start_of else None,
         )
         for n in plan.nodes
     ]
-
-
-def _op(node: NodePlan, tensors: Tensors) -> str:
-    return tensors[node.id].op if node.id in tensors else node.op
 
 
 def _divergences(a: Sequence[Place], b: Sequence[Place], pairs: Iterable[NodePair]) -> tuple[Divergence, ...]:
@@ -265,8 +220,8 @@ def _divergences(a: Sequence[Place], b: Sequence[Place], pairs: Iterable[NodePai
             break
     for kind, differ in (("backend", _other_backend), ("split", _other_start)):
         pair = next((pair for pair in pairs if differ(pair)), None)
-        if pair is not None and Divergence("backend", *pair) not in found:
-            found.append(Divergence(kind, *pair))
+        if pair is not None and Divergence("backend", pair.a, pair.b) not in found:
+            found.append(Divergence(kind, pair.a, pair.b))
     return tuple(sorted(found, key=lambda d: d.at))
 
 
@@ -275,7 +230,7 @@ def _other_backend(pair: NodePair) -> bool:
 
 
 def _other_start(pair: NodePair) -> bool:
-    return (pair.a.start is None) != (pair.b.start is None)
+    return bool(pair.a.start) != bool(pair.b.start)
 
 
 def _shapes(a: Side, b: Side, partner: Mapping[str, str], releases: bool) -> Iterable[ShapePair]:
@@ -284,16 +239,13 @@ def _shapes(a: Side, b: Side, partner: Mapping[str, str], releases: bool) -> Ite
         theirs = b.tensors.get(partner.get(id, ""))
         if theirs is None:
             continue
-        pair = Shaped(_shape(mine), sizes_a.get(id)), Shaped(_shape(theirs), sizes_b.get(theirs.id))
-        if releases and None in (pair[0].nbytes, pair[1].nbytes):
+        nbytes = sizes_a.get(id), sizes_b.get(theirs.id)
+        if releases and None in nbytes:
             # In January 2024 a node in place of another was a view of it, with no size of its own.
-            pair = pair[0]._replace(nbytes=None), pair[1]._replace(nbytes=None)
-        if pair[0] != pair[1]:
-            yield ShapePair(id, theirs.id, mine.op, *pair)
-
-
-def _shape(info: TensorInfo) -> str:
-    return f"{info.type}{dims(info.ne)}"
+            nbytes = None, None
+        was, now = (Shaped(f"{t.type}{dims(t.ne)}", n) for t, n in zip((mine, theirs), nbytes, strict=True))
+        if was != now:
+            yield ShapePair(id, theirs.id, mine.op, was, now)
 
 
 def _sizes(side: Side) -> dict[str, int]:

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ggmltool.inspect.diff.plans import PARTS, Place, PlanDiff, plan_diff
-from ggmltool.inspect.diff.sides import scenario_side
-from ggmltool.views.diff.diff import decision_text
-from ggmltool.views.diff.rules import rules_of
-from ggmltool.views.report.build import report
-from ggmltool.views.report.document import (
-    DivergenceRow,
+from ggmltool.ask.diff.plans import PARTS, PlanDiff, plan_diff
+from ggmltool.ask.diff.record import Place
+from ggmltool.ask.diff.rules import rules_of
+from ggmltool.ask.diff.side import scenario_side
+from ggmltool.ask.diff.text import decision_text
+from ggmltool.ask.report.build import report
+from ggmltool.ask.report.document import (
     GroupRow,
     ReportComparisonDocument,
+    ReportDivergenceRow,
     ReportDocument,
-    RuleRow,
-    SplitRow,
+    ReportRuleRow,
+    ReportSplitRow,
     TotalRow,
 )
-from ggmltool.views.report.tables import NONE, numbered
+from ggmltool.ask.report.tables import NONE, numbered
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Moment, Opened
@@ -40,14 +41,16 @@ def compared(a: tuple[Opened, Moment], b: tuple[Opened, Moment]) -> ReportCompar
         same=not parts,
         parts=parts,
         divergences=[
-            DivergenceRow(d.kind, _number(d.a, in_a), _number(d.b, in_b), _says(d.a), _says(d.b))
+            ReportDivergenceRow(d.kind, _number(d.a, in_a), _number(d.b, in_b), _says(d.a), _says(d.b))
             for d in diff.divergences
         ],
         totals=list(_totals(one, other)),
         groups=_groups(diff, in_a, in_b),
         rules=[
-            RuleRow(c.key, c.since, c.before, c.now, here) if c else RuleRow("", "", "", "", here)
-            for c, here in ((rule.change, [f.what for f in rule.findings if f.what]) for rule in rules_of(diff))
+            ReportRuleRow(
+                r.rule or "", r.since or "", r.before or "", r.now or "", [f.what for f in r.changed if f.what]
+            )
+            for r in rules_of(diff)
         ],
         pairs=[(in_a[pair.a.id], in_b[pair.b.id]) for pair in diff.pairs],
     )
@@ -83,11 +86,11 @@ def _totals(a: ReportDocument, b: ReportDocument) -> Iterable[TotalRow]:
         )
 
 
-def _inputs(split: SplitRow) -> int:
+def _inputs(split: ReportSplitRow) -> int:
     return len(split.inputs)
 
 
-def _copied(split: SplitRow) -> int:
+def _copied(split: ReportSplitRow) -> int:
     return split.nbytes
 
 

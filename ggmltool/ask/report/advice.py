@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ggmltool.ask.report.document import AdviceRow
+from ggmltool.ask.report.tables import NONE
 from ggmltool.ggml.sched.freed import REMEDY
 from ggmltool.inspect.advice import (
     Advice,
@@ -20,8 +22,6 @@ from ggmltool.show.text import count, size
 from ggmltool.views.compute.freed import use_after_free
 from ggmltool.views.explain.check import status
 from ggmltool.views.explain.reasons import refusal_text
-from ggmltool.views.report.document import AdviceRow
-from ggmltool.views.report.tables import NONE
 
 if TYPE_CHECKING:
     from ggmltool.inspect.gauges import Gauge

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from ggmltool.ask.report.document import FoldRow, ReportAnswerRow, ReportInputRow, ReportSplitRow, ReportTensorRow
+from ggmltool.ask.report.events import Tables
+from ggmltool.ask.report.tables import NONE, Numbers, names_in
 from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
@@ -14,9 +17,6 @@ from ggmltool.inspect.fold import Fold
 from ggmltool.inspect.folded import fold_plan, layer_of, layers
 from ggmltool.inspect.reasons import reason_of
 from ggmltool.show.document import EstimateRow
-from ggmltool.views.report.document import AnswerRow, FoldRow, InputRow, SplitRow, TensorRow
-from ggmltool.views.report.events import Tables
-from ggmltool.views.report.tables import NONE, Numbers, names_in
 
 if TYPE_CHECKING:
     from ggmltool.ask.splits.seconds import Timed
@@ -37,7 +37,7 @@ class TensorRows:
         self.answers = Numbers()
         self._answered = {a.id: self._answers(a) for a in asked}
 
-    def node(self, node: NodePlan) -> TensorRow:
+    def node(self, node: NodePlan) -> ReportTensorRow:
         """A node of the plan."""
         t, info = self.tables, self.infos[node.id]
         row = self._row(info, 0, node.backend, node.cause)
@@ -48,18 +48,18 @@ class TensorRows:
         row.reads = t.tensors.all(node.src) if node.src != tuple(info.src) else []
         return row
 
-    def leaf(self, leaf: LeafPlan) -> TensorRow:
+    def leaf(self, leaf: LeafPlan) -> ReportTensorRow:
         """A leaf of the plan."""
         settled = self.heard.settled.get(leaf.id)
         row = self._row(self.infos[leaf.id], 1, leaf.backend, None if settled is None else settled.cause)
         self._place(row, leaf, leaf.usage, 0)
         return row
 
-    def unplanned(self, info: TensorInfo) -> TensorRow:
+    def unplanned(self, info: TensorInfo) -> ReportTensorRow:
         """A node of a graph that was never planned."""
         return self._row(info, 0, None, None)
 
-    def copies(self, plan: Plan) -> Iterator[TensorRow]:
+    def copies(self, plan: Plan) -> Iterator[ReportTensorRow]:
         """The copies that the scheduler made."""
         for copy in plan.copies:
             info = self.infos.get(copy.of)
@@ -72,16 +72,16 @@ class TensorRows:
             self._place(row, copy, "compute", 0)
             yield row
 
-    def others(self, count: int) -> Iterator[TensorRow]:
+    def others(self, count: int) -> Iterator[ReportTensorRow]:
         """What the events name besides."""
         for name in self.tables.tensors.names[count:]:
             yield self._blank(name, 3)
 
-    def _blank(self, name: str, kind: int) -> TensorRow:
+    def _blank(self, name: str, kind: int) -> ReportTensorRow:
         none = self.tables.strings["NONE" if kind != 2 else "copy"]
-        return TensorRow(name, kind=kind, op=none)
+        return ReportTensorRow(name, kind=kind, op=none)
 
-    def _row(self, info: TensorInfo, kind: int, backend: str | None, cause: str | None) -> TensorRow:
+    def _row(self, info: TensorInfo, kind: int, backend: str | None, cause: str | None) -> ReportTensorRow:
         t = self.tables
         row = self._blank(info.id, kind)
         row.name = "" if info.name == info.id else info.name
@@ -100,7 +100,7 @@ class TensorRows:
                 row.by, row.other = t.tensors[by], t.tensors[other]
         return row
 
-    def _place(self, row: TensorRow, of: NodePlan | LeafPlan | object, usage: str | None, size: int) -> None:
+    def _place(self, row: ReportTensorRow, of: NodePlan | LeafPlan | object, usage: str | None, size: int) -> None:
         buffer, chunk, offset = (getattr(of, name) for name in ("buffer", "chunk", "offset"))
         if buffer is not None:
             row.buffer = self.tables.memory(buffer, usage or "any")
@@ -121,9 +121,11 @@ class TensorRows:
         )
         return self.answers[rows]
 
-    def answer_rows(self) -> list[list[AnswerRow]]:
+    def answer_rows(self) -> list[list[ReportAnswerRow]]:
         """The answers by their numbers."""
-        return [[AnswerRow(state, why, list(cannot)) for state, why, cannot in rows] for rows in self.answers.items]
+        return [
+            [ReportAnswerRow(state, why, list(cannot)) for state, why, cannot in rows] for rows in self.answers.items
+        ]
 
 
 def _layer(name: str) -> int:
@@ -147,15 +149,17 @@ def _folds(items: Iterable[int | Fold], ids: Sequence[str]) -> list[FoldRow]:
     ]
 
 
-def split_rows(plan: Plan, infos: Tensors, heard: Decisions, tables: Tables, seconds: Timed | None) -> list[SplitRow]:
+def split_rows(
+    plan: Plan, infos: Tensors, heard: Decisions, tables: Tables, seconds: Timed | None
+) -> list[ReportSplitRow]:
     """The splits of a plan: why each begins, what it copies, and its seconds where they are known."""
     started = {event.split: event for event in heard.started}
     made = {(event.split, event.tensor): event for event in heard.inputs}
-    inputs: dict[int, list[InputRow]] = {}
+    inputs: dict[int, list[ReportInputRow]] = {}
     for i in copied_inputs(plan, infos):
         event = made.get((i.split, i.tensor))
         inputs.setdefault(i.split, []).append(
-            InputRow(
+            ReportInputRow(
                 tables.tensors[i.tensor],
                 tables.strings[i.what],
                 tables.backends.get(i.src, NONE),
@@ -170,7 +174,7 @@ def split_rows(plan: Plan, infos: Tensors, heard: Decisions, tables: Tables, sec
         start = started.get(split.id) or SplitStarted(split.id, split.backend, split.i_start, first, Why.VIEWS_ONLY)
         node, _, other = names_in(start)
         own = inputs.get(split.id, [])
-        row = SplitRow(
+        row = ReportSplitRow(
             backend=tables.backends.get(split.backend, NONE),
             i_start=split.i_start,
             i_end=split.i_end,

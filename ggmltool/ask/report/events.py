@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from ggmltool.ask.report.document import KindRow, ResetRow
+from ggmltool.ask.report.tables import NONE, Numbers, Tensors, Texts, names_in, trimmed
 from ggmltool.ggml import events as ev
 from ggmltool.views.explain.words import Reasoned
-from ggmltool.views.report.document import KindRow, ResetRow
-from ggmltool.views.report.tables import NONE, Numbers, Tensors, Texts, names_in, trimmed
 
 _SAYS: Mapping[type, str] = {
     ev.Entered: "{function}({detail})",

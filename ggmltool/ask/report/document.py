@@ -17,7 +17,7 @@ Text = list[str]
 """Literals at even places, names of fields at odd ones."""
 
 
-class BackendRow(Row):
+class ReportBackendRow(Row):
     """A backend by priority: its kind of device, its buffer type, and its color in the light (`fill` under dark text)
     and as lines and text (`ink`). `memory` is the device's bytes, null if the scenario does not say; `contexts` and
     `compute` are the bytes that the scenario's tensors and the compute buffers take of it."""
@@ -34,7 +34,7 @@ class BackendRow(Row):
     offload_min_batch: int | None
 
 
-class PeakRow(Row):
+class ReportPeakRow(Row):
     """When most bytes are alive in a buffer: the step of the allocator (-1: before the first), the bytes, and the
     allocations there, largest first."""
 
@@ -43,7 +43,7 @@ class PeakRow(Row):
     allocations: list[int]
 
 
-class BufferRow(Row):
+class ReportBufferRow(Row):
     """Memory of one buffer type: a compute buffer (`usage` is compute), or buffers of contexts. `backend` owns the
     memory; `chunks` are the bytes of each chunk, and `bends` the offset in each at which a drawing changes its scale, 0
     for none; `max_size` is the most that a chunk may have, null if any."""
@@ -56,10 +56,10 @@ class BufferRow(Row):
     bends: list[int]
     alignment: int
     max_size: int | None
-    peak: PeakRow | None
+    peak: ReportPeakRow | None
 
 
-class TensorRow(Struct, array_like=True):
+class ReportTensorRow(Struct, array_like=True):
     """A tensor: a node, a leaf, a copy made by the scheduler, or another that the allocator met (`kind`: 0 to 3), in
     this order and each in that of the graph.
 
@@ -95,7 +95,7 @@ class TensorRow(Struct, array_like=True):
     reads: list[int] = field(default_factory=list)
 
 
-class AnswerRow(Row, array_like=True):
+class ReportAnswerRow(Row, array_like=True):
     """What one backend answers for a node: yes, no, copy or offload (a string), the text of why not, and the sources
     that it cannot read where they lie, as pairs of their slot and the text of why."""
 
@@ -104,7 +104,7 @@ class AnswerRow(Row, array_like=True):
     unreadable: list[tuple[int, int]]
 
 
-class InputRow(Row, array_like=True):
+class ReportInputRow(Row, array_like=True):
     """A tensor that is copied before a split: what it is (weight, input or node, a string), where from (a backend), its
     bytes, the node it is copied for first, and its copies on the split's backend."""
 
@@ -116,7 +116,7 @@ class InputRow(Row, array_like=True):
     copies: list[int]
 
 
-class SplitRow(Struct):
+class ReportSplitRow(Struct):
     """A split: nodes `i_start` up to and without `i_end` run on a backend, behind the copies of `inputs`, of `nbytes`
     in all. It begins for the reason of `text`, which is of the node `tensor`; `computes` and `copies` are seconds,
     where the rates of the devices are known."""
@@ -128,7 +128,7 @@ class SplitRow(Struct):
     text: int
     tensor: int
     other: int
-    inputs: list[InputRow]
+    inputs: list[ReportInputRow]
     computes: EstimateRow | UnsetType = UNSET
     copies: EstimateRow | UnsetType = UNSET
 
@@ -199,7 +199,7 @@ class FoldRow(Row):
     folds: list[FoldRow]
 
 
-class GaugeRow(Row):
+class ReportGaugeRow(Row):
     """A limit of ggml: how much of it is used (null: not reached), where, what it is made of, what is beyond it;
     `status` is fine, near, over, breached or "not reached"."""
 
@@ -244,7 +244,7 @@ class AdviceRow(Row):
     nbytes: int | None
 
 
-class SourceRow(Row):
+class ReportSourceRow(Row):
     """The scenario in its long form: `text` is JSON, of a long one its beginning, of `nbytes` in all. `packed` is the
     whole file compressed by gzip, in base64, to be saved as `name` and planned again; "" for one that is too large."""
 
@@ -289,31 +289,31 @@ class ReportDocument(StepDocument, kw_only=True):
     asked: str
     strings: list[str]
     texts: list[Text]
-    backends: list[BackendRow]
-    buffers: list[BufferRow]
+    backends: list[ReportBackendRow]
+    buffers: list[ReportBufferRow]
     nodes: int
     leafs: int
-    tensors: list[TensorRow]
-    answers: list[list[AnswerRow]]
+    tensors: list[ReportTensorRow]
+    answers: list[list[ReportAnswerRow]]
     folds: list[FoldRow]
-    splits: list[SplitRow]
+    splits: list[ReportSplitRow]
     order: list[int]
     allocations: list[AllocationRow]
     steps: list[StepRow]
     kinds: list[KindRow]
     events: list[list[Any]]
     resets: list[ResetRow]
-    gauges: list[GaugeRow]
+    gauges: list[ReportGaugeRow]
     matrix: list[MatrixRow]
     advice: list[AdviceRow]
     seconds: TimeRow | UnsetType = UNSET
     no_seconds: str = ""
     log: list[str]
-    source: SourceRow
+    source: ReportSourceRow
     left_out: list[LeftOutRow]
 
 
-class DivergenceRow(Row):
+class ReportDivergenceRow(Row):
     """Where two plans part: the first node with another order, backend or split (`kind`), as a tensor of each (-1: it
     is in one of them only), and what each plan decides there."""
 
@@ -341,7 +341,7 @@ class GroupRow(Row):
     pairs: list[tuple[int, int]]
 
 
-class RuleRow(Row):
+class ReportRuleRow(Row):
     """A rule of ggml's that changed between the two releases, what it was and is, and what it did here; `rule` is ""
     for what follows from the others."""
 
@@ -365,10 +365,10 @@ class ReportComparisonDocument(Document, kw_only=True):
     b: ReportDocument
     same: bool
     parts: list[str]
-    divergences: list[DivergenceRow]
+    divergences: list[ReportDivergenceRow]
     totals: list[TotalRow]
     groups: list[GroupRow]
-    rules: list[RuleRow]
+    rules: list[ReportRuleRow]
     pairs: list[tuple[int, int]]
 
     @property

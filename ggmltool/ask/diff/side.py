@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import partial
+from itertools import chain
+from shlex import join
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace as replace_row
 
-from ggmltool.ggml.events import Assigned, SplitStarted
+from ggmltool.ask.diff.matching import Item
+from ggmltool.ask.diff.switches import turned_plans
+from ggmltool.ggml.buffer import USAGE_NAMES
+from ggmltool.ggml.events import Assigned, Refused, SplitStarted
 from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.plan import LeafPlan, Plan, SplitPlan
 from ggmltool.ggml.releases.release import Release
-from ggmltool.inspect.diff.matching import Item
+from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.memory import MemoryPlan
+from ggmltool.inspect.opened import Moment, Opened
+from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.watched import watch
 from ggmltool.scenario.tensor_info import Tensors
+from ggmltool.show.document import Row
+
+if TYPE_CHECKING:
+    from ggmltool.scenario.spec import ScenarioSpec
+    from ggmltool.sources.sched_log.records import LogGraph
 
 _VIEWS = frozenset({"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
 """Ops that a log has no line for."""
@@ -34,7 +48,7 @@ class Titles(NamedTuple):
     b: str
 
 
-class Held(NamedTuple):
+class Held(Row):
     """A tensor that has memory before any graph: of buffer type `buft`, in a buffer of this `usage`."""
 
     id: str
@@ -118,3 +132,57 @@ def without_functions(a: list[Item], b: list[Item]) -> tuple[list[Item], list[It
 
 def _cut(text: str, nbytes: int) -> str:
     return text.encode("utf-8", "surrogateescape")[:nbytes].decode("utf-8", "surrogateescape").strip()
+
+
+def scenario_side(opened: Opened, moment: Moment) -> Side:
+    """A scenario at a moment, with the reasons and the memory of its plan. Raises ScenarioError and InspectError."""
+    watched = watch(opened, moment, Record(Keep.DECISIONS | Keep.MEMORY))
+    decisions, memory = watched.record.decisions, watched.record.memory
+    buffers = [HeldBuffer(b.buft.name, USAGE_NAMES[b.usage], b.size) for b in watched.run.buffers]
+    return Side(
+        watched.plan,
+        opened.tensors(watched.graph),
+        memory,
+        decisions.settled,
+        decisions.started,
+        _held(opened.model),
+        buffers,
+        decisions.order,
+        _again(opened, moment),
+        refused=frozenset((e.tensor, e.backend) for e in chain(*decisions.said.values()) if isinstance(e, Refused)),
+        tails=frozenset(memory.tails),
+        turned=partial(turned_plans, opened, moment),
+    )
+
+
+def _again(opened: Opened, moment: Moment) -> str:
+    """How to name it behind a command that knows of graphs and steps, but not of other options of the scheduler."""
+    if opened.options or opened.argument == "-":
+        return ""
+    words = [] if moment.graph is None else ["--graph", moment.graph]
+    words += [] if moment.after is None else ["--after", str(moment.after)]
+    words += ["--step", moment.step] if moment.after is None and moment.step != "alloc" else []
+    return join([*words, opened.argument])
+
+
+def _held(model: ScenarioSpec) -> list[Held]:
+    """The tensors of the contexts that are allocated at once, without views."""
+    from ggmltool.ggml.tensor import nbytes_of
+
+    return [
+        Held(t.id, context.buft, context.usage, nbytes_of(t.type, t.ne, t.nb))
+        for context in model.contexts
+        if context.buft is not None
+        for t in context.tensors
+        if t.view_src is None
+    ]
+
+
+def log_side(graph: LogGraph) -> Side:
+    """A graph of a log. Raises InspectError for one without nodes."""
+    from ggmltool.sources.sched_log.plan import log_plan
+
+    if graph.level == 1:
+        raise InspectError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves out the nodes; 2 prints them")
+    plan, tensors = log_plan(graph)
+    return Side(plan, tensors, is_log=True)

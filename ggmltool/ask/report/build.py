@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from ggmltool.ask.report.advice import advice_rows
+from ggmltool.ask.report.document import (
+    LeftOutRow,
+    MatrixRow,
+    ReportBackendRow,
+    ReportDocument,
+    ReportGaugeRow,
+    ReportSourceRow,
+    ReportTensorRow,
+    StepRow,
+    TimeRow,
+)
+from ggmltool.ask.report.events import Tables, event_rows, kind_rows, reset_rows
+from ggmltool.ask.report.graph import TensorRows, fold_rows, split_rows
+from ggmltool.ask.report.memory import Buffers, allocation_rows
+from ggmltool.ask.report.tables import NONE, Numbers, Tensors, Texts, numbered
 from ggmltool.ask.splits.seconds import Timed, timed
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.errors import GgmlError
@@ -15,25 +34,10 @@ from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.limits import read_gauges
 from ggmltool.inspect.supports import asked
 from ggmltool.inspect.told import Told, tell
+from ggmltool.scenario.dump import dump
 from ggmltool.show.colors import colors
 from ggmltool.show.document import EstimateRow, head
 from ggmltool.version import __version__
-from ggmltool.views.report.advice import advice_rows
-from ggmltool.views.report.document import (
-    BackendRow,
-    GaugeRow,
-    LeftOutRow,
-    MatrixRow,
-    ReportDocument,
-    StepRow,
-    TensorRow,
-    TimeRow,
-)
-from ggmltool.views.report.events import Tables, event_rows, kind_rows, reset_rows
-from ggmltool.views.report.graph import TensorRows, fold_rows, split_rows
-from ggmltool.views.report.memory import Buffers, allocation_rows
-from ggmltool.views.report.source import source_row
-from ggmltool.views.report.tables import NONE, Numbers, Tensors, Texts, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +46,48 @@ if TYPE_CHECKING:
     from ggmltool.inspect.supports import Asked
     from ggmltool.inspect.watched import Watched
     from ggmltool.scenario import tensor_info
+    from ggmltool.scenario.spec import ScenarioSpec
+
+SHOWN = 40_000
+"""Characters of a scenario that a page shows."""
+CARRIED = 400_000
+"""Characters of the compressed scenario that a page carries."""
+
+
+def source_row(model: ScenarioSpec) -> ReportSourceRow:
+    """The scenario in its long form as JSON, a line for each tensor and node."""
+    text = scenario_text(model)
+    shown = text if len(text) <= SHOWN else text[: text.rindex("\n", 0, SHOWN) + 1]
+    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return ReportSourceRow(shown, len(text), "scenario.json.gz", packed if len(packed) <= CARRIED else "")
+
+
+def scenario_text(model: ScenarioSpec) -> str:
+    """The scenario in its long form, everything explicit."""
+    lines: list[str] = []
+    _write(dump(model), 0, "", lines)
+    return "\n".join(lines) + "\n"
+
+
+def _write(value: object, depth: int, before: str, lines: list[str]) -> None:
+    """Objects and lists in lines of their own down to the third level, below it in one line."""
+    indent = " " * depth
+    if depth < 4 and isinstance(value, (dict, list)) and value and not _is_flat(value):
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        lines.append(indent + before + opening)
+        items = value.items() if isinstance(value, dict) else ((None, item) for item in value)
+        for key, item in items:
+            _write(item, depth + 1, "" if key is None else f"{json.dumps(key)}: ", lines)
+            lines[-1] += ","
+        lines[-1] = lines[-1].removesuffix(",")
+        lines.append(indent + closing)
+    else:
+        lines.append(indent + before + json.dumps(value))
+
+
+def _is_flat(value: dict[str, object] | list[object]) -> bool:
+    items = value.values() if isinstance(value, dict) else value
+    return not any(isinstance(item, (dict, list)) for item in items)
 
 
 def report(opened: Opened, moment: Moment) -> ReportDocument:
@@ -135,7 +181,7 @@ class _Report:
 
     def _tensors(
         self, at: Watched, infos: tensor_info.Tensors, answers: Sequence[Asked], tables: Tables
-    ) -> tuple[TensorRows, list[TensorRow]]:
+    ) -> tuple[TensorRows, list[ReportTensorRow]]:
         plan = at.plan
         make = TensorRows(tables, infos, at.record.decisions, answers)
         nodes = [make.node(n) for n in plan.nodes] or [make.unplanned(infos[id]) for id in self._unplanned(at)]
@@ -164,7 +210,7 @@ def _left_out(told: Told) -> list[LeftOutRow]:
     return [LeftOutRow("events: what was asked and settled nothing", of, len(told.events))]
 
 
-def _backends(at: Watched) -> list[BackendRow]:
+def _backends(at: Watched) -> list[ReportBackendRow]:
     inks = colors(name for name, _ in at.plan.backends)
     compute = dict(at.plan.buffer_sizes)
     held: dict[str, int] = {}
@@ -172,7 +218,7 @@ def _backends(at: Watched) -> list[BackendRow]:
         owner = memory_owner(buffer.buft, at.run.backends).name
         held[owner] = held.get(owner, 0) + buffer.size
     return [
-        BackendRow(
+        ReportBackendRow(
             name=b.name,
             type=b.device.type,
             about=spec.profile,
@@ -188,11 +234,11 @@ def _backends(at: Watched) -> list[BackendRow]:
     ]
 
 
-def _gauge(gauge: Any) -> GaugeRow:
+def _gauge(gauge: Any) -> ReportGaugeRow:
     from ggmltool.views.explain.check import status
 
     of = gauge.about
-    return GaugeRow(
+    return ReportGaugeRow(
         of.group, of.text, gauge.used, gauge.limit, of.nbytes, status(gauge), gauge.where, list(gauge.of), of.beyond
     )
 

@@ -4,77 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-from ggmltool.ggml.events import SplitStarted
+from ggmltool.ask.diff.matching import in_order
+from ggmltool.ask.diff.record import Amount, CopiedPair, CopiesPair, SplitPair, SplitSide
+from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import CopiedInput, copied_inputs
-from ggmltool.inspect.diff.matching import in_order
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
-
-
-class Amount(NamedTuple):
-    """A number of tensors with the bytes they have together: `high` is more than `low` where a log told them."""
-
-    n: int
-    low: int
-    high: int
-
-    def same(self, other: Amount) -> bool:
-        """Whether both can be the same."""
-        return self.n == other.n and self.low <= other.high and other.low <= self.high
-
-    def __add__(self, other: object) -> Amount:
-        if not isinstance(other, Amount):
-            return NotImplemented
-        return Amount(self.n + other.n, self.low + other.low, self.high + other.high)
-
-
-class SplitSide(NamedTuple):
-    """A split: its first node and how many there are, what it copies, and why it begins."""
-
-    id: int
-    backend: str
-    index: int  # type: ignore[assignment]
-    first: str
-    n_nodes: int
-    copied: Amount
-    start: SplitStarted | None
-
-
-class SplitPair(NamedTuple):
-    """A split of both plans, or of one; `changes` names the fields that differ, or says that it is gone or new."""
-
-    a: SplitSide | None
-    b: SplitSide | None
-    changes: tuple[str, ...]
-
-
-class Copies(NamedTuple):
-    """What is copied from one backend (`?` where a log does not tell) to another in A and in B."""
-
-    src: str
-    dst: str
-    a: Amount
-    b: Amount
-
-
-class CopiedPair(NamedTuple):
-    """A tensor that is copied to a backend: its ids and its bytes in A and in B; None if it is not."""
-
-    id: str | None
-    id_b: str | None
-    what: str
-    src: str
-    dst: str
-    a: Amount | None
-    b: Amount | None
-
-    @property
-    def change(self) -> int:
-        """How many bytes more or fewer are copied."""
-        a, b = (0 if amount is None else amount.low for amount in (self.a, self.b))
-        return abs(b - a)
+from ggmltool.views.explain.words import words
 
 
 def pair_splits(
@@ -107,14 +44,19 @@ def _sides(plan: Plan, tensors: Tensors, starts: Sequence[SplitStarted]) -> list
     for place, split in enumerate(plan.splits):
         nodes = plan.nodes[split.i_start : split.i_end]
         index, first = (nodes[0].index, nodes[0].id) if nodes else (split.i_start, "")
-        copied = sum((_amount(tensors[i]) for i in split.inputs if i in tensors), Amount(0, 0, 0))
-        start = starts[place] if place < len(starts) else None
-        out.append(SplitSide(split.id, split.backend, index, first, len(nodes), copied, start))
+        copied = sum((_amount(tensors[i]) for i in split.inputs if i in tensors), Amount.between())
+        reason = said(starts[place] if place < len(starts) else None)
+        out.append(SplitSide(split.id, split.backend, index, first, len(nodes), copied, reason))
     return out
 
 
+def said(event: Assigned | SplitStarted | None) -> str:
+    """Why a node has its backend, or a split begins; "" where that is not known."""
+    return "" if event is None else words(event)
+
+
 def _amount(info: TensorInfo) -> Amount:
-    return Amount(1, info.nbytes, info.nbytes + info.slack)
+    return Amount.between(1, info.nbytes, info.nbytes + info.slack)
 
 
 def _joined(a: Plan, b: Plan, partner: Mapping[str, str]) -> dict[int, int]:
@@ -155,15 +97,15 @@ def _changes(a: SplitSide, b: SplitSide, same: tuple[bool, bool]) -> tuple[str, 
     return tuple(name for name, differs in found.items() if differs)
 
 
-def copies_of(mine: Sequence[CopiedInput], theirs: Sequence[CopiedInput]) -> tuple[Copies, ...]:
+def copies_of(mine: Sequence[CopiedInput], theirs: Sequence[CopiedInput]) -> tuple[CopiesPair, ...]:
     """Per pair of backends between which a plan copies."""
-    nothing = Amount(0, 0, 0)
+    nothing = Amount.between()
     sums: list[dict[tuple[str, str], Amount]] = [{}, {}]
     for inputs, total in zip((mine, theirs), sums, strict=True):
         for i in inputs:
             total[i.src, i.dst] = total.get((i.src, i.dst), nothing) + _bytes(i)
     return tuple(
-        Copies(*pair, sums[0].get(pair, nothing), sums[1].get(pair, nothing))
+        CopiesPair(*pair, sums[0].get(pair, nothing), sums[1].get(pair, nothing))
         for pair in dict.fromkeys((*sums[0], *sums[1]))
     )
 
@@ -202,4 +144,4 @@ def pair_inputs(
 
 
 def _bytes(i: CopiedInput) -> Amount:
-    return Amount(1, i.nbytes, i.nbytes + i.slack)
+    return Amount.between(1, i.nbytes, i.nbytes + i.slack)

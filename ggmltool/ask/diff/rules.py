@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Literal
 
+from msgspec import UNSET, Struct
+
+from ggmltool.ask.diff.plans import PlanDiff, plan_diff
+from ggmltool.ask.diff.record import CopiedPair, Finding, NodePair, RuleChange
+from ggmltool.ask.diff.side import Side
+from ggmltool.ask.diff.switches import Switches, condition, copies_by_tensor, copies_in_use, copy_place
+from ggmltool.data import load
 from ggmltool.ggml.plan import Plan, PlanError
-from ggmltool.inspect.diff.changes import Change
-from ggmltool.inspect.diff.plans import NodePair, PlanDiff
-from ggmltool.inspect.diff.side import Side
-from ggmltool.inspect.diff.splits import CopiedPair
-from ggmltool.inspect.diff.switches import Switches, condition, copies_by_tensor, copies_in_use, copy_place
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.show.text import count
+
+Area = Literal["assignment", "splits", "copies", "memory"]
+
+
+class Change(Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule that changed. `since` is the day its commit `commit` of ggml was written, as in ggml's history; where that
+    is not known, the day of `build`, the first known one of llama.cpp that has it.
+
+    `before` and `now` are the rule in a sentence each, `area` is what it decides.
+    """
+
+    key: str
+    since: str
+    area: Area
+    before: str
+    now: str
+    commit: str = ""
+    build: str = ""
+
+
+@cache
+def changes() -> tuple[Change, ...]:
+    """Every change, in the order of their days."""
+    return load("changes.toml", dict[Literal["changes"], tuple[Change, ...]])["changes"]
+
+
+def changes_between(older: str, newer: str) -> tuple[Change, ...]:
+    """What changed after the day `older` up to the day `newer` (YYYY-MM-DD), in the order of days."""
+    return tuple(change for change in changes() if older < change.since <= newer)
+
 
 _CPU_BUFT = "CPU"
 _METAL = "MTL"
@@ -50,22 +84,16 @@ _AGAIN = {
 """What else is behind a difference, where both releases have the rule or neither: for most, what devices say now."""
 
 
-class Finding(NamedTuple):
-    """What one changed rule did to a graph: `part` of a plan, and a line on what.
-
-    `change` None: it follows from other changes, because a neighbor or a source is elsewhere.
-    """
-
-    change: Change | None
-    part: str
-    what: str
-
-
-class RuleChange(NamedTuple):
-    """A changed rule with all that it did."""
-
-    change: Change | None
-    findings: tuple[Finding, ...]
+def rules_of(diff: PlanDiff) -> tuple[RuleChange, ...]:
+    """The rules behind the differences, whichever side is the newer release; nothing where both are one, or a log."""
+    a, b = (RELEASES.get(side.plan.ggml) for side in (diff.a, diff.b))
+    if a is None or b is None or a is b:
+        return ()
+    if a.date > b.date:
+        a, b, diff = b, a, plan_diff(diff.b, diff.a)
+    ahead = diff.a.turned(b) if diff.a.plan.error is not None else None
+    switches = Switches(diff.a.plan, diff.b.plan, diff.b.turned(a), ahead)
+    return rule_changes(diff, changes_between(a.date, b.date), switches)
 
 
 def rule_changes(diff: PlanDiff, changes: Sequence[Change], switches: Switches) -> tuple[RuleChange, ...]:
@@ -75,7 +103,7 @@ def rule_changes(diff: PlanDiff, changes: Sequence[Change], switches: Switches) 
     """
     allowed = {change.key: change for change in changes}
     found = [
-        Finding(allowed.get(switches.confirmed(_latest(key, allowed))), part, what)
+        (allowed.get(switches.confirmed(_latest(key, allowed))), Finding(part, what))
         for part, source in (
             ("refused", _refused(diff, allowed, switches)),
             *(() if any(diff.errors) else _planned(diff, allowed, switches)),
@@ -83,10 +111,24 @@ def rule_changes(diff: PlanDiff, changes: Sequence[Change], switches: Switches) 
         for key, what in source
     ]
     groups: dict[str, list[Finding]] = {}
-    for finding in found:
-        groups.setdefault(finding.change.key if finding.change else "", []).append(finding)
-    order = [*(c.key for area in _AREAS for c in changes if c.area == area), ""]
-    return tuple(RuleChange(allowed.get(key), tuple(groups[key])) for key in order if key in groups)
+    for change, finding in found:
+        groups.setdefault(change.key if change else "", []).append(finding)
+    order = [*(c for area in _AREAS for c in changes if c.area == area), None]
+    return tuple(_rule_change(c, groups[key]) for c in order if (key := c.key if c else "") in groups)
+
+
+def _rule_change(change: Change | None, findings: Iterable[Finding]) -> RuleChange:
+    if change is None:
+        return RuleChange(rule=None, changed=tuple(findings))
+    return RuleChange(
+        rule=change.key,
+        since=change.since,
+        commit=change.commit or UNSET,
+        build=change.build or UNSET,
+        before=change.before,
+        now=change.now,
+        changed=tuple(findings),
+    )
 
 
 def _latest(key: str, allowed: Collection[str]) -> str:
@@ -165,7 +207,7 @@ def _on(backend: str | None) -> str:
 
 def _moved(pair: NodePair, diff: PlanDiff) -> str:
     """The rule behind another backend: by what settled it on either side."""
-    a, b = pair
+    a, b = pair.a, pair.b
     was, is_now = a.cause or "", b.cause or ""
     if "1.off" in (was, is_now):
         return "offload" if is_now == "1.off" else "op-offload"
@@ -193,7 +235,8 @@ def _moved(pair: NodePair, diff: PlanDiff) -> str:
 
 def _splits(diff: PlanDiff, switches: Switches) -> Iterator[tuple[str, str]]:
     """Splits that begin although the backend is the same."""
-    for a, b, changes in diff.splits:
+    for pair in diff.splits:
+        a, b, changes = pair.a, pair.b, pair.changes
         if b is None:
             if a is not None:
                 full = _cut_rule(diff.a.plan, a.id) == "split-inputs-10"
@@ -260,7 +303,7 @@ def _copy_line(pair: CopiedPair) -> str:
         return f"{what} is copied from {pair.src} to {pair.dst}"
     if pair.b is None:
         return f"{what} is no longer copied to {pair.dst}"
-    return f"{what} is copied {pair.src} to {pair.dst}, {pair.a.low} → {pair.b.low} bytes"
+    return f"{what} is copied {pair.src} to {pair.dst}, {pair.a.nbytes} → {pair.b.nbytes} bytes"
 
 
 def _buffers(diff: PlanDiff, allowed: Collection[str], switches: Switches) -> Iterator[tuple[str, str]]:

@@ -3,64 +3,70 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from shlex import join
 
-from ggmltool.inspect.diff.plans import PARTS, Divergence, NodePair, Place, PlanDiff
-from ggmltool.inspect.diff.side import Titles
-from ggmltool.inspect.diff.splits import Amount
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.diff.plans import PARTS, PlanDiff
+from ggmltool.ask.diff.record import Amount, Divergence, Finding, NodePair, Place
+from ggmltool.ask.diff.rules import changes
+from ggmltool.ask.diff.sections import (
+    A,
+    B,
+    amounts,
+    buffers_section,
+    bytes_of,
+    contexts_section,
+    copies_section,
+    inks_of,
+    sizes_section,
+    splits_section,
+    wrapped_lines,
+)
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, ggml_error, plan_step, printable, shortened
-from ggmltool.views.diff.cells import A, B, amounts, bytes_of, inks_of, wrapped_lines
-from ggmltool.views.diff.memory import buffers_section, contexts_section, sizes_section
-from ggmltool.views.diff.rules import rules_section
-from ggmltool.views.diff.splits import copies_section, splits_section
-from ggmltool.views.explain.words import words
 
 _FEW = 3
+_HERE = "here"
 
 _SUMMARY = (Head(""), Head("A", right=True), Head("B", right=True), Head("difference", right=True))
 _NODES = (Head("count", right=True), Head("what", cut=True), Head("which", cut=True))
 
 
-def diff_view(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Style) -> str:
-    """All that differs in the `parts`; one line where nothing does."""
-    found = [part for part in PARTS if part in parts and diff.differs(part)]
-    if not found:
-        return _nothing(diff, titles, parts, style)
-    out = [_head(diff, titles, style)]
+def diff(answer: Answer[PlanDiff], style: Style) -> str:
+    """All that differs in the parts; one line where nothing does."""
+    diff = answer.facts
+    if not diff.differing:
+        return _nothing(diff, style)
+    out = [_head(diff, style)]
     for plan in (diff.a.plan, diff.b.plan):
         if plan.error is not None:
             out += ["\n", ggml_error(dict(plan.error)), "\n"]
     out += ["\n", render_table(_SUMMARY, list(_summary(diff)), style)]
     out.append(rules_section(diff, style))
-    shown = [d for d in diff.divergences if _part_of(d) in parts]
+    shown = [d for d in diff.divergences if ("splits" if d.kind == "split" else "nodes") in diff.parts]
     for i, divergence in enumerate(shown):
         out += ["\n", _divergence(divergence, "first divergence" if i == 0 else "then", style)]
         out += [render_lines([f"  more: {command}"], style) for command in _more(diff, divergence)]
-    for part in found:
+    for part in diff.differing:
         if PARTS[part](diff):
             out += ["\n", _SECTIONS[part](diff, style)]
     return "".join(out)
 
 
-def diff_line(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Style) -> str:
+def diff_line(answer: Answer[PlanDiff], style: Style) -> str:
     """--brief: which parts differ, in one line."""
-    found = [part for part in PARTS if part in parts and diff.differs(part)]
-    names = f"{titles.a} and {titles.b}"
+    found, names = answer.facts.differing, " and ".join(answer.facts.titles)
     return render_lines(
         [printable(f"{names} differ in {', '.join(found)}" if found else f"{names} do not differ")], style
     )
 
 
-def _part_of(divergence: Divergence) -> str:
-    return "splits" if divergence.kind == "split" else "nodes"
-
-
-def _nothing(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Style) -> str:
-    plan = diff.a.plan
+def _nothing(diff: PlanDiff, style: Style) -> str:
+    titles, parts, plan = diff.titles, diff.parts, diff.a.plan
     facts = ["no difference", plan_step(plan), count(len(plan.nodes), "node"), count(len(plan.splits), "split")]
-    if len(set(parts)) < len(PARTS):
+    if len(parts) < len(PARTS):
         facts[0] += f" in {', '.join(part for part in PARTS if part in parts)}"
     if diff.has_log:
         facts.append("as far as a log tells")
@@ -68,11 +74,11 @@ def _nothing(diff: PlanDiff, titles: Titles, parts: Collection[str], style: Styl
     return heading(title, facts, style)
 
 
-def _head(diff: PlanDiff, titles: Titles, style: Style) -> str:
+def _head(diff: PlanDiff, style: Style) -> str:
     from rich.text import Text
 
     lines = []
-    for label, title, side, ink in (("A", titles.a, diff.a, A), ("B", titles.b, diff.b, B)):
+    for label, title, side, ink in (("A", diff.titles.a, diff.a, A), ("B", diff.titles.b, diff.b, B)):
         refused = ", where ggml fails" if side.plan.error is not None else ""
         facts = f"{plan_step(side.plan)}{refused}"
         lines.append(Text.assemble((label, ink), "  ", (printable(title), "bold"), (" · ", "dim"), facts))
@@ -85,8 +91,8 @@ def _summary(diff: PlanDiff) -> Iterator[Row]:
     a, b = diff.a.plan, diff.b.plan
     yield _counts("nodes", len(a.nodes), len(b.nodes))
     yield _counts("splits", len(a.splits), len(b.splits))
-    copied = [sum(amounts, Amount(0, 0, 0)) for amounts in ((c.a for c in diff.copies), (c.b for c in diff.copies))]
-    inputs = copied[0].n, copied[1].n
+    copied = [sum(amounts, Amount.between()) for amounts in ((c.a for c in diff.copies), (c.b for c in diff.copies))]
+    inputs = copied[0].tensors, copied[1].tensors
     yield _counts("inputs copied", *inputs)
     if diff.buffers and (len(a.copies), len(b.copies)) != inputs:
         yield _counts("copies in memory", len(a.copies), len(b.copies))
@@ -99,6 +105,39 @@ def _summary(diff: PlanDiff) -> Iterator[Row]:
 
 def _counts(what: str, a: int, b: int) -> Row:
     return [what, str(a), str(b), f"{b - a:+}" if a != b else ""]
+
+
+def rules_section(diff: PlanDiff, style: Style) -> str:
+    """Each rule with its day, what it was and is, and what it changed in this graph; "" for one release."""
+    rules = diff.rules
+    if not rules:
+        return ""
+    backwards = RELEASES[diff.a.plan.ggml].date > RELEASES[diff.b.plan.ggml].date
+    before, now = ("B", "A") if backwards else ("A", "B")
+    inks = {"A": A, "B": B}
+    areas = {change.key: change.area for change in changes()}
+    out = ["\n", heading("the rules behind it", [count(len([r for r in rules if r.rule]), "rule")], style)]
+    for rule in rules:
+        here = _here(rule.changed)
+        if rule.rule is None:
+            title = "follows from the others" if len(rules) > 1 else "by no listed rule"
+            out += ["\n", heading(title, [], style), wrapped_lines([("", "", here)], style)]
+            continue
+        out += ["\n", heading(rule.rule, [f"since {rule.since}", areas[rule.rule]], style)]
+        lines = [
+            (before.ljust(len(_HERE)), inks[before], str(rule.before)),
+            (now.ljust(len(_HERE)), inks[now], str(rule.now)),
+            (_HERE, "bold", here),
+        ]
+        out.append(wrapped_lines(lines, style))
+    return "".join(out)
+
+
+def _here(findings: tuple[Finding, ...]) -> str:
+    """A few of the changes, and how many more there are."""
+    shown = "; ".join(finding.what for finding in findings[:_FEW] if finding.what)
+    more = len(findings) - _FEW
+    return f"{shown}; {more} more" if more > 0 else shown
 
 
 def _divergence(divergence: Divergence, lead: str, style: Style) -> str:
@@ -120,7 +159,7 @@ def _more(diff: PlanDiff, divergence: Divergence) -> Iterator[str]:
     for side, place in ((diff.b, divergence.b), (diff.a, divergence.a)):
         if place is None or not side.again or divergence.kind == "order":
             continue
-        if divergence.kind == "split" and not place.begins:
+        if divergence.kind == "split" and place.start is None:
             continue
         what = ["split", str(place.split)] if divergence.kind == "split" else ["node", place.id]
         yield printable(f"ggmltool explain {join(what)} {side.again}")
@@ -133,12 +172,11 @@ def _name(place: Place | None) -> str:
 
 def decision_text(place: Place) -> str:
     """The backend of a node and why, and the split it is in or begins."""
-    reason = "" if place.settled is None else words(place.settled)
-    why = ": ".join(part for part in (place.cause, reason) if part)
+    why = ": ".join(part for part in (place.cause, place.reason) if part)
     backend = f"{place.backend or 'no backend'}{f' ({why})' if why else ''}"
-    if not place.begins:
+    if place.start is None:
         return f"{backend}; in split #{place.split}"
-    return f"{backend}; begins split #{place.split}{f': {words(place.start)}' if place.start else ''}"
+    return f"{backend}; begins split #{place.split}{f': {place.start}' if place.start else ''}"
 
 
 def _nodes(diff: PlanDiff, style: Style) -> str:

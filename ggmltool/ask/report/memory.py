@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ggmltool.ask.report.document import AllocationRow, ReportBufferRow, ReportPeakRow
+from ggmltool.ask.report.tables import NONE, Numbers, Tensors
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 from ggmltool.inspect.memory import Allocation, MemoryPlan
 from ggmltool.views.memory.map import bend_of
-from ggmltool.views.report.document import AllocationRow, BufferRow, PeakRow
-from ggmltool.views.report.tables import NONE, Numbers, Tensors
 
 if TYPE_CHECKING:
     from ggmltool.inspect.watched import Watched
@@ -33,7 +33,7 @@ class Buffers:
         """The number of a compute buffer, by which events name it."""
         return NONE if not buft else self.number(buft, COMPUTE)
 
-    def rows(self, at: Watched, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -> Iterator[BufferRow]:
+    def rows(self, at: Watched, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -> Iterator[ReportBufferRow]:
         """The buffers of a run."""
         run = at.run
         names = [b.name for b in run.backends]
@@ -46,7 +46,7 @@ class Buffers:
                 own = [b for b in run.buffers if b.buft.name == buft and USAGE_NAMES[b.usage] == usage]
                 chunks = [b.size for b in own]
                 total = sum(chunks)
-            yield BufferRow(
+            yield ReportBufferRow(
                 buft=buft,
                 usage=usage,
                 backend=NONE if of is None else names.index(memory_owner(of, run.backends).name),
@@ -66,7 +66,7 @@ def _bends(buft: str, chunks: Sequence[int], memory: MemoryPlan) -> list[int]:
     return [bend_of([life for life in lives if life.chunk == i], size, n_steps) for i, size in enumerate(chunks)]
 
 
-def _peak(buft: str, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -> PeakRow | None:
+def _peak(buft: str, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -> ReportPeakRow | None:
     peak = memory.peak(buft)
     if peak is None:
         return None
@@ -76,7 +76,7 @@ def _peak(buft: str, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -
         if life.buft == buft and life.alive(peak.step)
     ]
     numbers.sort(key=lambda i: (-allocations[i].size, allocations[i].offset))
-    return PeakRow(peak.step, peak.nbytes, numbers)
+    return ReportPeakRow(peak.step, peak.nbytes, numbers)
 
 
 def allocation_rows(allocations: Sequence[Allocation], tensors: Tensors, buffers: Buffers) -> list[AllocationRow]:

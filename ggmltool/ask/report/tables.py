@@ -12,8 +12,8 @@ from ggmltool.views.explain.reasons import reason_sentence, reason_text
 from ggmltool.views.explain.words import Reasoned, words
 
 if TYPE_CHECKING:
+    from ggmltool.ask.report.document import Text
     from ggmltool.inspect.reasons import Reason
-    from ggmltool.views.report.document import Text
 
 NONE = -1
 """The number of nothing."""

@@ -1,1 +1,0 @@
-"""Two plans: which tensor is which, what differs, and which rule of ggml makes the difference."""

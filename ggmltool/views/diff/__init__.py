@@ -1,1 +1,0 @@
-"""Differences: two plans side by side, and a plan beside that of the real library."""
