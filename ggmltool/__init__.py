@@ -29,8 +29,8 @@ if _TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.errors import InspectError, StepRefused
     from ggmltool.scenario.errors import ScenarioError
+    from ggmltool.sources.llama.capture.options import CaptureOptions
     from ggmltool.sources.llama.errors import CaptureError
-    from ggmltool.sources.llama.options import CaptureOptions
 
 __all__ = [
     "CaptureError",
@@ -61,7 +61,7 @@ __all__ = [
 
 _HOMES = {
     "CaptureError": "ggmltool.sources.llama.errors",
-    "CaptureOptions": "ggmltool.sources.llama.options",
+    "CaptureOptions": "ggmltool.sources.llama.capture.options",
     "Error": "ggmltool.ggml.errors",
     "GgmlAbort": "ggmltool.ggml.errors",
     "GgmlAssert": "ggmltool.ggml.errors",

@@ -16,9 +16,8 @@ from ggmltool.inspect.ranges import doublings, read_range
 
 if TYPE_CHECKING:
     from ggmltool.inspect.fitting import Fit
-    from ggmltool.sources.llama.options import CaptureOptions
-    from ggmltool.sources.llama.search.found import Progress
-    from ggmltool.sources.llama.search.objective import Objective
+    from ggmltool.sources.llama.capture.options import CaptureOptions
+    from ggmltool.sources.llama.search.candidates import Objective, Progress
 
 _MOST = 1 << 31
 

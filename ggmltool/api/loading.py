@@ -12,7 +12,7 @@ from ggmltool.ggml.bounds import BOUNDS, Bounds
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
-    from ggmltool.sources.llama.options import CaptureOptions
+    from ggmltool.sources.llama.capture.options import CaptureOptions
 
 
 @checked

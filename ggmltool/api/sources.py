@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ggmltool.scenario.spec import ScenarioSpec
-    from ggmltool.sources.llama.options import CaptureOptions
+    from ggmltool.sources.llama.capture.options import CaptureOptions
 
 
 class Source(NamedTuple):
@@ -52,9 +52,9 @@ def captured(
     from ggmltool.inspect.errors import WrongArgument
     from ggmltool.scenario.errors import did_you_mean
     from ggmltool.scenario.load import load_spec
-    from ggmltool.sources.llama.capture import add_weights, capture
+    from ggmltool.sources.llama.capture.capture import add_weights, capture
+    from ggmltool.sources.llama.capture.options import CaptureOptions
     from ggmltool.sources.llama.errors import CaptureError
-    from ggmltool.sources.llama.options import CaptureOptions
 
     known = [field.name for field in fields(CaptureOptions)]
     wrong = next((name for name in settings if name not in known), None)

@@ -18,7 +18,7 @@ from ggmltool.inspect.program import answers_for
 from ggmltool.show.text import count, size
 
 if TYPE_CHECKING:
-    from ggmltool.sources.llama.capture import Captured
+    from ggmltool.sources.llama.capture.capture import Captured
 
 _LASTING = ("weights", "kv")
 _NUMBER = click.IntRange(1)
@@ -156,7 +156,7 @@ def _check_tokens(
 
 def _capture(model: Path, asked: Wanted, more: dict[str, Any]) -> Captured:
     """Capture with these options and more of them. Raises CliError."""
-    from ggmltool.sources.llama.capture import capture as capture_model
+    from ggmltool.sources.llama.capture.capture import capture as capture_model
     from ggmltool.sources.llama.errors import CaptureError
 
     try:
@@ -174,7 +174,7 @@ def _default_file(model: Path, *kind: str) -> Path:
 
 def _add_weights(captured: Captured, model: Path, output: Output) -> None:
     """Refer to the model's file from where the scenario goes. Raises CliError."""
-    from ggmltool.sources.llama.capture import add_weights
+    from ggmltool.sources.llama.capture.capture import add_weights
     from ggmltool.sources.llama.errors import CaptureError
 
     try:
@@ -185,14 +185,14 @@ def _add_weights(captured: Captured, model: Path, output: Output) -> None:
 
 def _file(scenario: dict[str, Any]) -> bytes:
     """The scenario as JSON, one line per tensor."""
-    from ggmltool.sources.llama.text import scenario_text
+    from ggmltool.sources.llama.capture.capture import scenario_text
 
     return scenario_text(scenario).encode()
 
 
 def _summary(captured: Captured, file: Path | None) -> str:
     """What was captured, and what to do with it."""
-    from ggmltool.sources.llama.text import context_sizes
+    from ggmltool.sources.llama.capture.capture import context_sizes
 
     facts, graphs = captured.facts, captured.scenario["graphs"]
     memory = ", ".join(f"{name} {size(n)}" for name, n in context_sizes(captured.scenario).items() if name in _LASTING)

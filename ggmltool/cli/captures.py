@@ -16,7 +16,7 @@ from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.swept import Graph
 
 if TYPE_CHECKING:
-    from ggmltool.sources.llama.options import CaptureOptions
+    from ggmltool.sources.llama.capture.options import CaptureOptions
 
 MAX_CAPTURES = 64
 Phase = Literal["prompt", "token", "both"]
@@ -77,7 +77,7 @@ def _capture(name: str, each: Sequence[Wanted], phase: Phase) -> Iterator[Graph]
     """The graphs of a whole ubatch of a prompt, of a token or both, in batches that are no smaller. Raises CliError."""
     from ggmltool.scenario.load import load_spec
     from ggmltool.scenario.scenario import Scenario
-    from ggmltool.sources.llama.capture import capture_many
+    from ggmltool.sources.llama.capture.capture import capture_many
     from ggmltool.sources.llama.errors import CaptureError
 
     try:

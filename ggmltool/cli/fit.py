@@ -25,7 +25,7 @@ from ggmltool.inspect.placing import AUTO_SPLIT, Common, shares_of
 if TYPE_CHECKING:
     from ggmltool.inspect.fit_wishes import Wishes
     from ggmltool.inspect.fitting import Fit
-    from ggmltool.sources.llama.search.found import Progress
+    from ggmltool.sources.llama.search.candidates import Progress
 
 SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 _OBJECTIVES = ("fastest", "longest", "smallest", "fewest-splits")

@@ -72,7 +72,7 @@ def show_splits(
         raise CliError("this log has no causes; only a debug build of ggml prints them")
     if format in (None, "text") and not question.view:
         from ggmltool.ask.splits.sched_debug import sched_debug
-        from ggmltool.sources.sched_log.debug import as_debug
+        from ggmltool.sources.sched_log.records import as_debug
 
         counts = all(node.use_count is not None for node in graph.nodes)
         output.write_ggml(sched_debug(as_debug(graph), debug, causes, counts))

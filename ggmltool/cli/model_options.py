@@ -12,8 +12,15 @@ import click
 
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.ranges import Numbers, Words
+from ggmltool.sources.llama.capture.options import (
+    AUTO_PARALLEL,
+    CACHE_TYPES,
+    FLASH_ATTN,
+    PROGRAMS,
+    CaptureOptions,
+    Program,
+)
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.options import AUTO_PARALLEL, CACHE_TYPES, FLASH_ATTN, PROGRAMS, CaptureOptions, Program
 
 F = TypeVar("F", bound=Callable[..., Any])
 

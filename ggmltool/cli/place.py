@@ -162,6 +162,6 @@ def _show(found: Found, chosen: Chosen | None, title: str, output: Output, forma
 def scenario_bytes(found: Found) -> bytes:
     """The placed scenario as JSON, one line per tensor."""
     from ggmltool.scenario.dump import dump
-    from ggmltool.sources.llama.text import scenario_text
+    from ggmltool.sources.llama.capture.capture import scenario_text
 
     return scenario_text(dump(replace(found.model, meta={**found.model.meta, "placed": found.words}))).encode()

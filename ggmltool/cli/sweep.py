@@ -19,8 +19,8 @@ from ggmltool.inspect.swept import sweep as run_sweep
 from ggmltool.views.place.sweep import sweep_view
 
 if TYPE_CHECKING:
-    from ggmltool.sources.llama.place import Placer
-    from ggmltool.sources.llama.sweep import Job, Outcome
+    from ggmltool.sources.llama.place.place import Placer
+    from ggmltool.sources.llama.search.sweep import Job, Outcome
 
 
 @click.command(cls=Command)
@@ -106,7 +106,7 @@ def sweep(
 
 
 def _with_progress(placers: list[Placer], work: list[Job], processes: int) -> list[Outcome]:
-    from ggmltool.sources.llama.sweep import sweep as run_all
+    from ggmltool.sources.llama.search.sweep import sweep as run_all
 
     with progress("placing", len(work), "placements") as done:
         return run_all(placers, work, processes, done)

@@ -5,17 +5,62 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ggmltool.estimate.planned import nodes_of
 from ggmltool.estimate.rates import rates_of_backend
 from ggmltool.estimate.records import Efficiency, Estimate, Range, Rates, Split
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.ggml.devices.profiles import PROFILES
+from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SCHED_MAX_COPIES
-from ggmltool.scenario.run.compiled import Compiled
+from ggmltool.scenario.run.compiled import NONE, Compiled, CompiledTensor
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
+
+
+class PlannedCopy(NamedTuple):
+    """A tensor that a split copies, and the backend that has it."""
+
+    id: str
+    source: str
+
+
+class PlannedSplit(NamedTuple):
+    """A split of a plan with where its inputs come from."""
+
+    backend: str
+    i_start: int
+    i_end: int
+    inputs: tuple[PlannedCopy, ...]
+
+
+def splits_of(plan: Plan) -> list[PlannedSplit]:
+    """The splits of a plan, in order."""
+    home = {n.id: n.backend or "" for n in plan.nodes} | {leaf.id: leaf.backend or "" for leaf in plan.leafs}
+    return [
+        PlannedSplit(s.backend, s.i_start, s.i_end, tuple(PlannedCopy(id, home.get(id, "")) for id in s.inputs))
+        for s in plan.splits
+    ]
+
+
+def nodes_of(compiled: Compiled, name: str) -> list[Tensor]:
+    """The nodes of a graph in ggml's order, without memory and before any scheduler put copies into them."""
+    graph = compiled.graphs[name]
+    made = [ct for tensors in compiled.contexts for ct in tensors] + graph.nodes
+    table = [ct.make(i) for i, ct in enumerate(made)]
+    for ct, t in zip(made, table, strict=True):
+        _link(ct, t, table)
+    built = CGraph(compiled.cgraph_size, len(table))
+    graph.build(built, table.__getitem__)
+    return built.nodes
+
+
+def _link(ct: CompiledTensor, t: Tensor, table: list[Tensor]) -> None:
+    t.src = [None if s == NONE else table[s] for s in ct.src]
+    if ct.view_src != NONE:
+        t.view_src = table[ct.view_src]
+
 
 _WIDE = Range(0.4, 0.7, 1.0)
 

@@ -10,7 +10,6 @@ from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.placing import DEFAULT_MARGIN, Asked, Common, devices_of
 from ggmltool.scenario.versions import lacks
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.needs import margins_of
 from ggmltool.sources.llama.own_fit.common_fit import common_fit_params
 from ggmltool.sources.llama.own_fit.memory import PlacedMemory, fit_devices, fit_model, place_options
 from ggmltool.sources.llama.own_fit.records import (
@@ -24,12 +23,13 @@ from ggmltool.sources.llama.own_fit.records import (
     Fitted,
     Measured,
 )
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.place.needs import margins_of
+from ggmltool.sources.llama.place.place import Placer
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
     from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
-    from ggmltool.sources.llama.layers import PlaceOptions
+    from ggmltool.sources.llama.place.options import PlaceOptions
 
 FOLLOWED_SINCE = "2026-08-21"
 """llama.cpp's --fit is followed as it is since this day, that of ggml 0.21."""

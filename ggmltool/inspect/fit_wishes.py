@@ -10,10 +10,9 @@ from typing import Literal, NamedTuple
 from ggmltool.inspect.placing import Asked, Common, asked, options_of, overrides
 from ggmltool.inspect.ranges import doublings
 from ggmltool.scenario.spec import ScenarioSpec
-from ggmltool.sources.llama.layers import ALL
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.search.found import Candidate
-from ggmltool.sources.llama.search.objective import Objective
+from ggmltool.sources.llama.capture.options import CaptureOptions
+from ggmltool.sources.llama.place.options import ALL
+from ggmltool.sources.llama.search.candidates import Candidate, Objective
 from ggmltool.sources.llama.search.space import AUTO, CTX_STEP, OPTIONS, Setting, Space
 
 LEAST_CTX = 8192

@@ -22,17 +22,15 @@ from ggmltool.inspect.placing import asked, devices_of, named_devices
 from ggmltool.scenario.errors import Mistake
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.sources.llama.capture import capture
-from ggmltool.sources.llama.command_line import Tool, can_run, line
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError, PlaceError
 from ggmltool.sources.llama.model_file import model_name
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.search.captures import Captures, ModelFile, OneModel
-from ggmltool.sources.llama.search.found import Candidate, Found, Progress
-from ggmltool.sources.llama.search.saved import Saved, SavedError
-from ggmltool.sources.llama.search.search import Wish, search
-from ggmltool.sources.llama.search.speed import Request
-from ggmltool.sources.llama.sweep import usable_processes
+from ggmltool.sources.llama.place.options import Tool, can_run, line
+from ggmltool.sources.llama.search.anatomy import Request
+from ggmltool.sources.llama.search.candidates import Candidate, Found, Progress
+from ggmltool.sources.llama.search.search import Captures, ModelFile, OneModel, Saved, SavedError, Wish, search
+from ggmltool.sources.llama.search.sweep import usable_processes
 
 if TYPE_CHECKING:
     from ggmltool.scenario.spec import BackendSpec, ScenarioSpec

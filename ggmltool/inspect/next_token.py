@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.scenario.data import GgufData
-from ggmltool.sources.llama.vocab import read_vocabulary
+from ggmltool.sources.llama.model_file import read_vocabulary
 
 if TYPE_CHECKING:
     from pathlib import Path

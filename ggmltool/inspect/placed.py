@@ -16,15 +16,15 @@ from ggmltool.inspect.reasons import TurnedDown, unsupported
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.meta_device import Share, place_on_all
-from ggmltool.sources.llama.needs import Needs, PlannedNeeds, place_and_measure
-from ggmltool.sources.llama.place import Placement, Placer
-from ggmltool.sources.llama.search.split import best_split
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.meta_device import Share, place_on_all
+from ggmltool.sources.llama.place.needs import Needs, PlannedNeeds, place_and_measure
+from ggmltool.sources.llama.place.place import Placement, Placer
+from ggmltool.sources.llama.search.sweep import best_split
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
-    from ggmltool.sources.llama.layers import PlaceOptions
+    from ggmltool.sources.llama.place.options import PlaceOptions
 
 
 class PlacedTensor(NamedTuple):

@@ -11,8 +11,7 @@ from ggmltool.show.text import count
 
 if TYPE_CHECKING:
     from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
-    from ggmltool.sources.llama.layers import PlaceOptions
-    from ggmltool.sources.llama.overrides import Override
+    from ggmltool.sources.llama.place.options import Override, PlaceOptions
 
 DEFAULT_MARGIN = (1 << 30,)
 """The default of llama.cpp's --fit-target."""
@@ -83,8 +82,8 @@ def read_split(text: str) -> tuple[float, ...]:
 
 def overrides(texts: Sequence[str], n_cpu_moe: int, common: Common) -> tuple[Override, ...]:
     """What -ot, --cpu-moe, --n-cpu-moe and --n-cpu-ffn override, in this order. Raises InspectError."""
-    from ggmltool.sources.llama import overrides as rules
     from ggmltool.sources.llama.errors import PlaceError
+    from ggmltool.sources.llama.place import options as rules
 
     try:
         out = [override for text in texts for override in rules.parse_overrides(text)]
@@ -102,7 +101,7 @@ def options_of(
     overridden: tuple[Override, ...],
 ) -> PlaceOptions:
     """The options of one placement."""
-    from ggmltool.sources.llama.layers import PlaceOptions
+    from ggmltool.sources.llama.place.options import PlaceOptions
 
     return PlaceOptions(
         n_gpu_layers=n_gpu_layers,

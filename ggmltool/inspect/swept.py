@@ -15,11 +15,11 @@ from ggmltool.inspect.placing import AUTO_SPLIT, Common, asked, devices_of, opti
 from ggmltool.inspect.program import answers_for
 from ggmltool.inspect.ranges import read_range
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.needs import GraphCost, least_room
-from ggmltool.sources.llama.parts import n_layer
-from ggmltool.sources.llama.place import Placer
-from ggmltool.sources.llama.sweep import Bytes, Job, Outcome, usable_processes
-from ggmltool.sources.llama.sweep import sweep as run_all
+from ggmltool.sources.llama.place.needs import GraphCost, least_room
+from ggmltool.sources.llama.place.parts import n_layer
+from ggmltool.sources.llama.place.place import Placer
+from ggmltool.sources.llama.search.sweep import Bytes, Job, Outcome, usable_processes
+from ggmltool.sources.llama.search.sweep import sweep as run_all
 
 MAX_PLACEMENTS = 20_000
 NO_OVERRIDES = "none"

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ggmltool.estimate.forecast import SOME_HOST, rates_of_devices
-from ggmltool.estimate.planned import nodes_of, splits_of
+from ggmltool.estimate.forecast import SOME_HOST, nodes_of, rates_of_devices, splits_of
 from ggmltool.estimate.records import Estimate, Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork, node_seconds
 from ggmltool.estimate.timeline import LIKELY, Doing, Step, Stretch, Way, time_table

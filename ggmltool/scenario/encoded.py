@@ -1,4 +1,8 @@
-"""Values as bytes: of a ggml type, and of a tensor in a GGUF file."""
+"""Values as bytes: of a ggml type, and of a tensor in a GGUF file.
+
+Of a GGUF file only the header is read, and of its metadata only the alignment: a vocabulary of a quarter million tokens
+is passed over. The tensors themselves are mapped into memory.
+"""
 
 from __future__ import annotations
 

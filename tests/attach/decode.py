@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.sources.reference import Reference
 
 

@@ -39,7 +39,7 @@ from ggmltool.attach.write.written import GRAPH
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.attached.verified import Verified, verify
 from ggmltool.oracle import run_many
-from ggmltool.sources.llama.behavior import behavior_of
+from ggmltool.sources.llama.capture.packages import behavior_of
 from tests.attach.on_library import library, random_scenario, read_seeds
 from tests.attach.programs import ROOT
 from tests.conformance.releases import JUDGED

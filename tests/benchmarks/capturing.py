@@ -12,8 +12,8 @@ import time
 from itertools import product
 
 from ggmltool.scenario.load import load_spec
-from ggmltool.sources.llama.capture import Captured, capture_many
-from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.capture.capture import Captured, capture_many
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.sources.real_models import real
 
 

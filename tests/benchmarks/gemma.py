@@ -27,9 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from ggmltool.sources.llama.capture import add_weights, capture
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.text import scenario_text
+from ggmltool.sources.llama.capture.capture import add_weights, capture, scenario_text
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.benchmarks.exact import in_f32
 from tests.sources.reference import THREADS, decode, tokenize
 

@@ -13,10 +13,9 @@ from typing import Any
 
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.overrides import n_cpu_moe
-from ggmltool.sources.llama.place import Placer
-from ggmltool.sources.llama.sweep import Job, sweep, usable_processes
+from ggmltool.sources.llama.place.options import PlaceOptions, n_cpu_moe
+from ggmltool.sources.llama.place.place import Placer
+from ggmltool.sources.llama.search.sweep import Job, sweep, usable_processes
 
 LAYERS, WIDTH, HEADS, TOKENS, CONTEXT = 67, 1024, 16, 512, 4096
 HEAD = WIDTH // HEADS

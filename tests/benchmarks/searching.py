@@ -18,17 +18,15 @@ from ggmltool.inspect.fitting import fit
 from ggmltool.inspect.placing import Common
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
-from ggmltool.sources.llama.capture import capture
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.processes import in_processes
-from ggmltool.sources.llama.search.anatomy import anatomies
-from ggmltool.sources.llama.search.choice import Choice
-from ggmltool.sources.llama.search.planning import Planner
-from ggmltool.sources.llama.search.space import Setting, Space
-from ggmltool.sources.llama.search.speed import Request, Speed
+from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
+from ggmltool.sources.llama.search.candidates import Planner
+from ggmltool.sources.llama.search.space import Choice, Setting, Space
+from ggmltool.sources.llama.search.sweep import usable_processes
 from ggmltool.sources.llama.search.tables import Tables
-from ggmltool.sources.llama.sweep import usable_processes
 from tests.sources.real_models import real
 
 MODEL = "qwen3-30b-a3b"

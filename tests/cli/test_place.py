@@ -17,11 +17,11 @@ from ggmltool.inspect.gauges import Checked, _all
 from ggmltool.inspect.limit_watch import LimitWatch
 from ggmltool.scenario.devices.texts import listed_devices, read_devices
 from ggmltool.sources.llama import capture as capturing
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.needs import margins_of, measure, place_and_measure
-from ggmltool.sources.llama.place import Placer
-from ggmltool.sources.llama.search.split import best_split
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.needs import margins_of, measure, place_and_measure
+from ggmltool.sources.llama.place.options import PlaceOptions
+from ggmltool.sources.llama.place.place import Placer
+from ggmltool.sources.llama.search.sweep import best_split
 from tests.cli.conftest import SAMPLES, Call
 from tests.sources.library import needs_library
 from tests.sources.models import cached
@@ -121,7 +121,7 @@ def test_a_device_of_another_name_is_said_to_do_everything(call: Call) -> None:
 
 
 def test_a_pattern_that_would_search_forever_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ggmltool.sources.llama.overrides.SECONDS", 0.2)
+    monkeypatch.setattr("ggmltool.sources.llama.place.options.SECONDS", 0.2)
     scenario = {
         "ggmltool": 1,
         "contexts": {"w": {"buft": "CPU", "usage": "weights", "tensors": {"a" * 40 + "!": "f32[8, 8]"}}},

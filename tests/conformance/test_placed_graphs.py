@@ -9,8 +9,8 @@ import pytest
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
-from ggmltool.sources.llama.layers import ALL, PlaceOptions
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.place.options import ALL, PlaceOptions
+from ggmltool.sources.llama.place.place import Placer
 from tests.conformance.captured import expected, names, read
 
 OTHER_GRAPHS = ("nofa", "nokvo", "q8kv", "-s4", "pp64")

@@ -44,7 +44,7 @@ from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.interfaces import duties, tables_of
 from ggmltool.inspect.op_reference import op_facts
 from ggmltool.scenario.since import days
-from ggmltool.sources.llama.weights import weight_of
+from ggmltool.sources.llama.place.weights import weight_of
 for name in layout_names():
     layout(name)
 changes()

@@ -21,14 +21,14 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.estimate.planned import nodes_of
+from ggmltool.estimate.forecast import nodes_of
 from ggmltool.estimate.seconds import GraphWork
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run.compiled import Compiled
-from ggmltool.sources.llama.capture import capture_many
+from ggmltool.sources.llama.capture.capture import capture_many
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.options import CaptureOptions
 from tests.estimate.bench_models import bench_model
 
 FILE = Path(__file__).parent / "measurements.csv"

@@ -7,8 +7,7 @@ import random
 import pytest
 
 import ggmltool
-from ggmltool.estimate.forecast import SOME_HOST, Forecast, forecast, rates_of_devices
-from ggmltool.estimate.planned import nodes_of, splits_of
+from ggmltool.estimate.forecast import SOME_HOST, Forecast, forecast, nodes_of, rates_of_devices, splits_of
 from ggmltool.estimate.records import Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.estimate.work import VIEW, Kind
@@ -16,13 +15,12 @@ from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.run.compiled import Compiled
 from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
-from ggmltool.sources.llama.capture import capture
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.needs import place_and_measure
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.overrides import n_cpu_moe
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.options import CaptureOptions
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.needs import place_and_measure
+from ggmltool.sources.llama.place.options import PlaceOptions, n_cpu_moe
+from ggmltool.sources.llama.place.place import Placer
 from tests.sources.library import needs_library
 from tests.sources.real_models import real
 

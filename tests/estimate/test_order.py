@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.estimate.planned import PlannedSplit, nodes_of, splits_of
+from ggmltool.estimate.forecast import PlannedSplit, nodes_of, splits_of
 from ggmltool.estimate.records import Link, Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.estimate.timeline import duration

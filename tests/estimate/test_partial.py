@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ggmltool
-from ggmltool.sources.llama.capture import capture
-from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.estimate.bench_models import bench_model
 from tests.sources.library import needs_library
 from tests.sources.real_models import real

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.estimate.planned import PlannedCopy, PlannedSplit
+from ggmltool.estimate.forecast import PlannedCopy, PlannedSplit
 from ggmltool.estimate.records import Efficiency, Estimate, Link, Range, Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork, node_seconds
 from ggmltool.estimate.work import Kind, NodeWork

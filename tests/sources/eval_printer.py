@@ -17,7 +17,7 @@ import numpy as np
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.oracle.structs import Tensor
-from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.sources.reference import Reference
 
 SHOWN = 3

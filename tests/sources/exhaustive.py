@@ -25,16 +25,13 @@ from ggmltool.inspect.fitting import Fit, fit
 from ggmltool.inspect.placing import Common, devices_of
 from ggmltool.inspect.ranges import doublings
 from ggmltool.scenario.load import load_spec
-from ggmltool.sources.llama.capture import capture
-from ggmltool.sources.llama.layers import ALL
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.place import Placer
-from ggmltool.sources.llama.search.anatomy import anatomies
-from ggmltool.sources.llama.search.choice import Choice
-from ggmltool.sources.llama.search.objective import OBJECTIVES, Objective, rank
-from ggmltool.sources.llama.search.planning import Planner
-from ggmltool.sources.llama.search.space import CTX_STEP, Setting
-from ggmltool.sources.llama.search.speed import Request, Speed
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.options import ALL
+from ggmltool.sources.llama.place.place import Placer
+from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
+from ggmltool.sources.llama.search.candidates import OBJECTIVES, Objective, Planner, rank
+from ggmltool.sources.llama.search.space import CTX_STEP, Choice, Setting
 from ggmltool.sources.llama.search.tables import Tables
 from tests.sources.fake_device import FakeGpu
 from tests.sources.fake_gpus import Settings

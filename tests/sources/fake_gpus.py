@@ -34,11 +34,11 @@ from typing import Any
 
 from ggmltool.oracle import structs
 from ggmltool.oracle.structs import Tensor, splits_of
+from ggmltool.sources.llama.capture.graph import GraphWriter
+from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, Lib
+from ggmltool.sources.llama.capture.options import CaptureOptions
+from ggmltool.sources.llama.capture.session import Session
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.graph import GraphWriter
-from ggmltool.sources.llama.lib import ABORT_CALLBACK, Lib
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.session import Session
 from ggmltool.structs.mirrors import mirrors_of
 from tests.sources.fake_device import Device, FakeGpu
 from tests.sources.hook import replace

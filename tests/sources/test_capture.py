@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.sources.llama.capture import capture as capture_model
-from ggmltool.sources.llama.lib import Lib
-from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.capture.capture import capture as capture_model
+from ggmltool.sources.llama.capture.lib import Lib
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.cli.conftest import SAMPLES, Call, call
 from tests.sources.gguf_file import Description, write_gguf, write_parts
 from tests.sources.library import has, needs_library

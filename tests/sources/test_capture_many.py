@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.sources.llama import asking
-from ggmltool.sources.llama.capture import Captured, capture, capture_many
+from ggmltool.sources.llama.capture import capture as asking
+from ggmltool.sources.llama.capture.capture import Captured, capture, capture_many
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError, LlamaUnavailable
-from ggmltool.sources.llama.options import CaptureOptions
 from tests.sources.gguf_file import write_gguf
 from tests.sources.library import needs_library
 from tests.sources.models import MODELS, cached
@@ -108,7 +108,7 @@ def process_that(monkeypatch: pytest.MonkeyPatch, does: str) -> None:
     """The capturing process is one that does something else; it has `asked`, and `reply` writes."""
     code = f"""
 import json, os, signal, sys
-from ggmltool.sources.llama.replies import written
+from ggmltool.sources.llama.capture.options import written
 asked = json.load(sys.stdin)["options"]
 def reply(value):
     os.write(1, written(value))

@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 
-from ggmltool.sources.llama.command_line import Tool, can_run, line
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.overrides import cpu_moe, n_cpu_ffn, n_cpu_moe, parse_overrides
+from ggmltool.sources.llama.capture.options import CaptureOptions
+from ggmltool.sources.llama.place.options import (
+    PlaceOptions,
+    Tool,
+    can_run,
+    cpu_moe,
+    line,
+    n_cpu_ffn,
+    n_cpu_moe,
+    parse_overrides,
+)
 from tests.sources.fake_device import FakeGpu
 from tests.sources.library import needs_library
 from tests.sources.real_parser import parse

@@ -20,16 +20,15 @@ from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
-from ggmltool.sources.llama.capture import capture
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.overrides import parse_overrides
 from ggmltool.sources.llama.own_fit.common_fit import common_fit_params
 from ggmltool.sources.llama.own_fit.memory import PlacedMemory, fit_devices, fit_model
 from ggmltool.sources.llama.own_fit.records import FULL_CTX, FitParams, Fitted
 from ggmltool.sources.llama.own_fit.records import FitSettings as Ours
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.place.options import PlaceOptions, parse_overrides
+from ggmltool.sources.llama.place.place import Placer
 from tests.sources.fake_gpus import FakeGpu, Refused, Settings
 from tests.sources.gguf_file import write_gguf
 from tests.sources.library import has, needs_library

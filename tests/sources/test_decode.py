@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import ggmltool
-from ggmltool.sources.llama.capture import add_weights, capture
-from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.capture.capture import add_weights, capture
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.cli.conftest import Call, call
 from tests.sources.library import needs_library
 from tests.sources.models import MODELS, VOCAB, cached

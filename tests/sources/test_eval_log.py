@@ -11,8 +11,7 @@ import pytest
 import ggmltool
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.sources.values import eval_log as module
-from ggmltool.sources.values.eval_log import EvalEntry, parse_eval_log, read_eval_log
-from ggmltool.sources.values.log_nodes import log_nodes
+from ggmltool.sources.values.eval_log import EvalEntry, log_nodes, parse_eval_log, read_eval_log
 from tests.sources.eval_printer import printed
 
 FIRST_DIALECT = """\

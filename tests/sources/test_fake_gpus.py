@@ -11,11 +11,11 @@ from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import Step
-from ggmltool.sources.llama.capture import capture
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import LlamaRefused
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.place.options import PlaceOptions
+from ggmltool.sources.llama.place.place import Placer
 from tests.sources.fake_gpus import FakeGpu, Placed, Refused, Settings, place
 from tests.sources.library import needs_library
 from tests.sources.models import MODELS, cached

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ggmltool.scenario.load import load_spec
-from ggmltool.sources.llama.capture import capture
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.needs import place_and_measure
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.options import CaptureOptions
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.needs import place_and_measure
+from ggmltool.sources.llama.place.options import PlaceOptions
+from ggmltool.sources.llama.place.place import Placer
 from tests.cli.conftest import Call, call
 from tests.sources.library import needs_library
 from tests.sources.models import cached

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 import ggmltool
-from ggmltool.sources.llama.behavior import behavior_of
-from ggmltool.sources.llama.capture import capture
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.lib import layouts
+from ggmltool.sources.llama.capture.options import CaptureOptions
+from ggmltool.sources.llama.capture.packages import PACKAGES, Found, behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.packages import PACKAGES, Found
-from ggmltool.sources.llama.structs import layouts
 from tests.sources import library
 from tests.sources.fake_gpus import FakeGpu, Settings
 from tests.sources.fake_gpus import place as place_there

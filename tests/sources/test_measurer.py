@@ -21,13 +21,12 @@ from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import ScenarioSpec
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.needs import Needs, place_and_measure
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.overrides import Override, n_cpu_ffn, n_cpu_moe, parse_overrides
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.needs import Needs, place_and_measure
+from ggmltool.sources.llama.place.options import Override, PlaceOptions, n_cpu_ffn, n_cpu_moe, parse_overrides
+from ggmltool.sources.llama.place.place import Placer
 from tests.benchmarks.placing import model as transformer
 from tests.sources.gguf_file import write_gguf
 from tests.sources.models import MODELS, cached
@@ -128,7 +127,7 @@ def written(name: str) -> ScenarioSpec:
 
 @cache
 def captured(path: Path, options: CaptureOptions) -> ScenarioSpec:
-    from ggmltool.sources.llama.capture import capture
+    from ggmltool.sources.llama.capture.capture import capture
 
     return load_spec(capture(path, options).scenario)
 

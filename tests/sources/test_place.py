@@ -14,11 +14,10 @@ from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.needs import measure
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.overrides import parse_overrides
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.capture.options import CaptureOptions
+from ggmltool.sources.llama.place.needs import measure
+from ggmltool.sources.llama.place.options import PlaceOptions, parse_overrides
+from ggmltool.sources.llama.place.place import Placer
 from tests.sources.fake_gpus import FakeGpu, Placed, Settings, place
 from tests.sources.gguf_file import write_gguf
 from tests.sources.models import MODELS, cached
@@ -73,7 +72,7 @@ OTHER_CASES: dict[str, tuple[list[FakeGpu], Settings]] = {
 @cache
 def captured(path: Path, options: CaptureOptions) -> dict[str, Any]:
     """The graph as `ggmltool capture` gives it."""
-    from ggmltool.sources.llama.capture import capture
+    from ggmltool.sources.llama.capture.capture import capture
 
     return capture(path, options).scenario
 

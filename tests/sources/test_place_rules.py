@@ -10,12 +10,18 @@ import pytest
 from ggmltool.ggml.op import Op
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import BackendSpec
-from ggmltool.sources.llama import weights
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.layers import PlaceOptions, layer_devices, split_points
-from ggmltool.sources.llama.leaf_order import LeafOrder
-from ggmltool.sources.llama.overrides import n_cpu_ffn, n_cpu_moe, overridden, parse_overrides
-from ggmltool.sources.llama.place import Placement, Placer
+from ggmltool.sources.llama.place.leaf_order import LeafOrder
+from ggmltool.sources.llama.place.options import (
+    PlaceOptions,
+    layer_devices,
+    n_cpu_ffn,
+    n_cpu_moe,
+    overridden,
+    parse_overrides,
+    split_points,
+)
+from ggmltool.sources.llama.place.place import Placement, Placer, weights
 
 
 def gpus(*memory: int | None) -> list[BackendSpec]:

@@ -9,9 +9,9 @@ import pytest
 
 from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.needs import place_and_measure
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.needs import place_and_measure
+from ggmltool.sources.llama.place.place import Placer
 from tests.sources.fake_gpus import FakeGpu, Refused, Settings, place
 from tests.sources.gguf_file import write_gguf
 from tests.sources.special_models import SPECIAL_MODELS

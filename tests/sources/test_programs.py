@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.sources.llama.capture import capture
-from ggmltool.sources.llama.options import AUTO_PARALLEL, CaptureOptions
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.options import AUTO_PARALLEL, CaptureOptions
 from tests.cli.conftest import SAMPLES, Call, call
 from tests.sources.library import needs_library
 from tests.sources.models import cached

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.sources.llama.capture import capture
-from ggmltool.sources.llama.options import CaptureOptions
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.sources.fake_gpus import FakeGpu, Settings
 from tests.sources.library import needs_library
 from tests.sources.real_models import REAL_MODELS, real

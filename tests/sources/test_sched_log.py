@@ -21,8 +21,8 @@ from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit, SchedD
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.sources.sched_log import scan
 from ggmltool.sources.sched_log import stream as stream_module
-from ggmltool.sources.sched_log.backends import Backends, listed
 from ggmltool.sources.sched_log.lines import bounds
+from ggmltool.sources.sched_log.plan import Backends, listed
 from ggmltool.sources.sched_log.reader import read_all, read_graph, read_summary
 from ggmltool.sources.sched_log.records import Bounds, Dialect, LogGraph, LogSummary
 from ggmltool.sources.sched_log.stream import LONGEST, Lines, Recorded, Replayed, is_log

@@ -12,21 +12,15 @@ import pytest
 
 from ggmltool.scenario.spec import BackendSpec
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.options import PlaceOptions
+from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.processes import in_processes
 from ggmltool.sources.llama.search import setting_search
-from ggmltool.sources.llama.search.anatomy import anatomies
-from ggmltool.sources.llama.search.captures import ModelFile, OneModel
-from ggmltool.sources.llama.search.choice import PARTS, Choice, Spill
-from ggmltool.sources.llama.search.found import Candidate
-from ggmltool.sources.llama.search.objective import OBJECTIVES, Objective, rank
-from ggmltool.sources.llama.search.planning import Planner
-from ggmltool.sources.llama.search.saved import Saved
-from ggmltool.sources.llama.search.search import Wish, search
-from ggmltool.sources.llama.search.space import Setting, Space
-from ggmltool.sources.llama.search.speed import Request, Speed
+from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
+from ggmltool.sources.llama.search.candidates import OBJECTIVES, Candidate, Objective, Planner, rank
+from ggmltool.sources.llama.search.search import ModelFile, OneModel, Saved, Wish, search
+from ggmltool.sources.llama.search.space import PARTS, Choice, Setting, Space, Spill
 from ggmltool.sources.llama.search.tables import Tables
 from tests.sources.fake_device import FakeGpu
 from tests.sources.fake_gpus import Settings

@@ -10,16 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.place import Placer
-from ggmltool.sources.llama.search.anatomy import anatomies
-from ggmltool.sources.llama.search.costs import Costs
-from ggmltool.sources.llama.search.objective import OBJECTIVES, costs_of, exact_costs_of, least_steps
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.place import Placer
+from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
+from ggmltool.sources.llama.search.candidates import OBJECTIVES, Planner, costs_of, exact_costs_of, least_steps
+from ggmltool.sources.llama.search.costs import Costs, Pieces
 from ggmltool.sources.llama.search.paths import Path
-from ggmltool.sources.llama.search.pieces import Pieces
-from ggmltool.sources.llama.search.planning import Planner
 from ggmltool.sources.llama.search.space import Space
-from ggmltool.sources.llama.search.speed import Request, Speed
 from ggmltool.sources.llama.search.tables import Tables
 from tests.sources.searching import SETTING, devices, model
 

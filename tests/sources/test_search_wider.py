@@ -11,9 +11,8 @@ import pytest
 from ggmltool.inspect.fit_wishes import Ranges, Wishes
 from ggmltool.inspect.fitting import fit
 from ggmltool.inspect.placing import Common
-from ggmltool.sources.llama.search.found import Found
-from ggmltool.sources.llama.search.objective import OBJECTIVES, Objective, costs_of
-from ggmltool.sources.llama.search.speed import Request
+from ggmltool.sources.llama.search.anatomy import Request
+from ggmltool.sources.llama.search.candidates import OBJECTIVES, Found, Objective, costs_of
 from tests.sources.library import needs_library
 from tests.sources.models import cached
 from tests.sources.real_models import real

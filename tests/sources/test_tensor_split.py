@@ -11,12 +11,11 @@ import pytest
 from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import ScenarioSpec
-from ggmltool.sources.llama.capture import capture
+from ggmltool.sources.llama.capture.capture import capture
+from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import LlamaRefused, PlaceError
-from ggmltool.sources.llama.layers import PlaceOptions
-from ggmltool.sources.llama.meta_device import OnAll, place_on_all
-from ggmltool.sources.llama.options import CaptureOptions
-from ggmltool.sources.llama.tensor_split import NOT_IMPLEMENTED
+from ggmltool.sources.llama.place.meta_device import NOT_IMPLEMENTED, OnAll, place_on_all
+from ggmltool.sources.llama.place.options import PlaceOptions
 from tests.sources.fake_gpus import FakeGpu, Refused, Settings, place
 from tests.sources.gguf_file import Description, write_gguf
 from tests.sources.library import needs_library

@@ -8,7 +8,7 @@ from pathlib import Path
 import gguf
 import pytest
 
-from ggmltool.sources.llama.vocab import Vocabulary, read_vocabulary
+from ggmltool.sources.llama.model_file import Vocabulary, read_vocabulary
 from tests.cli.conftest import Call, call
 
 __all__ = ["call"]

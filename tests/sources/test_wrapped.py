@@ -13,10 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ggmltool.ask.splits.sched_debug import sched_debug
+from ggmltool.sources.sched_log.lines import Rejoined
 from ggmltool.sources.sched_log.reader import read_all
 from ggmltool.sources.sched_log.records import LogGraph, LogSummary
 from ggmltool.sources.sched_log.stream import Lines
-from ggmltool.sources.sched_log.wrapped import Rejoined
 from tests.sources.test_sched_log import records
 
 LOGS = Path(__file__).parent / "logs"

@@ -28,14 +28,14 @@ from typing import IO, Any
 import pytest
 
 ENTRIES = {
-    "ggmltool.sources.llama.child": "main",
+    "ggmltool.sources.llama.capture.child": "main",
     "tests.sources.fake_gpus": "_main",
     "tests.sources.real_fit": "_main",
     "tests.sources.reference": "main",
 }
 """Modules that are started, and the function that `python -m` calls."""
 
-CALLERS = ("ggmltool.sources.llama.asking", "tests.sources.fake_gpus", "tests.sources.reference")
+CALLERS = ("ggmltool.sources.llama.capture.capture", "tests.sources.fake_gpus", "tests.sources.reference")
 """Modules that start them, with subprocess.run or subprocess.Popen."""
 
 

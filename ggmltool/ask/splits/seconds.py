@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from ggmltool.ask.answer import Answer
-from ggmltool.estimate.forecast import SOME_HOST, Speeds, forecast, is_gpu
-from ggmltool.estimate.planned import PlannedSplit, splits_of
+from ggmltool.estimate.forecast import SOME_HOST, PlannedSplit, Speeds, forecast, is_gpu, splits_of
 from ggmltool.estimate.rates import rates_of_backend
 from ggmltool.estimate.records import Estimate, Rates, added
 from ggmltool.estimate.seconds import Estimator

@@ -17,7 +17,7 @@ from ggmltool.attach.memory import c_string
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import NEWEST, RELEASES
-from ggmltool.sources.llama.behavior import behavior_of
+from ggmltool.sources.llama.capture.packages import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
 from ggmltool.structs.layout import MAX_NAME, layout, layouts_of
 

@@ -23,7 +23,7 @@ from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.past import dump_past
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import FORMAT
-from ggmltool.sources.llama.text import scenario_text
+from ggmltool.sources.llama.capture.capture import scenario_text
 
 GRAPH = "main"
 """What the graph of a program is called."""

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit, SchedDebug
+
 
 class Dialect(StrEnum):
     """How ggml wrote it: 2024 with a title and headers that always end in `inputs: `, since 2026 with `use=`."""
@@ -204,3 +206,29 @@ class LogSummary(msgspec.Struct, frozen=True, gc=False):
     long_lines: int
     aborts: tuple[Abort, ...] = ()
     wrapped_at: int = 0
+
+
+def as_debug(graph: LogGraph) -> SchedDebug:
+    """Its splits with their nodes, which a view writes again without what stood before or within their lines."""
+    return tuple(
+        DebugSplit(
+            split.id,
+            split.backend,
+            tuple((tensor.name, tensor.nbytes.low) for tensor in split.inputs),
+            tuple(
+                DebugNode(
+                    node.index,
+                    node.op,
+                    node.name,
+                    node.nbytes.low,
+                    node.backend,
+                    node.cause,
+                    node.use_count or 0,
+                    bool(node.compute),
+                    tuple(DebugSource(s.name, s.nbytes.low, s.backend, s.cause) for s in node.src),
+                )
+                for node in split.nodes
+            ),
+        )
+        for split in graph.splits
+    )

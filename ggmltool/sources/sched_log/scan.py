@@ -14,7 +14,6 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.sources.sched_log.backends import Backends, listed
 from ggmltool.sources.sched_log.lines import (
     HEADER_MARK,
     NODE_MARK,
@@ -29,6 +28,7 @@ from ggmltool.sources.sched_log.lines import (
     text,
 )
 from ggmltool.sources.sched_log.other import OTHER_MARKS, OtherLines, title_of
+from ggmltool.sources.sched_log.plan import Backends, listed
 from ggmltool.sources.sched_log.records import Bounds, Dialect, GraphSummary, LogSummary
 from ggmltool.sources.sched_log.stream import Lines
 

@@ -14,8 +14,7 @@ from typing import BinaryIO
 
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.text.text import MAX_BYTES, Readable, Recoded, file_meant, no_model, wide_codec
-from ggmltool.sources.sched_log.lines import HEADER_MARK, NODE_MARK
-from ggmltool.sources.sched_log.wrapped import Rejoined
+from ggmltool.sources.sched_log.lines import HEADER_MARK, NODE_MARK, Rejoined
 
 CHUNK = 1 << 20
 """Bytes that are read at once."""

@@ -13,7 +13,7 @@ from ggmltool.inspect.fitting import Fit
 from ggmltool.inspect.placed import Placed, PlacedTensor
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, size
-from ggmltool.sources.llama.search.found import Progress, Ranked
+from ggmltool.sources.llama.search.candidates import Progress, Ranked
 from ggmltool.sources.llama.search.space import Setting
 from ggmltool.views.place.place import device_table, placement_facts
 

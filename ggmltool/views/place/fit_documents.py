@@ -12,8 +12,8 @@ from ggmltool.views.place.documents import PlacedGraph, PlacedRow, UseRow, place
 if TYPE_CHECKING:
     from ggmltool.estimate.records import Estimate
     from ggmltool.inspect.fitting import Fit
-    from ggmltool.sources.llama.search.found import Candidate
-    from ggmltool.sources.llama.sweep import Bytes
+    from ggmltool.sources.llama.search.candidates import Candidate
+    from ggmltool.sources.llama.search.sweep import Bytes
 
 
 class SecondsRow(Row):

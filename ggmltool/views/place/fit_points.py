@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ggmltool.inspect.fit_wishes import shell_words
 from ggmltool.inspect.fitting import Fit
-from ggmltool.sources.llama.search.found import Candidate
+from ggmltool.sources.llama.search.candidates import Candidate
 from ggmltool.views.place.fit import spilled
 from ggmltool.views.place.fit_chart import Point, fit_chart
 

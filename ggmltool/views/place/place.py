@@ -11,7 +11,7 @@ from ggmltool.inspect.placed import Placed, PlacedTensor
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Shown, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, size
-from ggmltool.sources.llama.needs import BufferUse
+from ggmltool.sources.llama.place.needs import BufferUse
 from ggmltool.views.explain.reasons import refusal_text
 
 MARGIN = "margin: {} stays free for the driver's context, runtime pools and whatever else no plan has (--margin)"

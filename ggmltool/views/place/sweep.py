@@ -11,7 +11,7 @@ from ggmltool.inspect.swept import Sweep, Swept
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, rate_text, size
-from ggmltool.sources.llama.sweep import NOTHING
+from ggmltool.sources.llama.search.sweep import NOTHING
 from ggmltool.views.place.place import MARGIN
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"

@@ -15,8 +15,16 @@ from ggmltool.ggml.tensor import MAX_DIMS
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.architectures import ARCHITECTURES, MXFP4, Architecture, Tensors
 from ggmltool.sources.llama.header.config import Config
-from ggmltool.sources.llama.header.gguf_header import U32, Header, TensorInfo, Value, value_of
-from ggmltool.sources.llama.header.safetensors import StoredTensor, read_json, read_tensors
+from ggmltool.sources.llama.header.gguf_header import (
+    U32,
+    Header,
+    StoredTensor,
+    TensorInfo,
+    Value,
+    read_json,
+    read_tensors,
+    value_of,
+)
 
 CONFIG = "config.json"
 _OUT_TYPES = {"BF16": ("bf16", 32), "F16": ("f16", 1)}

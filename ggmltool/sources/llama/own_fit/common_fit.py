@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ggmltool.sources.llama.own_fit.fitting import Fitting
 from ggmltool.sources.llama.own_fit.layers import fill_layers
-from ggmltool.sources.llama.own_fit.log import names
 from ggmltool.sources.llama.own_fit.records import (
     AUTO,
     FULL_CTX,
@@ -23,11 +21,13 @@ from ggmltool.sources.llama.own_fit.records import (
     FitParams,
     FitSettings,
     Fitted,
+    Fitting,
     Measure,
     Measured,
     Status,
     div,
     mib,
+    names,
     u32,
 )
 

@@ -10,10 +10,8 @@ import re
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from ggmltool.sources.llama.overrides import Override
-from ggmltool.sources.llama.own_fit.fitting import Fitting
-from ggmltool.sources.llama.own_fit.log import names
-from ggmltool.sources.llama.own_fit.records import FitError, FitFailed, FitParams, div, mib, u32
+from ggmltool.sources.llama.own_fit.records import FitError, FitFailed, FitParams, Fitting, div, mib, names, u32
+from ggmltool.sources.llama.place.options import Override
 
 MAX_LAYERS, MAX_OVERRIDES = 1000, 4096
 """The layers that llama.cpp has patterns for, and llama_max_tensor_buft_overrides()."""

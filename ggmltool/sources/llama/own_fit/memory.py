@@ -13,12 +13,11 @@ from dataclasses import replace
 from ggmltool.ggml.op import Op
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.layers import ALL, PlaceOptions, chosen_gpus
-from ggmltool.sources.llama.measurer import Measurer
-from ggmltool.sources.llama.needs import Needs, lost_attention
-from ggmltool.sources.llama.overrides import EXPERTS
 from ggmltool.sources.llama.own_fit.records import FitDevice, FitModel, FitParams, Measured, Parts
-from ggmltool.sources.llama.place import Placer
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.needs import Needs, lost_attention
+from ggmltool.sources.llama.place.options import ALL, EXPERTS, PlaceOptions, chosen_gpus
+from ggmltool.sources.llama.place.place import Placer
 
 Captures = Callable[[int], Placer]
 """The graph of a prompt, captured for a context of so many tokens (0: the model's own)."""

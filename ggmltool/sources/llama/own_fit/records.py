@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from ggmltool.sources.llama.overrides import Override
+from ggmltool.sources.llama.place.options import Override
 
 AUTO, ALL = -1, -2
 """-ngl auto and -ngl all, as llama.cpp's n_gpu_layers."""
@@ -148,3 +148,79 @@ def mib(nbytes: int) -> int:
 def u32(n: int) -> int:
     """A number as a uint32_t holds it."""
     return n & 0xFFFFFFFF
+
+
+_PREFIXES = ("NVIDIA ", "GeForce ", "Tesla ", "AMD ", "Radeon ", "Instinct ")
+_HEAD = "| {} | {}   {}    {}   {}   {}   {}    {} |"
+_DEVICE = "| {} | {} = {} + ({} = {} + {} + {}) + {} |"
+_OTHER = "| {} | {}   {}    {} = {} + {} + {}    {} |"
+
+
+def breakdown(devices: Sequence[FitDevice], measured: Measured) -> list[str]:
+    """common_memory_breakdown_print: a row per device, one of the host, one of each other buffer type; in MiB."""
+    rows = list(_rows(devices, measured))
+    widths = [max(len(cells[j]) for _, cells in rows) for j in range(8)]
+    lines = []
+    for template, (name, *numbers) in rows:
+        cells = [name.ljust(widths[0]), *(n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True))]
+        lines.append("common_memory_breakdown_print: " + template.format(*cells))
+    return lines
+
+
+def names(devices: Sequence[FitDevice]) -> list[str]:
+    """The devices as the log names them, in a column."""
+    shown = [f"{d.name} ({d.description})" for d in devices]
+    return [name.ljust(max(map(len, shown))) for name in shown]
+
+
+def _rows(devices: Sequence[FitDevice], measured: Measured) -> Iterator[tuple[str, list[str]]]:
+    titles = ["memory breakdown [MiB]", "total", "free", "self", "model", "context", "compute", "unaccounted"]
+    yield _HEAD, titles
+    for device, parts in zip(devices, measured.devices, strict=True):
+        unaccounted = mib(device.total - device.free - parts.total)
+        memory = [str(mib(device.total)), str(mib(device.free))]
+        yield _DEVICE, [f"  - {device.name} ({_short(device.description)})", *memory, *_mibs(parts), str(unaccounted)]
+    for name, parts in (("Host", measured.host), *measured.others):
+        yield _OTHER, [f"  - {name}", "", "", *_mibs(parts), ""]
+
+
+def _mibs(parts: Parts) -> list[str]:
+    return [str(mib(n)) for n in (parts.total, *parts)]
+
+
+def _short(description: str) -> str:
+    """A description without the names of makers and series."""
+    for prefix in _PREFIXES:
+        description = description.removeprefix(prefix)
+    return description
+
+
+@dataclass(slots=True)
+class Fitting:
+    """A fit on its way: what is given, the parameters as they are now, what was said and measured so far."""
+
+    model: FitModel
+    devices: tuple[FitDevice, ...]
+    settings: FitSettings
+    measure_with: Measure
+    params: FitParams
+    log: list[str] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+
+    def say(self, text: str, function: str = "common_params_fit_impl") -> None:
+        """A line of the log."""
+        self.log.append(f"{function}: {text}")
+
+    def measure(self, why: str, params: FitParams | None = None) -> Measured:
+        """common_get_device_memory_data_impl: measure these parameters, by default those of now."""
+        asked = self.params if params is None else params
+        found = self.measure_with(asked)
+        for device in self.devices:
+            if not device.free and not device.total:
+                self.say(
+                    f"device {device.name} did not report memory; --fit will not use it",
+                    "common_get_device_memory_data_impl",
+                )
+        self.log += breakdown(self.devices, found)
+        self.trials.append(Trial(why, asked, found))
+        return found

@@ -2,23 +2,157 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
 
 from ggmltool.estimate.records import Rates
-from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.place import Placer
+from ggmltool.scenario.load import load_spec
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
+from ggmltool.sources.llama.capture.capture import capture_many
+from ggmltool.sources.llama.capture.options import CaptureOptions
+from ggmltool.sources.llama.errors import CaptureError, PlaceError
+from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.processes import as_they_come, can_fork
-from ggmltool.sources.llama.search.captures import Captures
-from ggmltool.sources.llama.search.found import Candidate, Counts, Found, Progress, Ranked
-from ggmltool.sources.llama.search.objective import Objective, costs_of, rank
+from ggmltool.sources.llama.search.anatomy import Request
+from ggmltool.sources.llama.search.candidates import (
+    Candidate,
+    Counts,
+    Found,
+    Objective,
+    Progress,
+    Ranked,
+    costs_of,
+    rank,
+)
 from ggmltool.sources.llama.search.paths import Costs as Vector
-from ggmltool.sources.llama.search.saved import Saved
-from ggmltool.sources.llama.search.setting_best import SettingBest, best_of_setting
+from ggmltool.sources.llama.search.setting_search import SettingBest, best_of_setting
 from ggmltool.sources.llama.search.space import Setting, Space, given_up
-from ggmltool.sources.llama.search.speed import Request
+from ggmltool.version import __version__
+
+Devices = Callable[[ScenarioSpec], Sequence[BackendSpec]]
+"""The devices to place a captured model on."""
+
+
+class Captures(Protocol):
+    """Where captured graphs come from."""
+
+    def placers(self, settings: Sequence[Setting]) -> Iterator[Placer | CaptureError]:
+        """The models of these settings on the devices, in their order, each as it is asked for."""
+
+
+class ModelFile:
+    """A GGUF file, or what llama-quantize would make of it, captured with each setting; `base` has what the settings do
+    not say."""
+
+    def __init__(
+        self, path: Path, devices: Devices, base: CaptureOptions | None = None, quantization: str = ""
+    ) -> None:
+        self.path = path
+        self.devices = devices
+        self.base = base or CaptureOptions()
+        self.quantization = quantization
+
+    def placers(self, settings: Sequence[Setting]) -> Iterator[Placer | CaptureError]:
+        """As Captures says. Raises CaptureError for what is no model."""
+        options = [s.capture_options(self.base) for s in settings]
+        for captured in capture_many(self.path, options, self.quantization):
+            if isinstance(captured, CaptureError):
+                yield captured
+            else:
+                model = load_spec(captured.scenario)
+                yield Placer(model, self.devices(model))
+
+
+class OneModel:
+    """A model that was captured before, which has one setting."""
+
+    def __init__(self, model: ScenarioSpec, devices: Devices) -> None:
+        self.placer = Placer(model, devices(model))
+
+    def placers(self, settings: Sequence[Setting]) -> Iterator[Placer | CaptureError]:
+        """The same for every setting."""
+        return (self.placer for _ in settings)
+
+
+class SavedError(PlaceError):
+    """The file cannot be read or written, or belongs to another search; the message names it."""
+
+
+LAYOUT = 1
+MAX_BYTES = 64 << 20
+
+
+class File(msgspec.Struct):
+    """What the file holds."""
+
+    version: int
+    search: str
+    found: list[SettingBest]
+
+
+@dataclass(slots=True)
+class Saved:
+    """The settings of a search that are done, in a file (None: nowhere).
+
+    `about` tells the model and the devices, which a search does not know by name.
+    """
+
+    path: Path | None = None
+    about: str = ""
+    _file: File = field(default_factory=lambda: File(LAYOUT, "", []))
+
+    def open(self, *asked: object) -> None:
+        """Read the file, if there is one. Raises SavedError if it is none, or that of another search."""
+        key = sha256(repr((__version__, self.about, asked)).encode()).hexdigest()[:16]
+        self._file = File(LAYOUT, key, [])
+        if self.path is None:
+            return
+        try:
+            with self.path.open("rb") as file:
+                text = file.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            if not self.path.parent.is_dir():
+                raise SavedError(f"the folder {self.path.parent} does not exist; make it first") from None
+            return
+        except OSError as error:
+            raise SavedError(f"{self.path}: {error.strerror or error}") from None
+        found = self._decoded(text)
+        if found.search != key:
+            raise SavedError(f"{self.path} is of another search: other options, or another model or version")
+        self._file = found
+
+    def _decoded(self, text: bytes) -> File:
+        try:
+            found = msgspec.json.decode(text[:MAX_BYTES], type=File)
+        except msgspec.MsgspecError as error:
+            raise SavedError(f"{self.path} is not what a search has saved: {error}") from None
+        if found.version != LAYOUT:
+            raise SavedError(f"{self.path} was saved by another version")
+        return found
+
+    def best(self, setting: Setting) -> SettingBest | None:
+        """What was found for a setting; None if it is still to be searched."""
+        return next((best for best in self._file.found if best.setting == setting), None)
+
+    def add(self, best: SettingBest) -> None:
+        """Note what was found; the file is whole at any time. Raises SavedError if it cannot be written."""
+        self._file.found.append(best)
+        if self.path is None:
+            return
+        new = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        try:
+            new.write_bytes(msgspec.json.encode(self._file))
+            new.replace(self.path)
+        except OSError as error:
+            raise SavedError(f"{self.path}: {error.strerror or error}") from None
+
 
 MOST_PLANS = 2000
 """Plans of one setting, at most."""

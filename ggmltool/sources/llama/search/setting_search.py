@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from ggmltool.estimate.records import Rates
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.processes import in_processes
-from ggmltool.sources.llama.search.choice import Choice
-from ggmltool.sources.llama.search.costs import Costs
-from ggmltool.sources.llama.search.found import Candidate
-from ggmltool.sources.llama.search.objective import (
+from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
+from ggmltool.sources.llama.search.candidates import (
+    Candidate,
     Objective,
+    Planner,
+    Tensor,
     costs_of,
     exact_costs_of,
     least_steps,
@@ -19,11 +23,10 @@ from ggmltool.sources.llama.search.objective import (
     room_step,
     rounded,
 )
+from ggmltool.sources.llama.search.costs import Costs, Pieces
 from ggmltool.sources.llama.search.paths import Bound, Path, Paths
 from ggmltool.sources.llama.search.paths import Costs as Vector
-from ggmltool.sources.llama.search.pieces import Pieces
-from ggmltool.sources.llama.search.planning import Planner
-from ggmltool.sources.llama.search.speed import Request
+from ggmltool.sources.llama.search.space import Choice, Setting, Space
 from ggmltool.sources.llama.search.tables import Tables
 
 _GUESSES = 12
@@ -246,3 +249,50 @@ class SettingSearch:
 def rounded_costs(costs: Vector) -> Vector:
     """Costs as they are compared: the last are seconds."""
     return (*costs[:-1], rounded(costs[-1]))
+
+
+BIGGEST = 5
+"""Tensors of each device that a result tells of."""
+
+
+class SettingBest(NamedTuple):
+    """What was found for a setting, with the largest tensors of each device in it."""
+
+    setting: Setting
+    best: Best
+    biggest: Mapping[str, tuple[Tensor, ...]]
+
+
+def best_of_setting(
+    placer: Placer,
+    setting: Setting,
+    order: int,
+    space: Space,
+    objective: Objective,
+    request: Request,
+    rates: Mapping[str, Rates],
+    most: int,
+    limit: Vector | None = None,
+    processes: int = 1,
+) -> SettingBest:
+    """The best placement of a model that was captured with a setting.
+
+    `limit` and `processes` are those of SettingSearch. Raises PlaceError.
+    """
+    measurer = Measurer(placer)
+    speed = Speed(placer, anatomies(placer, request.cached), rates, request)
+    tables = Tables(placer, space)
+    planner = Planner(measurer, space, speed, setting, order)
+    costs = Costs(measurer, tables, speed)
+    best = SettingSearch(planner, costs, objective, request, most, limit, processes).best()
+    return SettingBest(setting, best, {} if best.candidate is None else _biggest(tables, space, best.candidate))
+
+
+def _biggest(tables: Tables, space: Space, candidate: Candidate) -> Mapping[str, tuple[Tensor, ...]]:
+    placer, owners = tables.placer, tables.owners
+    placed = placer.place(candidate.choice.options(space.base, candidate.n_layer))
+    by: dict[str, list[Tensor]] = {}
+    for t in placed.tensors:
+        device = owners.get(t.buft, placer.cpu.name)
+        by.setdefault(device, []).append(Tensor(t.name, t.type, t.nbytes, device))
+    return {device: tuple(sorted(ts, key=lambda t: -t.nbytes)[:BIGGEST]) for device, ts in by.items()}

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from ggmltool.sources.llama.layers import ALL, PlaceOptions, chosen_gpus
-from ggmltool.sources.llama.place import Placer, TensorPlace
-from ggmltool.sources.llama.search.choice import PARTS, Choice, Spill, pattern
-from ggmltool.sources.llama.search.space import Space
+from ggmltool.sources.llama.place.options import ALL, PlaceOptions, chosen_gpus
+from ggmltool.sources.llama.place.place import Placer, TensorPlace
+from ggmltool.sources.llama.search.space import PARTS, Choice, Space, Spill, pattern
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Graphs as llama.cpp builds them: its library is asked in a process of its own."""
