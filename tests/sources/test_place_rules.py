@@ -11,6 +11,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import BackendSpec
 from ggmltool.sources.llama.errors import PlaceError
+from ggmltool.sources.llama.place import weights
 from ggmltool.sources.llama.place.leaf_order import LeafOrder
 from ggmltool.sources.llama.place.options import (
     PlaceOptions,
@@ -21,7 +22,7 @@ from ggmltool.sources.llama.place.options import (
     parse_overrides,
     split_points,
 )
-from ggmltool.sources.llama.place.place import Placement, Placer, weights
+from ggmltool.sources.llama.place.place import Placement, Placer
 
 
 def gpus(*memory: int | None) -> list[BackendSpec]:
