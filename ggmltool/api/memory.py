@@ -14,12 +14,10 @@ from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.context import Context
     from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.allocations import AllocMoment, AllocStep
     from ggmltool.inspect.allocator import AllocRow
     from ggmltool.inspect.memory import MemoryPlan
-    from ggmltool.inspect.tensor import TensorFacts
     from ggmltool.show.svg import Svg
 
 
@@ -124,37 +122,4 @@ def free_blocks(look: Look, node: str) -> Result[AllocMoment]:
         then,
         partial(FreeBlocksDocument.of, at.plan, then, bufts, node),
         partial(free_blocks_view, then, bufts, at.title, f"{found.heading} at {node}"),
-    )
-
-
-def context(look: Look, only: str | None) -> Result[tuple[Context, ...]]:
-    from ggmltool.inspect.contexts import contexts_at
-    from ggmltool.views.memory.documents import ContextDocument
-    from ggmltool.views.memory.objects import contexts_view
-
-    at = look.watch()
-    contexts, graph = contexts_at(at, only)
-    return answer(
-        at,
-        "contexts",
-        tuple(contexts),
-        partial(ContextDocument.of, at.plan, contexts, graph),
-        partial(contexts_view, contexts, graph, at.title, at.heading),
-        tuple(o for context in contexts for o in context.objects()),
-    )
-
-
-def tensor(look: Look, name: str) -> Result[TensorFacts]:
-    from ggmltool.inspect.tensor import facts_of, find
-    from ggmltool.views.memory.documents import TensorDocument
-    from ggmltool.views.memory.tensor import tensor_view
-
-    found = watch_allocator(look.opened, look.moment)
-    at, facts = found.at, facts_of(found, find(found, name))
-    return answer(
-        at,
-        f"tensor {name}",
-        facts,
-        partial(TensorDocument.of, at.plan, facts),
-        partial(tensor_view, facts, at.title, at.heading),
     )

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from ggmltool.api.look import Look, look
 from ggmltool.api.sources import read
 from ggmltool.ask.checked import checked_methods
+from ggmltool.ask.context import ContextQuestion
 from ggmltool.ask.hash import Hash
 from ggmltool.ask.lifetime import Lifetime
 from ggmltool.ask.moment import When
 from ggmltool.ask.question import method
 from ggmltool.ask.splits import Splits
+from ggmltool.ask.tensor import TensorQuestion
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened, WhatIf
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from ggmltool.ask.compare.record import WorstNodes
     from ggmltool.ask.diff.plans import PlanDiff
     from ggmltool.ask.verify.record import Verification
-    from ggmltool.ggml.context import Context
     from ggmltool.ggml.events import Listener
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.allocator import AllocRow
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from ggmltool.inspect.split import SplitFacts
     from ggmltool.inspect.supports import Asked, State
     from ggmltool.inspect.swept import Sweep
-    from ggmltool.inspect.tensor import TensorFacts
     from ggmltool.inspect.trace import Trace
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.show.svg import Svg
@@ -190,20 +190,8 @@ class Scenario(Base):
         _one_of(all=all, graph=all and when.get("graph") is not None, after=all and when.get("after") is not None)
         return schedule.limits(self._look(**when), all)
 
-    def context(self, only: str | None = None, **when: Unpack[When]) -> Result[tuple[Context, ...]]:
-        """What lies where in the arenas of the contexts; `only` is one context's name.
-
-        Raises InspectError if there is no such context.
-        """
-        from ggmltool.api import memory
-
-        return memory.context(self._look(**when), only)
-
-    def tensor(self, name: str, **when: Unpack[When]) -> Result[TensorFacts]:
-        """Everything about one tensor. Raises InspectError if the graph has none of that id or name."""
-        from ggmltool.api import memory
-
-        return memory.tensor(self._look(**when), name)
+    context = method(ContextQuestion)
+    tensor = method(TensorQuestion)
 
     @overload
     def explain(self, what: str, other: None = None, **when: Unpack[When]) -> Result[NodeFacts]: ...

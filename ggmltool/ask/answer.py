@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ggmltool.ask.checked import checked_methods
+from ggmltool.inspect.errors import WrongUse
 from ggmltool.show.text import printable
 
 if TYPE_CHECKING:
@@ -62,10 +64,14 @@ class Answer(Generic[R]):
     def shown(self, format: str, style: Style) -> str:
         """The answer in one of the formats that its record has a view for; the view is imported when it is wanted."""
         record: Any = self.facts
-        module, _, view = record.view.rpartition(":")
-        beside = import_module(f".{module or format}", type(record).__module__.rpartition(".")[0])
-        shown: str = getattr(beside, view)(self, style)
-        return shown
+        module, _, name = record.view.rpartition(":")
+        beside = module or ("text" if format == "table" else format)
+        view: Callable[[Answer[Any], Style], str] | None = getattr(
+            import_module(f".{beside}", type(record).__module__.rpartition(".")[0]), name, None
+        )
+        if view is None:
+            raise WrongUse(f"{name} cannot be shown as {format}; choose another format")
+        return view(self, style)
 
     def as_dict(self) -> dict[str, Any]:
         """The facts as dicts, lists, texts and numbers: what the command prints with --json."""

@@ -107,6 +107,12 @@ class Question(Struct, Generic[R], frozen=True, kw_only=True):
         raise NotImplementedError
 
 
+def name_of(question: Callable[..., Question[R]]) -> str:
+    """What its command and its method are called: the class's name, without the `Question` that keeps it apart from a
+    class of the engine's."""
+    return question.__name__.removesuffix("Question").lower()
+
+
 class Asked(Protocol):
     """A scenario that questions are methods of."""
 
@@ -127,7 +133,7 @@ def method(question: Callable[P, Question[R]]) -> Callable[Concatenate[Asked, P]
     own = [p.replace(annotation=_plain(types[name])) for name, p in signature.parameters.items()]
     first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     asked.__signature__ = signature.replace(parameters=[first, *own])  # type: ignore[attr-defined]
-    asked.__name__ = asked.__qualname__ = question.__name__.lower()
+    asked.__name__ = asked.__qualname__ = name_of(question)
     raises: str = getattr(question, "raises", "")
     about = inspect.cleandoc(question.__doc__ or "").partition("\n\n\b")[0]
     asked.__doc__ = f"{about}\n\nRaises {raises}" if raises else about

@@ -14,7 +14,7 @@ from msgspec import NODEFAULT
 from msgspec.structs import fields
 
 from ggmltool.ask.moment import OfMoment
-from ggmltool.ask.question import Argument, BadValue, Misuse, Option, Question
+from ggmltool.ask.question import Argument, BadValue, Misuse, Option, Question, name_of
 from ggmltool.cli import complete
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import wrong_use
@@ -58,7 +58,7 @@ class _Parameters:
     """What the fields of a question are on the command line."""
 
     def __init__(self, question: type[Question[Any]]) -> None:
-        self.name = question.__name__.lower()
+        self.name = name_of(question)
         self.words: dict[str, tuple[Argument, bool]] = {}
         self.options: dict[str, click.Option] = {}
         self.shared = 0

@@ -50,7 +50,7 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and its one line of help, so that `--help` imports none of them."""
 
-QUESTIONS = frozenset({"hash", "lifetime"})
+QUESTIONS = frozenset({"context", "hash", "lifetime", "tensor"})
 """The commands that derive from the question of their name in `ask/`."""
 
 EPILOG = """\
@@ -83,7 +83,8 @@ class LazyGroup(Group):
         if cmd_name in QUESTIONS:
             from ggmltool.cli import derive
 
-            command = derive.command(getattr(import_module(f"ggmltool.ask.{module}"), cmd_name.title()))
+            asked, name = import_module(f"ggmltool.ask.{module}"), cmd_name.title()
+            command = derive.command(getattr(asked, name, None) or getattr(asked, f"{name}Question"))
         else:
             command = getattr(import_module(f"ggmltool.cli.{module}"), module)
         if not isinstance(command, Command):

@@ -203,6 +203,17 @@ class Tensor:
         self.src = list(src[:last])
 
 
+def flag_names(flags: int) -> list[str]:
+    """The names of a tensor's flags."""
+    return [name for name, bit in (*FLAGS.items(), ("compute", FLAG_COMPUTE)) if flags & bit]
+
+
+def signed(word: int) -> int:
+    """A word of op_params as an int32."""
+    word &= 0xFFFF_FFFF
+    return word - (1 << 32) if word >> 31 else word
+
+
 def op_desc(t: Tensor) -> str:
     """ggml_op_desc: the op's name, or the function's for UNARY and GLU; UNARY(99) if there is no such function."""
     return op_desc_of(t.op, t.op_params)

@@ -210,7 +210,7 @@ def _steps(opened: Opened, moment: Moment) -> list[Step]:
     with_graph = [f"{n} ({step})" for n, step in enumerate(steps, 1) if step.kind in ALL_GRAPH_STEPS]
     planned = any(step.kind in ALL_GRAPH_STEPS for step in steps[:number])
     there = f"the steps with a graph are {shortened(with_graph, 8)}" if with_graph else "no step has a graph"
-    if number > len(steps):
+    if not 1 <= number <= len(steps):
         raise InspectError(f"there is no step {number}, the scenario has {count(len(steps), 'step')}; {there}")
     if not planned:
         raise InspectError(f"step {number} ({steps[number - 1]}) comes before the first graph; {there}")

@@ -197,7 +197,7 @@ def test_a_tensor_that_is_not_there_and_a_copy_that_is(call: Call) -> None:
     wrong = call("tensor", "kqq", SAMPLES / "transformer.yaml")
     assert (wrong.status, wrong.out) == (2, "")
     assert 'did you mean "kq"?' in wrong.err
-    assert call("tensor", "--strides", "--json", "kq", SAMPLES / "transformer.yaml").status == 2
+    assert call("tensor", "--strides", "-f", "gdb", "kq", SAMPLES / "transformer.yaml").status == 2
     copy = json.loads(call("tensor", "--json", "CUDA0#x#0", SAMPLES / "transformer.yaml").out)["tensor"]
     assert copy["used_by"] == ["norm", "ffn_inp"]
     assert (copy["context"], copy["buffer"]) == ("scheduler", "CUDA0")

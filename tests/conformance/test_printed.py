@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 import ggmltool
+from ggmltool.ask.context.ggml import print_objects
+from ggmltool.ask.context.record import ContextRow
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.structs import CGraph
 from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.tensor_info import arenas
-from ggmltool.views.memory.objects import print_objects
 from ggmltool.views.plan.graph_print import graph_print
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import release_of
@@ -130,7 +131,7 @@ def test_the_objects_of_each_context_are_printed_as_ggml_prints_them(sample: Pat
     theirs = lib.run_forked(lambda: print_objects_of(lib, loaded.model, graph, size))
     assert not isinstance(theirs, Abort), theirs
     texts, places = theirs
-    *ours, scheduler = map(print_objects, arenas(run, graph, run.newest[graph][1]))
+    *ours, scheduler = (print_objects(ContextRow.of(ctx)) for ctx in arenas(run, graph, run.newest[graph][1]))
     assert scheduler.count("\n") == 2
     assert [without_addresses(t) for t in ours] == [without_addresses(t.decode()) for t in texts]
     assert [at for _, at, _ in release_of(lib).graph_layout(size)[1:]] == places

@@ -6,15 +6,18 @@ import ctypes
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import ggmltool
 from ggmltool import oracle
+from ggmltool.ask.tensor.gdb import struct_text
+from ggmltool.ask.tensor.record import GdbFacts
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import Op
-from ggmltool.inspect.tensor import GdbFacts
+from ggmltool.ggml.tensor import signed
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
@@ -22,7 +25,6 @@ from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.oracle.tensors import TENSOR_LAYOUT, Builder, read_tensor
 from ggmltool.scenario.samples import sample_name
 from ggmltool.scenario.spec import ScenarioSpec, Step
-from ggmltool.views.memory.tensor import tensor_gdb
 from tests.cli.conftest import Call, call
 from tests.conformance.releases import release_of
 
@@ -103,10 +105,14 @@ def test_a_tensor_in_gdbs_layout_has_the_fields_of_the_librarys_struct(sample: P
     ids = list(table)
     assert set(theirs) == set(ids)
     for id, t in table.items():
-        facts = GdbFacts(
-            release_of(lib).struct_fields("ggml_tensor"), lambda other: ids.index(other.id) + 1, 0, t.flags, False, 0
-        )
-        text = tensor_gdb(t, facts, 100).replace("\n ", "")
+        src = tuple(0 if x is None else ids.index(x.id) + 1 for x in t.src)
+        viewed = 0 if t.view_src is None else ids.index(t.view_src.id) + 1
+        facts = GdbFacts(release_of(lib).struct_fields("ggml_tensor"), src, viewed, 0, t.flags, False, 0)
+        row = SimpleNamespace(
+            **{name: getattr(t, name) for name in ("name", "ne", "nb", "view_offs", "data")},
+            type=t.type.name, op=Op(t.op).name, op_params=[signed(word) for word in t.op_params],
+        )  # fmt: skip
+        text = struct_text(row, facts, 100).replace("\n ", "")  # type: ignore[arg-type]
         assert of_gdb(text, ids) == theirs[id], id
 
 

@@ -12,9 +12,8 @@ from msgspec import UNSET, Struct, UnsetType
 from ggmltool.attach.state import BufferState, ChunkState, Snapshot, SplitState, TensorAllocState, TensorState
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.printable import printable
-from ggmltool.ggml.tensor import FLAG_OUTPUT, nbytes_of
+from ggmltool.ggml.tensor import FLAG_OUTPUT, flag_names, nbytes_of, signed
 from ggmltool.show.document import ReleaseDocument, Row
-from ggmltool.views.memory.tensor import flag_names, signed
 
 if TYPE_CHECKING:
     from ggmltool.attach.session import AttachSession

@@ -24,6 +24,8 @@ _MODULES = (
     "ask.lifetime.record",
     "views.memory.alloc_documents",
     "ask.hash.record",
+    "ask.context.record",
+    "ask.tensor.record",
     "views.explain.documents",
     "views.compute.documents",
     "ask.compare.record",
