@@ -8,25 +8,17 @@ place that ggml_gallocr_alloc_graph gives it alone. The scheduler that is made u
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.fields import Record
 from ggmltool.attach.gdb.link import FunctionCall
-from ggmltool.attach.memory import Memory
-from ggmltool.attach.schedulers import Schedulers
-from ggmltool.attach.state import (
-    NO_SLOTS,
-    BackendState,
-    DeviceState,
-    Function,
-    GallocState,
-    GraphState,
-    SchedState,
-    Snapshot,
-    SplitState,
-)
+from ggmltool.attach.state import BackendState, DeviceState, Function, Snapshot
 from ggmltool.attach.stopped import Stopped
+from ggmltool.ggml.state import NO_SLOTS, GallocState, GraphState, SchedState, SplitState
+from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.pages import Memory
+from ggmltool.state.memory.schedulers import Schedulers
 from ggmltool.structs.layout import Layout
 
 RESERVE: tuple[Function, ...] = ("ggml_gallocr_reserve", "ggml_gallocr_reserve_n")
@@ -52,33 +44,35 @@ def sched_like(
             f"the graph allocator of {function} has {len(galloc.bufts)} buffer types, and no scheduler; a scenario can "
             "say one of them alone"
         )
-    used = bool(galloc.nodes or galloc.leafs)
-    room = 2 * max(len(graph.nodes), len(graph.leafs), len(galloc.nodes), len(galloc.leafs)) + 1
+    used = bool(galloc.node_allocs or galloc.leaf_allocs)
+    room = 2 * max(len(graph.nodes), len(graph.leafs), len(galloc.node_allocs), len(galloc.leaf_allocs)) + 1
     ids = (0,) * room if used else ()
     return SchedState(
-        address=0,
         is_reset=False,
         is_alloc=False,
         backends=backends,
         bufts=galloc.bufts,
         galloc=galloc,
         hash_set=NO_SLOTS,
-        backend_ids=dict.fromkeys((*graph.nodes, *graph.leafs), 0),
-        copies={},
+        tensor_backend_ids=dict.fromkeys((*graph.nodes, *graph.leafs), 0),
+        causes=None,
+        tensor_copies={},
         node_backend_ids=ids,
         leaf_backend_ids=ids,
         prev_node_backend_ids=ids,
         prev_leaf_backend_ids=ids,
-        graph=graph._replace(size=room),
+        graph=replace(graph, size=room),
         splits=(),
         n_copies=1,
         cur_copy=0,
         next_copy=0,
         graph_inputs=(),
+        graph_inputs_capacity=None,
+        context_buffer_size=0,
         graph_size=max(1, len(graph.nodes) + len(graph.leafs)),
-        callback_eval=0,
-        callback_copy=0,
         op_offload=True,
+        callback_eval=False,
+        callback_copy=False,
     )
 
 
@@ -112,7 +106,7 @@ def lacks_cpu(snapshot: Snapshot) -> bool:
 
 
 def _no_galloc() -> GallocState:
-    return GallocState(0, (), (), NO_SLOTS, (), (), {}, ((),))
+    return GallocState((), ((),), (), NO_SLOTS, {}, (), ())
 
 
 def _called(session: Stopped, function: str, *arguments: int) -> int:

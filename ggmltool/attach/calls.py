@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, cast
 
+from msgspec import structs
+
 from ggmltool.attach import alone
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.errors import AttachError, Dies
@@ -266,7 +268,7 @@ def _visit_alone(session: AttachSession, function: Function, first: int, graph: 
     answers = ask(session, before)
     if not alone.lacks_cpu(before) and all(answers.supports.values()):
         # The only backend that there is needs no word of the program's.
-        before = replace(before, sched=replace(before.sched, backend_ids={}))
+        before = replace(before, sched=structs.replace(before.sched, tensor_backend_ids={}))
     if function not in alone.COMPUTE:
         session.finish()
     return Visited(before, read_alone(session, first, graph, function, "after", before), answers, None)

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.errors import Error
-
-
-class AttachError(Error):
-    """The program cannot be looked at; the message says why, and what to do.
-
-    `refused`: nothing was wrong with the wish, but the program did not do what was waited for.
-    """
-
-    def __init__(self, message: str, refused: bool = False) -> None:
-        super().__init__(message)
-        self.refused = refused
+from ggmltool.state.memory.errors import AttachError
 
 
 class Dies(AttachError):  # noqa: N818 - it says what happens
@@ -23,3 +12,6 @@ class Dies(AttachError):  # noqa: N818 - it says what happens
         what = f"received {signal}" if signal else "called ggml_abort"
         super().__init__(f"{name} {what}; `attach --until-abort` explains it", refused=True)
         self.signal = signal
+
+
+__all__ = ["AttachError", "Dies"]

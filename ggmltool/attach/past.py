@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ggmltool.attach.state import GallocState, SchedState, Snapshot, TensorAllocState
+from ggmltool.attach.state import Snapshot
 from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
+from ggmltool.ggml.state import GallocState, SchedState
 from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
 from ggmltool.scenario.past import MOST_SLOTS
 from ggmltool.structs.layout import layout
@@ -34,11 +35,11 @@ def past_of(snapshot: Snapshot, backends: Sequence[str], ids: Mapping[int, str])
         leaf_ids=sched.leaf_backend_ids,
         prev_node_ids=sched.prev_node_backend_ids,
         prev_leaf_ids=sched.prev_leaf_backend_ids,
-        nodes=tuple((_place(dst), tuple(map(_place, _sources(src)))) for dst, src in galloc.nodes),
-        leafs=tuple(map(_place, galloc.leafs)),
+        nodes=tuple((_place(dst), tuple(map(_place, _sources(src)))) for dst, src in galloc.node_allocs),
+        leafs=tuple(map(_place, galloc.leaf_allocs)),
         planners=tuple(
-            tuple(PastChunk(c.max_size, tuple((b.offset, b.size) for b in c.free)) for c in chunks)
-            for chunks in galloc.chunks
+            tuple(PastChunk(c.max_size, tuple((b.offset, b.size) for b in c.free_blocks)) for c in chunks)
+            for chunks in galloc.buf_tallocs
         ),
         buffers=_buffers(snapshot, galloc),
         hash_size=galloc.hash_set.size,
@@ -77,14 +78,14 @@ def counts_inputs(structs: str) -> bool:
 def _copies(snapshot: Snapshot, ids: Mapping[int, str]) -> Iterator[PastCopy]:
     """The copies of tensors of the graph that the scheduler has from a graph before."""
     sched, tensors = snapshot.sched, snapshot.tensors
-    made = [copy for of, copies in sched.copies.items() for copy in copies.values() if copy != of]
+    made = [copy for of, _, _, copy in sched.copies() if copy != of]
     first, step = min(made, default=0), snapshot.overhead
     chunks = {buffer: i for buffers in sched.galloc.buffers for i, buffer in enumerate(buffers)}
-    for of, copies in sched.copies.items():
+    for of, copies in sched.tensor_copies.items():
         if of not in ids:
             continue
         by_backend: dict[int, list[tuple[int, tuple[int, int] | None] | None]] = {}
-        for (b, _), copy in sorted(copies.items()):
+        for b, copy in ((b, copy) for b, made_of in enumerate(copies) for copy in made_of or () if copy is not None):
             place = None
             t, buffer = tensors.get(copy), None
             if t is not None:
@@ -100,7 +101,7 @@ def _copies(snapshot: Snapshot, ids: Mapping[int, str]) -> Iterator[PastCopy]:
 
 def is_new(sched: SchedState) -> bool:
     """Whether a scheduler has planned nothing yet."""
-    return not (sched.galloc.nodes or sched.galloc.leafs or sched.node_backend_ids or sched.splits)
+    return not (sched.galloc.node_allocs or sched.galloc.leaf_allocs or sched.node_backend_ids or sched.splits)
 
 
 def _buffers(snapshot: Snapshot, galloc: GallocState) -> tuple[tuple[int, ...] | None, ...]:
@@ -112,14 +113,14 @@ def _buffers(snapshot: Snapshot, galloc: GallocState) -> tuple[tuple[int, ...] |
     return tuple(out)
 
 
-def _sources(places: Sequence[TensorAllocState]) -> Sequence[TensorAllocState]:
+def _sources(places: Sequence[TensorAlloc]) -> Sequence[TensorAlloc]:
     n = len(places)
     while n and places[n - 1].buffer_id < 0:
         n -= 1
     return places[:n]
 
 
-def _place(place: TensorAllocState) -> TensorAlloc:
+def _place(place: TensorAlloc) -> TensorAlloc:
     if place.buffer_id < 0:
         return INVALID
     return TensorAlloc(place.buffer_id, place.chunk, place.offset, place.size_max)

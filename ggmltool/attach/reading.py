@@ -11,14 +11,15 @@ from ggmltool.attach import alone
 from ggmltool.attach.devices.backends import BackendReader
 from ggmltool.attach.devices.properties import Questions, op_names, type_names
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.fields import NotAsLaidOut
-from ggmltool.attach.gdb.link import LinkError, NoBytes, mappings_of
-from ggmltool.attach.graphs import Graphs
-from ggmltool.attach.memory import Memory
-from ggmltool.attach.schedulers import Schedulers
-from ggmltool.attach.state import Function, GraphState, SchedState, Snapshot, TensorState
+from ggmltool.attach.gdb.link import mappings_of
+from ggmltool.attach.state import Function, Snapshot
 from ggmltool.attach.stopped import Stopped, layouts_for, remember
-from ggmltool.attach.tensors import Tensors
+from ggmltool.ggml.state import GraphState, SchedState
+from ggmltool.state.memory.errors import LinkError, NoBytes, NotAsLaidOut
+from ggmltool.state.memory.graphs import Graphs
+from ggmltool.state.memory.pages import Memory
+from ggmltool.state.memory.schedulers import Schedulers
+from ggmltool.state.memory.tensors import Tensors, TensorStruct
 from ggmltool.structs.layout import Layout, says_structs
 from ggmltool.structs.types import Array, CType, Int, Pointer, Struct, bare, size_of
 
@@ -37,7 +38,7 @@ class ProcessReader:
         self.graphs = Graphs(self.memory, self.layout)
         self.tensors = Tensors(self.memory, self.layout)
 
-    def tensor(self, address: int) -> TensorState:
+    def tensor(self, address: int) -> TensorStruct:
         """The ggml_tensor at an address."""
         return self.tensors.tensor(address)
 
@@ -195,9 +196,8 @@ class _Reading:
         """The tensors that the scheduler names; of an earlier graph's it has only names that lead nowhere, and one that
         has just reserved is reset, and still has its graph."""
         sched = self.sched
-        yield from sched.hash_set.keys.values()
-        for copies in sched.copies.values():
-            yield from copies.values()
+        yield from sched.hash_set.keys
+        yield from (copy for _, _, _, copy in sched.copies())
         if when == "after" or not sched.is_reset:
             for split in sched.splits:
                 yield from split.inputs

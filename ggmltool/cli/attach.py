@@ -229,8 +229,8 @@ def attach(
     asked = _Asked(at, graph, count, timeout, until_abort, verify, views, redact, format == "json", output)
     asked.check(values)
     from ggmltool.attach.errors import AttachError
-    from ggmltool.attach.gdb.link import LinkError
     from ggmltool.attach.session import AttachSession
+    from ggmltool.state.memory.errors import LinkError
 
     try:
         if core is not None:
@@ -346,7 +346,6 @@ def _for_gdb() -> int:
 def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_program: str | None) -> AttachSession:
     """The program of the command line: a process if a number is all that is named. Raises AttachError, CliError."""
     # What takes long to import is there before the program stands still.
-    from ggmltool.attach import calls  # noqa: F401
     from ggmltool.attach.session import AttachSession, Remote
 
     if remote is not None:

@@ -7,7 +7,7 @@ cannot know; an `address` of 0 is that of a struct that lies nowhere. What a rel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -178,6 +178,17 @@ class SchedState(msgspec.Struct, frozen=True, gc=False):
     callback_copy: bool
     split_graphs: tuple[GraphState | None, ...] = ()
     address: int = 0
+
+    def copies(self) -> Iterator[tuple[int, int, int, int]]:
+        """Every copy there is: of which tensor, for which backend, the number of the pipeline copy, and itself."""
+        for of, by_backend in self.tensor_copies.items():
+            for b, copies in enumerate(by_backend):
+                yield from ((of, b, c, copy) for c, copy in enumerate(copies or ()) if copy is not None)
+
+    def copies_of(self, tensor: int) -> list[int]:
+        """The copies of one tensor."""
+        made = (copies or () for copies in self.tensor_copies.get(tensor, ()))
+        return [copy for copies in made for copy in copies if copy is not None]
 
 
 class State(msgspec.Struct, frozen=True, gc=False):

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from ggmltool.attach.state import TensorState
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAGS
+from ggmltool.state.memory.tensors import TensorStruct
 
 _OPS = {op.name: op for op in Op}
 _FUNCTIONS: dict[str, tuple[Op, int]] = {
@@ -22,7 +22,7 @@ _FUNCTIONS: dict[str, tuple[Op, int]] = {
 class Memory(Protocol):
     """Where tensors are read: our own process, or another."""
 
-    def tensor(self, address: int) -> TensorState:
+    def tensor(self, address: int) -> TensorStruct:
         """The ggml_tensor at an address."""
 
     def arena(self, address: int) -> Iterable[int]:
@@ -54,7 +54,7 @@ class GraphWriter(ABC):
         self._ops: dict[tuple[int, int], str] = {}
 
     @abstractmethod
-    def place(self, tensor: TensorState) -> tuple[str, dict[str, Any]]:
+    def place(self, tensor: TensorStruct) -> tuple[str, dict[str, Any]]:
         """The context of a tensor that has memory: its name and what it says besides its tensors."""
 
     @abstractmethod
@@ -65,11 +65,11 @@ class GraphWriter(ABC):
     def unknown_op(self, name: str) -> Error:
         """What is wrong with a graph that has an op that ggmltool does not know."""
 
-    def has_memory(self, tensor: TensorState) -> bool:
+    def has_memory(self, tensor: TensorStruct) -> bool:
         """Whether the tensor is pre-allocated, not the scheduler's."""
         return bool(tensor.buffer)
 
-    def is_computed(self, tensor: TensorState) -> bool:
+    def is_computed(self, tensor: TensorStruct) -> bool:
         """Whether a node is computed, not only planned."""
         return not tensor.op or bool(tensor.flags & FLAG_COMPUTE)
 
@@ -81,7 +81,7 @@ class GraphWriter(ABC):
         """What is written of a tensor of a context."""
         return self.tensor(address)
 
-    def sources(self, tensor: TensorState) -> tuple[int, ...]:
+    def sources(self, tensor: TensorStruct) -> tuple[int, ...]:
         """The sources of a node as the program gave them."""
         return tensor.src
 
@@ -132,7 +132,7 @@ class GraphWriter(ABC):
         tensors: dict[str, Any] = self.contexts.setdefault(name, {**head, "tensors": {}})["tensors"]
         tensors[id] = entry
 
-    def context_of(self, tensor: TensorState) -> tuple[str, dict[str, Any]]:
+    def context_of(self, tensor: TensorStruct) -> tuple[str, dict[str, Any]]:
         """The context of a leaf, as `place` has it: that of its memory, or of what it views, or the inputs."""
         while not self.has_memory(tensor) and tensor.view_src:
             tensor = self.memory.tensor(tensor.view_src)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from ggmltool.attach.calls import Called
 from ggmltool.show.table import Style
@@ -64,8 +65,8 @@ def test_a_buffer_that_two_backends_share_is_listed_once() -> None:
     snapshot = recorded("0.26").snapshot()
     galloc = snapshot.sched.galloc
     n = len(galloc.bufts)
-    alike = replace(galloc, bufts=galloc.bufts[:1] * n, chunks=galloc.chunks[:1] * n)
-    shared = replace(snapshot, sched=replace(snapshot.sched, galloc=alike))
+    alike = structs.replace(galloc, bufts=galloc.bufts[:1] * n, buf_tallocs=galloc.buf_tallocs[:1] * n)
+    shared = replace(snapshot, sched=structs.replace(snapshot.sched, galloc=alike))
     call = AttachedCall.of(Called("ggml_backend_sched_alloc_graph", 16, 32, 1, False), shared, shared)
     assert len(call.buffers) == 1
     names = [b.name or "" for b in snapshot.backends]

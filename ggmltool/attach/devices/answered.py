@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ggmltool.attach.devices.asking import COMPUTE_NOTHING
-from ggmltool.attach.state import Answers, Snapshot, SplitState, TensorState
+from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.ggml.buffer import USAGE_ANY
 from ggmltool.ggml.devices.profiles import profile_of_name
 from ggmltool.ggml.devices.questions import Lies, Operand, Question, trimmed, without_memory
@@ -15,7 +15,9 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import EMPTY_OPS, FIRST_GLU_KEY, FIRST_UNARY_KEY, keys_of
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import BY_NAME
+from ggmltool.ggml.state import SplitState
 from ggmltool.sources.graph_writer import text, without_controls
+from ggmltool.state.memory.tensors import TensorStruct
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class SnapshotQuestions:
     given: Collection[int] = field(default=frozenset())
     originals: Mapping[int, int] = field(default_factory=dict)
 
-    def question(self, t: TensorState) -> Question | None:
+    def question(self, t: TensorStruct) -> Question | None:
         """What a device was asked about a tensor; None for an op or a type that ggmltool does not know."""
         key = self._key(t)
         result = self._operand(t)
@@ -47,14 +49,14 @@ class SnapshotQuestions:
             sources.append(operand)
         return Question(key, _params(key, t), result, tuple(sources))
 
-    def _key(self, t: TensorState) -> int | None:
+    def _key(self, t: TensorStruct) -> int | None:
         name = self.snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0), "")
         try:
             return keys_of(name.lower())[0]
         except KeyError:
             return None
 
-    def _operand(self, t: TensorState) -> Operand | None:
+    def _operand(self, t: TensorStruct) -> Operand | None:
         type = self.snapshot.type_names.get(t.type, "")
         if type not in TYPES:
             return None
@@ -62,7 +64,7 @@ class SnapshotQuestions:
         lies = self._lies(t, True) or (None if root is None else self._lies(root, False))
         return Operand(type, t.ne, t.nb, bool(t.view_src), lies)
 
-    def _lies(self, t: TensorState, own: bool) -> Lies | None:
+    def _lies(self, t: TensorStruct, own: bool) -> Lies | None:
         buffer = None if t.buffer in self.given else self.snapshot.buffers.get(t.buffer)
         if buffer is None or buffer.buft not in self.bufts:
             return None
@@ -106,7 +108,7 @@ def _sizes(
     return out
 
 
-def _params(key: int, t: TensorState) -> tuple[int, ...]:
+def _params(key: int, t: TensorStruct) -> tuple[int, ...]:
     """The words of the parameters; the number of a function of UNARY and GLU is ours."""
     if key in EMPTY_OPS:
         return ()
@@ -116,7 +118,7 @@ def _params(key: int, t: TensorState) -> tuple[int, ...]:
     return trimmed(t.op_params)
 
 
-Sources = Callable[[TensorState], Sequence[int]]
+Sources = Callable[[TensorStruct], Sequence[int]]
 """The sources that the program gave a tensor."""
 
 

@@ -11,14 +11,16 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
-from ggmltool.attach.fields import Record
-from ggmltool.attach.gdb.link import FunctionCall, Late, LinkError, mappings_of
+from ggmltool.attach.gdb.link import FunctionCall, Late, mappings_of
 from ggmltool.attach.reading import ProcessReader, uncollected
-from ggmltool.attach.state import Answers, Snapshot, TensorState
+from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.stopped import Stopped
 from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import nbytes_of
+from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.tensors import TensorStruct
 
 T = TypeVar("T")
 
@@ -58,7 +60,7 @@ def ask(session: Stopped, snapshot: Snapshot, seconds: float = SECONDS) -> Answe
     """
     asking = _Asking(session, snapshot)
     if snapshot.when == "after":
-        copies = [t for of in snapshot.sched.copies.values() for t in of.values()]
+        copies = [copy for _, _, _, copy in snapshot.sched.copies()]
         asking.sizes(list(dict.fromkeys(copies)))
     else:
         asking.ops()
@@ -241,27 +243,27 @@ def _grouped(tensors: Iterable[int], key: Callable[[int], Key]) -> list[list[int
     return list(groups.values())
 
 
-def looked_at(snapshot: Snapshot, t: TensorState) -> Key:
+def looked_at(snapshot: Snapshot, t: TensorStruct) -> Key:
     """The op, and of the tensor and its sources type, layout, whether it is a view, and where it lies."""
     known = snapshot.tensors
     return (t.op, _params(snapshot, t), _seen(snapshot, t), *(_seen(snapshot, known.get(s)) for s in trimmed(t.src)))
 
 
-def _sized(snapshot: Snapshot, t: TensorState) -> Key:
+def _sized(snapshot: Snapshot, t: TensorStruct) -> Key:
     known = snapshot.tensors
     return (t.op, _params(snapshot, t), _laid_out(t), *(_laid_out(known.get(s)) for s in trimmed(t.src)))
 
 
-def _params(snapshot: Snapshot, t: TensorState) -> Key:
+def _params(snapshot: Snapshot, t: TensorStruct) -> Key:
     nothing = snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0)) in COMPUTE_NOTHING
     return () if nothing else t.op_params
 
 
-def _laid_out(t: TensorState | None) -> Key:
+def _laid_out(t: TensorStruct | None) -> Key:
     return None if t is None else (t.type, t.ne, t.nb)
 
 
-def _seen(snapshot: Snapshot, t: TensorState | None) -> Key:
+def _seen(snapshot: Snapshot, t: TensorStruct | None) -> Key:
     if t is None:
         return None
     root = snapshot.tensors.get(t.view_src) if t.view_src else None
@@ -276,7 +278,7 @@ def _seen(snapshot: Snapshot, t: TensorState | None) -> Key:
     )
 
 
-def _nbytes(snapshot: Snapshot, t: TensorState) -> int | None:
+def _nbytes(snapshot: Snapshot, t: TensorStruct) -> int | None:
     """What a buffer type without a rule of its own says: ggml_nbytes."""
     type = TYPES.get(snapshot.type_names.get(t.type, ""))
     return None if type is None else nbytes_of(type, t.ne, t.nb)
@@ -308,7 +310,7 @@ def with_answers(snapshot: Snapshot, answers: Answers) -> tuple[Snapshot, Answer
     """The answers of devices of which none was read."""
     supports, bufts, notes = dict(answers.supports), dict(answers.bufts), list[str]()
     heard, unheard = {b for _, b in supports}, set[int]()
-    ids = snapshot.sched.backend_ids
+    ids = snapshot.sched.tensor_backend_ids
     nodes = {t: looked_at(snapshot, snapshot.tensors[t]) for t in snapshot.graph.nodes if t in ids}
     for b, backend in enumerate(snapshot.backends):
         if b not in heard and ids:
@@ -332,7 +334,7 @@ def _used(
 ) -> Iterator[tuple[int, int]]:
     """Which further memory some devices can use: where sources lie that another device was given and that are not
     copied, and of memory that is none's where the tensors lie that they were given themselves."""
-    tensors, ids = snapshot.tensors, snapshot.sched.backend_ids
+    tensors, ids = snapshot.tensors, snapshot.sched.tensor_backend_ids
     owned = {buft for (_, buft), yes in bufts.items() if yes}
 
     def lies(t: int) -> int:
@@ -350,12 +352,11 @@ def _used(
 def _with_names(snapshot: Snapshot) -> Snapshot:
     """A copy is called BACKEND#TENSOR#NUMBER, as ggml_backend_sched_split_graph does."""
     names = {len(snapshot.backends) - 1: "CPU"}
-    for tensor, copies in snapshot.sched.copies.items():
-        for (b, number), copy in copies.items():
-            end = b"#%s#%d" % (snapshot.tensors[tensor].name, number) if tensor in snapshot.tensors else b"\0"
-            name = snapshot.tensors[copy].name if copy in snapshot.tensors else b""
-            if name.endswith(end):
-                names[b] = name.removesuffix(end).decode("utf-8", "surrogateescape")
+    for tensor, b, number, copy in snapshot.sched.copies():
+        end = b"#%s#%d" % (snapshot.tensors[tensor].name, number) if tensor in snapshot.tensors else b"\0"
+        name = snapshot.tensors[copy].name if copy in snapshot.tensors else b""
+        if name.endswith(end):
+            names[b] = name.removesuffix(end).decode("utf-8", "surrogateescape")
     backends = tuple(
         backend if backend.name else backend._replace(name=names.get(b)) for b, backend in enumerate(snapshot.backends)
     )

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ggmltool.attach import limits
 from ggmltool.attach.devices.properties import Questions, device_type, mapped, unmapped
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.fields import NotAsLaidOut, Record
-from ggmltool.attach.gdb.link import LinkError, Mappings, NoBytes
-from ggmltool.attach.memory import PAGE, Memory
-from ggmltool.attach.state import BackendState, BufferState, BuftState, DeviceState, SchedState, Snapshot
+from ggmltool.attach.gdb.link import Mappings
+from ggmltool.attach.state import BackendState, DeviceState, Snapshot
+from ggmltool.ggml.state import BufferState, BuftState, SchedState
 from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.state.memory import limits
+from ggmltool.state.memory.errors import LinkError, NoBytes, NotAsLaidOut
+from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.pages import PAGE, Memory
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Pointer, Struct, bare
 
@@ -154,7 +156,6 @@ class BackendReader:
             max_size = max_size if "get_max_size" in table.functions else SIZE_MAX
             host = host if "is_host" in table.functions else 0
             out[a] = BuftState(
-                a,
                 table.fields[0],
                 names.get(("ggml_backend_buffer_type", a)),
                 answers.get(("get_alignment", a)),
@@ -176,7 +177,7 @@ class BackendReader:
         for a, table in tables.items():
             buft, size, usage = table.fields
             nothing = a in live and (not size or "get_base" not in table.functions)
-            out[a] = BufferState(a, buft, size, usage, 0 if nothing else bases.get(a))
+            out[a] = BufferState(buft, size, usage, 0 if nothing else bases.get(a), a)
         return out
 
     def _devices(

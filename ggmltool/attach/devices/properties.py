@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ggmltool.attach import limits
 from ggmltool.attach.files.loaded import library_function
-from ggmltool.attach.gdb.link import FunctionCall, Late, LinkError, Mappings
+from ggmltool.attach.gdb.link import FunctionCall, Late, Mappings
 from ggmltool.attach.gdb.permission import is_confined
-from ggmltool.attach.memory import Reads, c_strings
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.state.memory import limits
+from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.memory.pages import Reads, c_strings
 from ggmltool.structs.layout import Layout
 
 

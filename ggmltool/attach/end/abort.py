@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from ggmltool.attach.end.printf import MOST, FormattedValue, VarArguments, printed
-from ggmltool.attach.gdb.link import GdbLink, LinkError
-from ggmltool.attach.memory import c_string
+from ggmltool.attach.gdb.link import GdbLink
+from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.memory.pages import c_string
 
 ABORT = "ggml_abort"
 DEEPEST = 64

@@ -7,17 +7,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from ggmltool.attach.devices.asking import ask, with_answers, with_devices
 from ggmltool.attach.devices.properties import Questions, op_names, type_names
 from ggmltool.attach.end.abort import AbortReport, read_abort, read_death
 from ggmltool.attach.end.seeking import Suspect, graph_of, schedulers_dumped, schedulers_held, suspects
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.gdb.link import LinkError, mappings_of
+from ggmltool.attach.gdb.link import mappings_of
 from ggmltool.attach.reading import ProcessReader, read_snapshot
 from ggmltool.attach.session import AttachSession
-from ggmltool.attach.state import Answers, Function, SchedState, Snapshot, TensorState
+from ggmltool.attach.state import Answers, Function, Snapshot
 from ggmltool.attach.write.decided import decided
 from ggmltool.attach.write.written import Written, with_assignments, written
+from ggmltool.ggml.state import SchedState
+from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.memory.tensors import TensorStruct
 
 CALLS: tuple[Function, ...] = (
     "ggml_backend_sched_reserve",
@@ -154,7 +159,7 @@ def _is_amid(sched: SchedState) -> bool:
 def _as_before(snapshot: Snapshot) -> Snapshot:
     """What splitting has set is forgotten, as ggml_backend_sched_reset does; what the user has set cannot be told from
     it."""
-    sched = replace(snapshot.sched, is_reset=True, backend_ids={}, copies={}, splits=())
+    sched = structs.replace(snapshot.sched, is_reset=True, tensor_backend_ids={}, tensor_copies={}, splits=())
     note = "backends that the program may have chosen itself: the scheduler had already begun to choose"
     return replace(snapshot, sched=sched, unread=(*snapshot.unread, note))
 
@@ -177,7 +182,7 @@ def _names(session: AttachSession, reader: ProcessReader, found: Sequence[Suspec
     )
 
 
-def _root_buffer(reader: ProcessReader, tensor: TensorState) -> int:
+def _root_buffer(reader: ProcessReader, tensor: TensorStruct) -> int:
     """The buffer of what a tensor is a view of; 0 if it is none."""
     if not tensor.view_src:
         return 0

@@ -10,8 +10,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ggmltool.attach.gdb.link import GdbLink, LinkError
-from ggmltool.attach.memory import c_string
+from ggmltool.attach.gdb.link import GdbLink
+from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.memory.pages import c_string
 
 MOST = 2048
 """Bytes of a message: what ggml_abort has room for."""

@@ -9,11 +9,12 @@ from typing import Literal, NamedTuple
 from ggmltool.attach.end.abort import AbortReport, HeldWord, StackFrame, held
 from ggmltool.attach.end.found import schedulers_among
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.fields import NotAsLaidOut
 from ggmltool.attach.files.corefile import CoreFile
-from ggmltool.attach.gdb.link import GdbLink, LinkError
+from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.attach.reading import ProcessReader
-from ggmltool.attach.state import GraphState, SchedState, TensorState
+from ggmltool.ggml.state import GraphState, SchedState
+from ggmltool.state.memory.errors import LinkError, NotAsLaidOut
+from ggmltool.state.memory.tensors import TensorStruct
 
 _MOST_SCHEDULERS = 64
 """Schedulers that are told of at most."""
@@ -40,7 +41,7 @@ def schedulers_dumped(reader: ProcessReader, core: CoreFile) -> list[SchedState]
 def graph_of(link: GdbLink, reader: ProcessReader, sched: SchedState, frames: Sequence[StackFrame] = ()) -> GraphState:
     """The program's own graph that a scheduler has split: the one in hand of the calls, or the one that its splits are
     views of. Raises AttachError if there is none."""
-    ours = {sched.graph.address, *(split.graph.address for split in sched.splits if split.graph)}
+    ours = {sched.graph.address, *(view.address for view in sched.split_graphs if view)}
     views = _nodes_of_views(reader, sched)
     in_hand = [g for g in _graphs(reader, (w.value for w in held(link, frames))) if g.address not in ours]
     for graph in in_hand:
@@ -89,10 +90,10 @@ def _nodes_at(reader: ProcessReader, graph: int) -> int:
 def _nodes_of_views(reader: ProcessReader, sched: SchedState) -> list[int]:
     """Where the nodes of the graph lie whose views the splits are."""
     out = []
-    for split in sched.splits:
-        if split.graph is not None:
+    for split, view in zip(sched.splits, sched.split_graphs, strict=True):
+        if view is not None:
             with suppress(LinkError, AttachError):
-                out.append(_nodes_at(reader, split.graph.address) - 8 * split.i_start)
+                out.append(_nodes_at(reader, view.address) - 8 * split.i_start)
     return list(dict.fromkeys(out))
 
 
@@ -130,7 +131,7 @@ class Suspect(NamedTuple):
     """A tensor that an abort may be about, and how that is known: its name's address was printed (`message`), a tensor
     of that name is in the graph (`named`), or a call has it in hand, as `place` says, of the function `holder`."""
 
-    tensor: TensorState
+    tensor: TensorStruct
     how: How
     place: str
     holder: str
@@ -180,7 +181,7 @@ def _holder(abort: AbortReport, word: HeldWord) -> str:
     return abort.frames[i].function
 
 
-def tensor_at(reader: ProcessReader, address: int) -> TensorState | None:
+def tensor_at(reader: ProcessReader, address: int) -> TensorStruct | None:
     """The tensor at an address, if one is there that ggml has made in one of its arenas."""
     objects = reader.tensors.object
     if address % 8 or not 0 < address < 1 << 56:

@@ -12,13 +12,14 @@ from pathlib import Path
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.files.elf import regular_file, stands_in
 from ggmltool.attach.files.emulator import Emulator, has_unicorn
-from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkError
-from ggmltool.attach.memory import c_string
+from ggmltool.attach.gdb.link import FunctionCall, GdbLink
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import NEWEST, RELEASES
 from ggmltool.sources.llama.capture.packages import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
+from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.memory.pages import c_string
 from ggmltool.structs.layout import MAX_NAME, layout, layouts_of
 
 SYMBOLS = "ggml_|gguf_"

@@ -11,10 +11,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.guards import SignalGuard
-
-
-class LinkError(Exception):
-    """gdb could not do what it was asked; the message is gdb's own."""
+from ggmltool.state.memory.errors import LinkError, NoBytes
 
 
 class LinkLost(LinkError):  # noqa: N818 - it says what happened
@@ -23,14 +20,6 @@ class LinkLost(LinkError):  # noqa: N818 - it says what happened
 
 class Late(LinkError):  # noqa: N818 - it says what is the matter
     """The program did not do in time what it was asked; it stands still."""
-
-
-class NoBytes(LinkError):  # noqa: N818 - it says what is the matter
-    """There is nothing to read at an address."""
-
-    def __init__(self, address: int, length: int) -> None:
-        super().__init__(f"cannot read {length} bytes at {address:#x}")
-        self.address = address
 
 
 class ProgramStop(NamedTuple):

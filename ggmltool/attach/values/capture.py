@@ -107,7 +107,7 @@ class Capture:
             raise AttachError(
                 f"none of these nodes was seen while the program computed its graph: {seen}", refused=True
             )
-        backends = ProcessReader(self.session).sched(self.sched).backend_ids
+        backends = ProcessReader(self.session).sched(self.sched).tensor_backend_ids
         out.ran_on = {id: backends[self.addresses[id]] for id in out.nodes if self.addresses[id] in backends}
         return out
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
 from ggmltool.attach.errors import AttachError, Dies
-from ggmltool.attach.fields import Record
-from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkError, ProgramStop
+from ggmltool.attach.gdb.link import FunctionCall, GdbLink, ProgramStop
 from ggmltool.attach.session import AttachSession
+from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.memory.fields import Record
 from ggmltool.structs.layout import layout
 
 _LENGTH = 32

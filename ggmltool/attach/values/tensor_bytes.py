@@ -8,10 +8,11 @@ from typing import NamedTuple, Self
 
 from ggmltool.attach.devices.properties import NoRoom, mapped, unmapped
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.fields import Record
-from ggmltool.attach.gdb.link import FunctionCall, NoBytes
-from ggmltool.attach.memory import c_string
+from ggmltool.attach.gdb.link import FunctionCall
 from ggmltool.attach.session import AttachSession
+from ggmltool.state.memory.errors import NoBytes
+from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.pages import c_string
 from ggmltool.structs.layout import layout
 
 PIECE = 16 << 20

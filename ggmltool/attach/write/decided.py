@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.state import Answers, Snapshot, TensorState
+from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.write.names import ScenarioNames
 from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.tensor import cut_name
 from ggmltool.sources.graph_writer import text, without_controls
+from ggmltool.state.memory.tensors import TensorStruct
 
 
 class _Place(NamedTuple):
@@ -66,7 +67,7 @@ class _Decided:
             "buffer_sizes": self._buffer_sizes(),
         }
 
-    def _tensor(self, address: int) -> TensorState:
+    def _tensor(self, address: int) -> TensorStruct:
         found = self.after.tensors.get(address)
         if found is None:
             raise AttachError(f"the scheduler names a tensor at {address:#x}, where nothing can be read")
@@ -92,7 +93,7 @@ class _Decided:
             for i, split in enumerate(self.sched.splits)
         ]
 
-    def _place(self, t: TensorState) -> _Place:
+    def _place(self, t: TensorStruct) -> _Place:
         buffer = self.after.buffers.get(t.buffer)
         if not t.buffer or buffer is None:
             return _NOWHERE
@@ -125,7 +126,7 @@ class _Decided:
             )
         return out
 
-    def _alloc_size(self, address: int, t: TensorState) -> int | None:
+    def _alloc_size(self, address: int, t: TensorStruct) -> int | None:
         buffer = self.after.buffers.get(t.buffer)
         return None if t.view_src or buffer is None else self.sizes.get((address, buffer.buft))
 

@@ -8,15 +8,17 @@ from typing import Any
 
 from ggmltool.attach.devices.answered import given_order
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.state import BufferState, Snapshot, TensorState
+from ggmltool.attach.state import Snapshot
 from ggmltool.attach.write.names import ScenarioNames, clean
 from ggmltool.ggml.buffer import USAGE_COMPUTE
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import BY_NAME, NEWEST
 from ggmltool.ggml.sched.freed import REMEDY
+from ggmltool.ggml.state import BufferState
 from ggmltool.scenario.since import days
 from ggmltool.scenario.versions import lacks
 from ggmltool.sources.graph_writer import GraphWriter, text
+from ggmltool.state.memory.tensors import TensorStruct
 
 VIEWS = "views"
 """The context of views that have no memory yet, of tensors that have."""
@@ -28,7 +30,7 @@ class SnapshotMemory:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 
-    def tensor(self, address: int) -> TensorState:
+    def tensor(self, address: int) -> TensorStruct:
         """The ggml_tensor at an address. Raises AttachError where none was read."""
         found = self.snapshot.tensors.get(address)
         if found is None:
@@ -70,7 +72,7 @@ class ProcessWriter(GraphWriter):
         made = (buffer for buffers in sched.galloc.buffers for buffer in buffers)
         self.given = set(made) if self.is_allocated else set()
         self.flags_computed = not lacks(BY_NAME[snapshot.release], days().keys["graphs.*.uncomputed"])
-        self.originals = {copy: of for of, copies in sched.copies.items() for copy in copies.values() if copy != of}
+        self.originals = {copy: of for of, _, _, copy in sched.copies() if copy != of}
         self.assigned = self._assigned()
         self.nodes = given_order(snapshot, self.sources) if self.is_allocated else snapshot.graph.nodes
         self._contexts_of: dict[int, str] = {}
@@ -79,7 +81,7 @@ class ProcessWriter(GraphWriter):
         """The backends that the user has chosen, by tensor: all that are set before a graph is split."""
         sched, function = self.snapshot.sched, self.snapshot.function
         forgets = function is not None and "compute" in function and sched.address
-        return {} if sched.is_reset or forgets else dict(sched.backend_ids)
+        return {} if sched.is_reset or forgets else dict(sched.tensor_backend_ids)
 
     def graph(self, name: str) -> dict[int, str]:
         """Write the graph; the ids of its tensors by address. Raises AttachError for what no scenario can say."""
@@ -97,28 +99,28 @@ class ProcessWriter(GraphWriter):
                     what = f"{_shown(memory.tensor(node))} reads {_shown(memory.tensor(source))}"
                     raise AttachError(f"{what}, a result that the graph does not have; no scenario can say that")
 
-    def sources(self, tensor: TensorState) -> tuple[int, ...]:
+    def sources(self, tensor: TensorStruct) -> tuple[int, ...]:
         """The sources that the program gave a node, not the scheduler's copies of them."""
         if not self.is_allocated:
             return tensor.src
         return tuple(self.originals.get(s, s) for s in tensor.src)
 
-    def is_computed(self, tensor: TensorState) -> bool:
+    def is_computed(self, tensor: TensorStruct) -> bool:
         """Whether a node is computed; a ggml that knows no flag for it computes all."""
         return not self.flags_computed or super().is_computed(tensor)
 
-    def context_of(self, tensor: TensorState) -> tuple[str, dict[str, Any]]:
+    def context_of(self, tensor: TensorStruct) -> tuple[str, dict[str, Any]]:
         """The context of a leaf; a view that has no memory yet is with the inputs, or behind them."""
         if self.has_memory(tensor):
             return self.place(tensor)
         root = self.memory.tensor(tensor.view_src) if tensor.view_src else tensor
         return (VIEWS if self.has_memory(root) else self.inputs), {}
 
-    def has_memory(self, tensor: TensorState) -> bool:
+    def has_memory(self, tensor: TensorStruct) -> bool:
         """Whether the program gave a tensor memory."""
         return bool(tensor.buffer) and tensor.buffer not in self.given
 
-    def place(self, tensor: TensorState) -> tuple[str, dict[str, Any]]:
+    def place(self, tensor: TensorStruct) -> tuple[str, dict[str, Any]]:
         """The context of a buffer: its tensors lie where they lie in the program."""
         buffer = self._buffer(tensor)
         name = self._contexts_of.get(buffer.address)
@@ -133,7 +135,7 @@ class ProcessWriter(GraphWriter):
             self._contexts_of[buffer.address] = name
         return name, {"buft": buft, "usage": usage, "size": buffer.size}
 
-    def _buffer(self, tensor: TensorState) -> BufferState:
+    def _buffer(self, tensor: TensorStruct) -> BufferState:
         buffer = self.snapshot.buffers.get(tensor.buffer)
         if buffer is None or buffer.buft not in self.called.bufts:
             raise AttachError(f"{_shown(tensor)} lies in a buffer at {tensor.buffer:#x}, where nothing can be read")
@@ -164,7 +166,7 @@ class ProcessWriter(GraphWriter):
         backend = self.called.backend(self.assigned.get(address, -1))
         return out if backend is None else {**out, "backend": backend}
 
-    def _offset(self, tensor: TensorState) -> int:
+    def _offset(self, tensor: TensorStruct) -> int:
         """Bytes from the start of its buffer; the first where a core dump does not say where that is."""
         buffer = self._buffer(tensor)
         if buffer.base is None or not tensor.data:
@@ -187,11 +189,11 @@ class ProcessWriter(GraphWriter):
         )
 
 
-def _shown(tensor: TensorState) -> str:
+def _shown(tensor: TensorStruct) -> str:
     return clean(text(tensor.name)) or f"the tensor at {tensor.address:#x}"
 
 
-def _outside(tensor: TensorState, buffer: BufferState, offset: int) -> str:
+def _outside(tensor: TensorStruct, buffer: BufferState, offset: int) -> str:
     """Why the place of a tensor cannot be written down: of memory that ggml freed, that and how to avoid it."""
     if buffer.usage != USAGE_COMPUTE:
         return f"{_shown(tensor)} lies outside of its buffer of {buffer.size} bytes, at byte {offset}"

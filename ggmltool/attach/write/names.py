@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ggmltool.attach.state import Answers, BackendState, BuftState, DeviceState, Snapshot
+from ggmltool.attach.state import Answers, BackendState, DeviceState, Snapshot
 from ggmltool.ggml.devices.profiles import PROFILES, profile_of_name
+from ggmltool.ggml.state import BuftState
 from ggmltool.ggml.version import SIZE_MAX
 
 MAX_NAME = 200

@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 from ggmltool.attach.end.found import FoundScheduler, find, is_graph, is_scheduler
 from ggmltool.attach.end.seeking import graph_of
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.gdb.link import GdbLink, LinkError
+from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.attach.reading import ProcessReader, read_snapshot
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
@@ -24,6 +24,7 @@ from ggmltool.debugger.live.scope import LiveMemory, LiveScope
 from ggmltool.scenario.errors import nearest
 from ggmltool.show.table import Style
 from ggmltool.show.text import printable
+from ggmltool.state.memory.errors import LinkError
 from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Pointer, Struct, bare

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.files.emulator import DeadLink
-from ggmltool.attach.gdb.link import LinkError, LinkLost
+from ggmltool.attach.gdb.link import LinkLost
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import evaluate, examine, type_text
 from ggmltool.debugger.expressions.examine import Examined
@@ -18,6 +18,7 @@ from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.live.process import GdbCommand, GdbServer, StoppedProcess
 from ggmltool.ggml.errors import Error
 from ggmltool.show.text import harmless, printable
+from ggmltool.state.memory.errors import LinkError
 from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import layout
 from ggmltool.views.attach.live import OF_TENSOR, PLAIN

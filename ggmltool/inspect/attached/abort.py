@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ggmltool.attach.end.ending import Ended
 from ggmltool.attach.end.seeking import Suspect
-from ggmltool.attach.state import TensorState
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.messages.explain import Explained, explained
 from ggmltool.inspect.messages.match import find
@@ -18,6 +17,7 @@ from ggmltool.inspect.what_if import Outcome, try_changes
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.show.document import Row
+from ggmltool.state.memory.tensors import TensorStruct
 
 MOST_CHANGES = 5
 
@@ -125,9 +125,9 @@ def _refused(end: Ended) -> Iterator[str]:
     if snapshot is None or "ggml_gallocr_alloc_graph" not in end.abort.calls:
         return
     galloc = snapshot.sched.galloc
-    for buft, chunks in zip(galloc.bufts, galloc.chunks, strict=True):
+    for buft, chunks, made in zip(galloc.bufts, galloc.buf_tallocs, galloc.buffers, strict=True):
         for i, chunk in enumerate(chunks):
-            if chunk.max_size and not chunk.buffer:
+            if chunk.max_size and i >= len(made):
                 name = snapshot.bufts[buft].name if buft in snapshot.bufts else None
                 where = f"{name or 'a device'} has no buffer of {chunk.max_size} bytes for chunk {i} of the graph"
                 yield f"{where}: it gave no memory, and ggml went on without"
@@ -156,7 +156,7 @@ def _meant(end: Ended, suspect: Suspect) -> EndTensor:
     )
 
 
-def _able(end: Ended, tensor: TensorState, buffer: int) -> Iterator[EndBackend]:
+def _able(end: Ended, tensor: TensorStruct, buffer: int) -> Iterator[EndBackend]:
     snapshot, answers = end.snapshot, end.answers
     if snapshot is None or answers is None:
         return
@@ -168,7 +168,7 @@ def _able(end: Ended, tensor: TensorState, buffer: int) -> Iterator[EndBackend]:
             yield EndBackend(backend.name or f"backend {i}", supports, memory)
 
 
-def _name(tensor: TensorState) -> str:
+def _name(tensor: TensorStruct) -> str:
     return tensor.name.decode("utf-8", "replace")
 
 

@@ -13,7 +13,8 @@ from ggmltool.views.attach.records import NamedSnapshot, Process, usage_of
 if TYPE_CHECKING:
     from ggmltool.attach.calls import Called
     from ggmltool.attach.session import AttachSession
-    from ggmltool.attach.state import BackendState, ChunkState, Snapshot, SplitState
+    from ggmltool.attach.state import BackendState, Snapshot
+    from ggmltool.ggml.state import ChunkState, SplitState
 
 
 class AttachedBackend(Row):
@@ -134,7 +135,7 @@ def _buffers(after: Snapshot, names: list[str]) -> list[AttachedBuffer]:
     """The buffer types of the allocator, each once."""
     out: dict[int, AttachedBuffer] = {}
     galloc = after.sched.galloc
-    for buft, chunks, name in zip(galloc.bufts, galloc.chunks, names, strict=False):
+    for buft, chunks, name in zip(galloc.bufts, galloc.buf_tallocs, names, strict=False):
         called = after.bufts[buft].name if buft in after.bufts else None
         out.setdefault(buft, AttachedBuffer(called, _sizes(chunks), [])).backends.append(name)
     return list(out.values())

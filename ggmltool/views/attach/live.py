@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ggmltool.attach.state import TensorState
 from ggmltool.ggml.errors import Error
 from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.show.colors import colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, shortened, size, wrapped
+from ggmltool.state.memory.tensors import TensorStruct
 from ggmltool.views.attach.records import (
     LiveAlloc,
     LiveAssigned,
@@ -236,7 +236,7 @@ def tensor_view(seen: NamedSnapshot, address: int, style: Style) -> str:
     return heading(f"{title_of(seen)}: {found.name}", state_of(seen), style) + render_lines(["", *lines], style)
 
 
-def _memory(seen: NamedSnapshot, t: TensorState) -> str:
+def _memory(seen: NamedSnapshot, t: TensorStruct) -> str:
     buffer = seen.snapshot.buffers.get(t.buffer)
     if not t.buffer or buffer is None:
         return "none" if not t.buffer else f"buffer {t.buffer:#x}"

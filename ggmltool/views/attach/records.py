@@ -8,12 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Self
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict
 
-from ggmltool.attach.state import BufferState, ChunkState, Snapshot, SplitState, TensorAllocState, TensorState
+from ggmltool.attach.state import Snapshot
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.printable import printable
+from ggmltool.ggml.state import BufferState, ChunkState, GraphState, SplitState
 from ggmltool.ggml.tensor import FLAG_OUTPUT, flag_names, nbytes_of, signed
+from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.show.document import ReleaseDocument, Row
+from ggmltool.state.memory.tensors import TensorStruct
 
 if TYPE_CHECKING:
     from ggmltool.attach.session import AttachSession
@@ -203,7 +207,7 @@ class NamedSnapshot:
         own = self.sched.graph.nodes
         return own if own and self.known else self.snapshot.graph.nodes
 
-    def tensor(self, address: int) -> TensorState | None:
+    def tensor(self, address: int) -> TensorStruct | None:
         """The tensor at an address, None of one that could not be read."""
         return self.snapshot.tensors.get(address)
 
@@ -222,16 +226,16 @@ class NamedSnapshot:
                 return address
         return None
 
-    def op(self, t: TensorState) -> str:
+    def op(self, t: TensorStruct) -> str:
         """The op of a tensor, as ggml_op_desc says it."""
         word = t.op_params[0] if t.op_params else 0
         return self.snapshot.op_names.get((t.op, word), f"op {t.op}")
 
-    def type(self, t: TensorState) -> str:
+    def type(self, t: TensorStruct) -> str:
         """The type of a tensor."""
         return self.snapshot.type_names.get(t.type, f"type {t.type}")
 
-    def nbytes(self, t: TensorState | None) -> int | None:
+    def nbytes(self, t: TensorStruct | None) -> int | None:
         """ggml_nbytes; None of a type that is not known, and of a tensor that could not be read."""
         known = TYPES.get(self.type(t)) if t is not None else None
         return None if known is None or t is None else nbytes_of(known, t.ne, t.nb)
@@ -264,13 +268,14 @@ class NamedSnapshot:
 
     def splits(self) -> list[LiveSplit]:
         """The splits that the scheduler has; after a reset those of the graph before, without tensors."""
-        views = all(map(self._is_view, self.sched.splits))
-        return [self._split(i, views) for i in range(len(self.sched.splits))]
+        splits, views = self.sched.splits, self.sched.split_graphs
+        there = len(views) == len(splits) and all(map(self._is_view, splits, views))
+        return [self._split(i, there) for i in range(len(splits))]
 
-    def _is_view(self, split: SplitState) -> bool:
+    def _is_view(self, split: SplitState, view: GraphState | None) -> bool:
         """Whether the graph of a split is that of its nodes; until the graph is split it is that of an earlier one."""
         known = self.snapshot.tensors
-        nodes = split.graph.nodes if split.graph is not None else ()
+        nodes = view.nodes if view is not None else ()
         return len(nodes) == split.i_end - split.i_start and all(node in known for node in nodes)
 
     def _split(self, i: int, views: bool) -> LiveSplit:
@@ -279,8 +284,9 @@ class NamedSnapshot:
         if not self.known:
             return LiveSplit(i, backend or "", split.i_start, split.i_end, [], [], [])
         own: Sequence[int] = self.snapshot.graph.nodes[split.i_start : split.i_end]
-        if views and split.graph is not None:
-            own = split.graph.nodes
+        view = self.sched.split_graphs[i] if views else None
+        if view is not None:
+            own = view.nodes
         return LiveSplit(
             i, backend or str(split.backend_id), split.i_start, split.i_end, [self.name(a) for a in own],
             [LiveInput(self.name(a), self.nbytes(self.tensor(a))) for a in split.inputs],
@@ -294,37 +300,42 @@ class NamedSnapshot:
         return LiveAllocs(
             [
                 self._alloc(nodes[i] if i < len(nodes) else 0, own, sources)
-                for i, (own, sources) in enumerate(galloc.nodes)
+                for i, (own, sources) in enumerate(galloc.node_allocs)
             ],
-            [self._alloc(leafs[i] if i < len(leafs) else 0, place) for i, place in enumerate(galloc.leafs)],
+            [self._alloc(leafs[i] if i < len(leafs) else 0, place) for i, place in enumerate(galloc.leaf_allocs)],
             self.chunks,
         )
 
-    def _alloc(self, address: int, place: TensorAllocState, sources: Iterable[TensorAllocState] = ()) -> LiveAlloc:
+    def _alloc(self, address: int, place: TensorAlloc, sources: Iterable[TensorAlloc] = ()) -> LiveAlloc:
         t = self.tensor(address)
         name = self.name(address) if address else "(of a graph before)"
-        src = [LiveSource(self.name(a), *p) for a, p in zip(t.src if t else (), sources, strict=False) if a]
-        return LiveAlloc(name, self.buffer_type(place.buffer_id), *place, t.data if t else 0, src)
+        src = [LiveSource(self.name(a), **asdict(p)) for a, p in zip(t.src if t else (), sources, strict=False) if a]
+        return LiveAlloc(
+            name, self.buffer_type(place.buffer_id), place.buffer_id, place.chunk, place.offset, place.size_max,
+            t.data if t else 0, src,
+        )  # fmt: skip
 
     @cached_property
     def chunks(self) -> list[LiveChunk]:
         """The chunks of the allocators, with what is free in them."""
         out = []
-        done: set[tuple[ChunkState, ...]] = set()
-        for number, chunks in enumerate(self.sched.galloc.chunks):
-            if chunks in done and any(chunk.buffer for chunk in chunks):
+        done: set[tuple[tuple[ChunkState, ...], tuple[int, ...]]] = set()
+        galloc = self.sched.galloc
+        for number, (chunks, made) in enumerate(zip(galloc.buf_tallocs, galloc.buffers, strict=False)):
+            if made and (chunks, made) in done:
                 continue
-            done.add(chunks)
+            done.add((chunks, made))
             name = self.buffer_type(number) or str(number)
             for i, chunk in enumerate(chunks):
-                buffer = self.snapshot.buffers.get(chunk.buffer)
-                free = [LiveBlock(*block) for block in chunk.free]
-                out.append(LiveChunk(name, i, chunk.max_size, chunk.buffer, buffer.base if buffer else None, free))
+                address = made[i] if i < len(made) else 0
+                buffer = self.snapshot.buffers.get(address)
+                free = [LiveBlock(*block) for block in chunk.free_blocks]
+                out.append(LiveChunk(name, i, chunk.max_size, address, buffer.base if buffer else None, free))
         return out
 
     def hash(self) -> LiveHash:
         """The allocator's hash set, by slot."""
-        keys, values = self.sched.galloc.hash_set.keys, self.sched.galloc.hash_values
+        slots, values = self.sched.galloc.hash_set.slots or {}, self.sched.galloc.hash_values
         return LiveHash(
             self.sched.galloc.hash_set.size,
             [
@@ -332,7 +343,7 @@ class NamedSnapshot:
                     slot, self.name(address), node.n_children, node.n_views, self.buffer_type(node.buffer_id),
                     node.buffer_id, node.chunk, node.offset, node.allocated,
                 )
-                for slot, address in sorted(keys.items()) if (node := values.get(slot)) is not None
+                for slot, address in sorted(slots.items()) if (node := values.get(address)) is not None
             ],
         )  # fmt: skip
 
@@ -343,15 +354,15 @@ class NamedSnapshot:
             sched.hash_set.size,
             [
                 LiveAssigned(
-                    slot, self.name(address), self.backend(sched.backend_ids.get(address)), self.copies(address)
+                    slot, self.name(address), self.backend(sched.tensor_backend_ids.get(address)), self.copies(address)
                 )
-                for slot, address in sorted(sched.hash_set.keys.items())
+                for slot, address in sorted((sched.hash_set.slots or {}).items())
             ],
         )
 
     def copies(self, address: int) -> list[str]:
         """The copies that the scheduler made of a tensor."""
-        return [self.name(copy) for copy in self.sched.copies.get(address, {}).values()]
+        return [self.name(copy) for copy in self.sched.copies_of(address)]
 
     @cached_property
     def chunk_names(self) -> Mapping[int, str]:
@@ -384,7 +395,7 @@ class NamedSnapshot:
         return LiveTensor(
             self.name(address), address, self.op(t), [signed(w) for w in t.op_params[:words]], self.type(t),
             list(t.ne), list(t.nb), self.nbytes(t), flag_names(t.flags),
-            self.backend(self.sched.backend_ids.get(address)), t.buffer, t.data,
+            self.backend(self.sched.tensor_backend_ids.get(address)), t.buffer, t.data,
             self.name(t.view_src) if t.view_src else None, t.view_offs,
             [self.name(a) if a else None for a in t.src[:used]], self.copies(address),
         )  # fmt: skip

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from ggmltool.attach.gdb.link import FunctionCall, LinkError
-from ggmltool.attach.memory import PAGE, Memory
+from ggmltool.attach.gdb.link import FunctionCall
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.memory.pages import PAGE, Memory
 from ggmltool.structs.layout import MAX_NAME, exports_of, layout_names
 
 FOLDER = Path(__file__).parent / "memory"

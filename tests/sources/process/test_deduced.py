@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ggmltool.attach.devices.answered import SnapshotQuestions
 from ggmltool.attach.devices.asking import with_answers, with_devices
@@ -40,7 +41,7 @@ def test_a_dead_program_is_planned_as_it_had_decided(name: str) -> None:
 def test_devices_can_use_the_memory_that_their_nodes_read_without_a_copy() -> None:
     snapshot = dead("0.26")
     sched, tensors = snapshot.sched, snapshot.tensors
-    ids = sched.backend_ids
+    ids = sched.tensor_backend_ids
     node = next(n for n in snapshot.graph.nodes if n in ids and any(s in ids for s in tensors[n].src))
     b = ids[node]
     source = next(s for s in tensors[node].src if s in ids)
@@ -48,14 +49,14 @@ def test_devices_can_use_the_memory_that_their_nodes_read_without_a_copy() -> No
     buft = snapshot.buffers[buffer].buft
     moved = replace(snapshot, tensors={**tensors, source: tensors[source]._replace(buffer=buffer)})
     for other, can in ((b, False), ((b + 1) % len(snapshot.backends), True)):
-        given = replace(moved, sched=replace(sched, backend_ids={node: b, source: other}))
+        given = replace(moved, sched=structs.replace(sched, tensor_backend_ids={node: b, source: other}))
         assert with_answers(given, NOTHING)[1].bufts[b, buft] is can
 
 
 def test_a_node_that_reads_a_copy_was_asked_about_with_what_is_copied() -> None:
     snapshot = dead("0.26")
     tensors = snapshot.tensors
-    copies = {c: of for of, made in snapshot.sched.copies.items() for c in made.values() if c != of}
+    copies = {c: of for of, _, _, c in snapshot.sched.copies() if c != of}
     node = next(t for n in snapshot.graph.nodes for t in [tensors[n]] if not copies.keys().isdisjoint(t.src))
     before = node._replace(src=tuple(copies.get(s, s) for s in node.src))
     bufts = {a: f"memory {i}" for i, a in enumerate(snapshot.bufts)}
@@ -67,12 +68,12 @@ def test_a_node_that_reads_a_copy_was_asked_about_with_what_is_copied() -> None:
 
 def test_what_looks_alike_to_a_device_has_one_answer() -> None:
     snapshot = dead("0.26")
-    ids = snapshot.sched.backend_ids
+    ids = snapshot.sched.tensor_backend_ids
     one = next(n for n in snapshot.graph.nodes if n in ids)
     twin = max(snapshot.tensors) + 64
     graph = replace_nodes(snapshot, one, twin)
     other = (ids[one] + 1) % len(snapshot.backends)
-    graph = replace(graph, sched=replace(graph.sched, backend_ids={**ids, twin: other}))
+    graph = replace(graph, sched=structs.replace(graph.sched, tensor_backend_ids={**ids, twin: other}))
     answers = with_answers(graph, NOTHING)[1]
     assert all(answers.supports[t, b] for t in (one, twin) for b in (ids[one], other))
 
@@ -80,5 +81,5 @@ def test_what_looks_alike_to_a_device_has_one_answer() -> None:
 def replace_nodes(snapshot: Snapshot, one: int, twin: int) -> Snapshot:
     """The snapshot with a node twice, under two addresses."""
     tensors = {**snapshot.tensors, twin: snapshot.tensors[one]._replace(address=twin)}
-    graph = snapshot.graph._replace(nodes=(*snapshot.graph.nodes, twin))
+    graph = structs.replace(snapshot.graph, nodes=(*snapshot.graph.nodes, twin))
     return replace(snapshot, tensors=tensors, graph=graph)

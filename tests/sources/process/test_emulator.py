@@ -10,8 +10,8 @@ import pytest
 from ggmltool.attach.files import emulator
 from ggmltool.attach.files.emulator import Emulator
 from ggmltool.attach.gdb.link import FunctionCall, GdbLink
-from ggmltool.attach.memory import PAGE, c_string
 from ggmltool.attach.session import AttachSession
+from ggmltool.state.memory.pages import PAGE, c_string
 from tests.needs import compiled, needs_gcc, needs_gdb
 
 CODE = 0x1000

@@ -10,8 +10,9 @@ import pytest
 
 from ggmltool.attach.files.elf import opened
 from ggmltool.attach.files.instance import HEART, STOPS, SYMBOLS, Instance, instances_of
-from ggmltool.attach.gdb.link import GdbLink, NoBytes
+from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.ggml.releases.table import NEWEST
+from ggmltool.state.memory.errors import NoBytes
 from tests.needs import needs_gcc
 
 FILE = "/srv/program"

@@ -10,9 +10,10 @@ import pytest
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb import machines
-from ggmltool.attach.gdb.link import GdbLink, LinkError
+from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, machine_of, not_ours
 from ggmltool.attach.session import AttachSession
+from ggmltool.state.memory.errors import LinkError
 from tests import needs
 
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from ggmltool.attach.files.instance import max_name_of
-from ggmltool.attach.gdb.link import GdbLink, LinkError, NoBytes
+from ggmltool.attach.gdb.link import GdbLink
+from ggmltool.state.memory.errors import LinkError, NoBytes
 from ggmltool.structs.layout import MAX_NAME, layout, layout_names
 
 AT = 0x1000

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from ggmltool.attach import limits
 from ggmltool.attach.errors import AttachError
-from ggmltool.attach.fields import NotAsLaidOut
-from ggmltool.attach.memory import PAGE
 from ggmltool.attach.reading import ProcessReader
 from ggmltool.attach.state import Snapshot
+from ggmltool.state.memory import limits
+from ggmltool.state.memory.errors import NotAsLaidOut
+from ggmltool.state.memory.pages import PAGE
 from ggmltool.structs.layout import layout
 from tests.sources.process.recorded import RecordedLink, RecordedSession, recorded
 

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from ggmltool.attach.devices.answered import given_order, orders_of
-from ggmltool.attach.state import Snapshot, TensorState
+from ggmltool.attach.state import Snapshot
 from ggmltool.attach.write.written import written
 from ggmltool.ggml.devices.recorded import Order
+from ggmltool.state.memory.tensors import TensorStruct
 from tests.sources.process.recorded import recorded
 from tests.sources.process.test_deduced import NOTHING
 
@@ -45,19 +48,19 @@ def test_nodes_that_a_device_moved_are_put_back_to_where_they_took_their_inputs(
     one, two, three = (max(snapshot.tensors) + 64 * n for n in (1, 2, 3))
     made = snapshot.tensors[first]
 
-    def tensor(address: int, *src: int) -> TensorState:
+    def tensor(address: int, *src: int) -> TensorStruct:
         return made._replace(address=address, src=src + (0,) * (len(made.src) - len(src)), view_src=0)
 
     tensors = {**snapshot.tensors, **{t: tensor(t) for t in (one, two, three)}}
     tensors |= {first: tensor(first, one), second: tensor(second, two, first), third: tensor(third, three)}
-    split = snapshot.sched.splits[0]._replace(i_start=0, i_end=3, inputs=(one, three, two))
-    graph = snapshot.graph._replace(nodes=(first, second, third))
-    moved = replace(snapshot, tensors=tensors, graph=graph, sched=replace(snapshot.sched, splits=(split,)))
+    split = structs.replace(snapshot.sched.splits[0], i_start=0, i_end=3, inputs=(one, three, two))
+    graph = structs.replace(snapshot.graph, nodes=(first, second, third))
+    moved = replace(snapshot, tensors=tensors, graph=graph, sched=structs.replace(snapshot.sched, splits=(split,)))
     found = given_order(moved, lambda t: t.src)
     assert found == (first, third, second)
     assert inputs_of(found, moved, split.inputs) == [one, three, two]
-    never = split._replace(inputs=(two, one, three))
-    stands = replace(moved, sched=replace(moved.sched, splits=(never,)))
+    never = structs.replace(split, inputs=(two, one, three))
+    stands = replace(moved, sched=structs.replace(moved.sched, splits=(never,)))
     assert given_order(stands, lambda t: t.src) == (first, second, third)
 
 
@@ -66,7 +69,7 @@ def test_a_split_that_was_reordered_is_told_in_its_new_order() -> None:
     first, end = split_of_two(after)
     nodes = after.graph.nodes
     turned = (*nodes[:first], *reversed(nodes[first:end]), *nodes[end:])
-    before = replace(after, graph=after.graph._replace(nodes=turned))
+    before = replace(after, graph=structs.replace(after.graph, nodes=turned))
     assert orders(before, after) == [Order(tuple(f"n{i}" for i in range(first, end)))]
     assert orders(after, after) == []
 
@@ -89,7 +92,7 @@ def test_what_is_kept_until_a_node_is_behind_it_in_the_schedulers_own_graph() ->
     tensors: dict[int, Any] = {**after.tensors, dependency: one[nodes[0]]._replace(address=dependency, src=src)}
     own = list(after.sched.graph.nodes)
     own.insert(own.index(nodes[last]) + 1, dependency)
-    sched = replace(after.sched, graph=after.sched.graph._replace(nodes=tuple(own)))
+    sched = structs.replace(after.sched, graph=structs.replace(after.sched.graph, nodes=tuple(own)))
     after = replace(after, tensors=tensors, sched=sched)
     (order,) = orders(after, after)
     assert order.nodes == tuple(f"n{i}" for i in range(splits[0].i_end))

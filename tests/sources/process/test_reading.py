@@ -12,7 +12,8 @@ import pytest
 
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import AttachError, AttachSession
-from ggmltool.attach.state import Snapshot, TensorState
+from ggmltool.attach.state import Snapshot
+from ggmltool.state.memory.tensors import TensorStruct
 from tests import needs
 
 pytestmark = needs.program("gdb", "gdb")
@@ -33,7 +34,7 @@ def snapshots(session: AttachSession) -> Iterator[Snapshot]:
         yield read_snapshot(session, sched, graph, function, "after")  # type: ignore[arg-type]
 
 
-def place(s: Snapshot, t: TensorState) -> tuple[str | None, int | None, int | None]:
+def place(s: Snapshot, t: TensorStruct) -> tuple[str | None, int | None, int | None]:
     """A tensor's buffer type, chunk and offset."""
     if not t.buffer:
         return None, None, None

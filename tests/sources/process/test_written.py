@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 from hypothesis import given, settings, strategies
+from msgspec import structs
 
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.errors import AttachError
@@ -30,11 +31,11 @@ def program() -> tuple[Snapshot, Answers]:
 def called(names: strategies.DataObject, swap: bool) -> Snapshot:
     """A recorded program with other names, whose backends perhaps allocate in each other's memory."""
     found, _ = program()
-    bufts = {a: b._replace(name=names.draw(NAMES)) for a, b in found.bufts.items()}
+    bufts = {a: structs.replace(b, name=names.draw(NAMES)) for a, b in found.bufts.items()}
     backends = tuple(b._replace(name=names.draw(NAMES)) for b in found.backends)
     if swap:
         last = list(found.bufts)[-1]
-        found = replace(found, sched=replace(found.sched, bufts=(*found.sched.bufts[:-1], last)))
+        found = replace(found, sched=structs.replace(found.sched, bufts=(*found.sched.bufts[:-1], last)))
     return replace(found, bufts=bufts, backends=backends)
 
 

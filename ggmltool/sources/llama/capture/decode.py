@@ -13,7 +13,6 @@ from array import array
 from collections.abc import Hashable
 from typing import Any
 
-from ggmltool.attach.state import TensorState
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import FLAG_COMPUTE
 from ggmltool.oracle.structs import Tensor
@@ -22,6 +21,7 @@ from ggmltool.sources.llama.capture.lib import OBJECT_TYPE_GRAPH, Batch, Object
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.capture.session import Session
 from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.state.memory.tensors import TensorStruct
 
 _LOAD_MODE_MMAP = 1
 _USAGE_COMPUTE = 2
@@ -43,7 +43,7 @@ class DecodedGraphWriter(GraphWriter):
         self.ids_of: dict[str, dict[int, str]] = {}
         self._known: dict[Hashable, str] = {}
 
-    def has_memory(self, tensor: TensorState) -> bool:
+    def has_memory(self, tensor: TensorStruct) -> bool:
         """Whether the tensor is pre-allocated, from before the graph was allocated."""
         if not tensor.buffer:
             return False

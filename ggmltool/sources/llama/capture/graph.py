@@ -7,13 +7,13 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from ggmltool.attach.state import TensorState
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.oracle.structs import CGraph
 from ggmltool.sources.graph_writer import GraphWriter as AnyGraphWriter
 from ggmltool.sources.llama.capture.lib import OBJECT_TYPE_TENSOR, Lib, Object
 from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.state.memory.tensors import TensorStruct
 
 _USAGE_WEIGHTS = 1
 _SUB_OPS = {"UNARY": "ggml_unary_op_name", "GLU": "ggml_glu_op_name"}
@@ -27,10 +27,10 @@ class OwnMemory:
     def __init__(self, lib: Lib) -> None:
         self.lib = lib
 
-    def tensor(self, address: int) -> TensorState:
+    def tensor(self, address: int) -> TensorStruct:
         """The ggml_tensor at an address, as it is now."""
         f = _TENSOR.unpack(ctypes.string_at(address, _TENSOR.size))
-        return TensorState(
+        return TensorStruct(
             address, f[0], f[1], f[2:6], f[6:10], f[10], f[11:27], f[27], f[28:38], f[38], f[39], f[40], f[41]
         )
 
@@ -100,7 +100,7 @@ class GraphWriter(AnyGraphWriter):
             scheduler["copy_callback"] = "used_experts"
         return {"scheduler": scheduler, "contexts": self.contexts, "graphs": self.graphs}
 
-    def place(self, tensor: TensorState) -> tuple[str, dict[str, Any]]:
+    def place(self, tensor: TensorStruct) -> tuple[str, dict[str, Any]]:
         """The context of a weight or a cache."""
         lib = self.lib
         weights = lib.ggml_backend_buffer_get_usage(tensor.buffer) == _USAGE_WEIGHTS

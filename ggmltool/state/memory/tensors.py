@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from ggmltool.attach import limits
-from ggmltool.attach.errors import AttachError
-from ggmltool.attach.fields import NotAsLaidOut, Record
-from ggmltool.attach.gdb.link import NoBytes
-from ggmltool.attach.memory import Memory
-from ggmltool.attach.state import TensorState
+from ggmltool.ggml.tensor import Dims
+from ggmltool.state.memory import limits
+from ggmltool.state.memory.errors import AttachError, NoBytes, NotAsLaidOut
+from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout
 
 _FIELDS = (
@@ -17,6 +17,25 @@ _FIELDS = (
 )  # fmt: skip
 _OBJECT = ("offs", "size", "next", "type")
 _NE = 1 << 48
+
+
+class TensorStruct(NamedTuple):
+    """ggml_tensor as it lies in memory: `type`, `op` and the words of `op_params` are the program's own numbers; `src`
+    has all its slots."""
+
+    address: int
+    type: int
+    buffer: int
+    ne: Dims
+    nb: Dims
+    op: int
+    op_params: tuple[int, ...]
+    flags: int
+    src: tuple[int, ...]
+    view_src: int
+    view_offs: int
+    data: int
+    name: bytes
 
 
 class Tensors:
@@ -27,10 +46,10 @@ class Tensors:
         self.record = Record(layout, "ggml_tensor", _FIELDS)
         self.object = Record(layout, "ggml_object", _OBJECT)
         self.is_tensor = layout.enums["ggml_object_type"].members["GGML_OBJECT_TYPE_TENSOR"]
-        self.read: dict[int, TensorState] = {}
+        self.read: dict[int, TensorStruct] = {}
         self.left_out = 0
 
-    def tensor(self, address: int) -> TensorState:
+    def tensor(self, address: int) -> TensorStruct:
         """The tensor at an address. Raises NoBytes, NotAsLaidOut."""
         found = self.read.get(address)
         return self._one(address) if found is None else found
@@ -48,7 +67,7 @@ class Tensors:
             raise AttachError(f"tensors have sources that are more than {limits.DEPTH} deep; the graph is damaged")
         self.left_out += len(wanted)
 
-    def _some(self, addresses: Sequence[int], must: bool) -> list[TensorState]:
+    def _some(self, addresses: Sequence[int], must: bool) -> list[TensorStruct]:
         size = self.record.size
         if len(self.read) + len(addresses) > limits.TENSORS:
             raise AttachError(f"there are more than {limits.TENSORS} tensors; the graph is damaged")
@@ -66,11 +85,11 @@ class Tensors:
             out.append(tensor)
         return out
 
-    def _one(self, address: int) -> TensorState:
+    def _one(self, address: int) -> TensorStruct:
         f = self.record.unpack(self.memory.read(address, self.record.size))
         f[11] = f[11].split(b"\0", 1)[0]
         f[7] = tuple(f[7])
-        tensor = TensorState(address, *f)
+        tensor = TensorStruct(address, *f)
         wrong = _wrong(tensor)
         if wrong:
             raise NotAsLaidOut(f"what lies at {address:#x} is no tensor: {wrong}")
@@ -118,7 +137,7 @@ class Tensors:
         return out
 
 
-def _wrong(t: TensorState) -> str:
+def _wrong(t: TensorStruct) -> str:
     """What cannot be in a tensor, "" if nothing is."""
     if not 0 <= t.type < limits.TYPES:
         return f"its type is {t.type}"

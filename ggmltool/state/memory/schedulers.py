@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ggmltool.attach import limits
-from ggmltool.attach.errors import AttachError
-from ggmltool.attach.fields import NotAsLaidOut, Record
-from ggmltool.attach.gdb.link import NoBytes
-from ggmltool.attach.graphs import Graphs
-from ggmltool.attach.memory import Memory
-from ggmltool.attach.state import (
+from ggmltool.ggml.releases.release import KEYS, LEAFS, NODES, USE_COUNTS, USED
+from ggmltool.ggml.releases.table import NEWEST
+from ggmltool.ggml.state import (
     ChunkState,
-    FreeBlockState,
+    Copies,
+    FreeBlock,
     GallocState,
+    GraphState,
     HashNodeState,
     HashSetState,
     SchedState,
     SplitState,
-    TensorAllocState,
 )
-from ggmltool.ggml.releases.release import KEYS, LEAFS, NODES, USE_COUNTS, USED
-from ggmltool.ggml.releases.table import NEWEST
+from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.ggml.version import SCHED_MAX_COPIES, hash_size
+from ggmltool.state.memory import limits
+from ggmltool.state.memory.errors import AttachError, NoBytes, NotAsLaidOut
+from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.graphs import Graphs
+from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Array, bare
 
@@ -35,9 +36,9 @@ _SCHED = (
     "is_reset", "is_alloc", "n_backends", "backends", "bufts", "galloc", "hash_set", "hv_tensor_backend_ids",
     "hv_tensor_copies", "node_backend_ids", "leaf_backend_ids", "prev_node_backend_ids", "prev_leaf_backend_ids",
     "graph", "splits", "n_splits", "splits_capacity", "n_copies", "cur_copy", "next_copy|", "graph_inputs",
-    "n_graph_inputs", "context_buffer_size", "callback_eval", "callback_copy|", "op_offload|",
+    "n_graph_inputs", "graph_inputs_capacity|", "context_buffer_size", "callback_eval", "callback_copy|", "op_offload|",
 )  # fmt: skip
-_SPLIT = ("backend_id", "i_start", "i_end", "inputs", "n_inputs", "graph")
+_SPLIT = ("backend_id", "i_start", "i_end", "inputs", "n_inputs", "inputs_capacity|", "graph")
 _GALLOC = (
     "bufts", "buffers", "buf_tallocs", "n_buffers", "hash_set", "node_allocs", "n_nodes", "leaf_allocs", "n_leafs",
     "hash_values",
@@ -92,49 +93,55 @@ class Schedulers:
         wrong = next((b for of in ids for b in {*of} if not -1 <= b < n), None)
         if wrong is not None:
             raise NotAsLaidOut(f"a tensor of the scheduler at {address:#x} is for backend {wrong} of {n}")
+        splits, views = self._splits(f["splits"], f["n_splits"])
         return SchedState(
-            address=address,
             is_reset=bool(f["is_reset"]),
             is_alloc=bool(f["is_alloc"]),
             backends=f["backends"][:n],
             bufts=f["bufts"][:n],
             galloc=galloc,
             hash_set=hash_set,
-            backend_ids=self._backend_ids(f["hv_tensor_backend_ids"], hash_set, n),
-            copies=self._copies(f["hv_tensor_copies"], hash_set, n, n_copies),
+            tensor_backend_ids=self._backend_ids(f["hv_tensor_backend_ids"], hash_set, n),
+            causes=None,
+            tensor_copies=self._copies(f["hv_tensor_copies"], hash_set, n, n_copies),
             node_backend_ids=node_ids,
             leaf_backend_ids=leaf_ids,
             prev_node_backend_ids=prev_nodes,
             prev_leaf_backend_ids=prev_leafs,
             graph=graph,
-            splits=self._splits(f["splits"], f["n_splits"]),
+            splits=splits,
             n_copies=n_copies,
             cur_copy=f["cur_copy"],
             next_copy=f["next_copy"],
             graph_inputs=self._inputs(f["graph_inputs"], f["n_graph_inputs"], "the graph"),
+            graph_inputs_capacity=f["graph_inputs_capacity"] or None,
+            context_buffer_size=f["context_buffer_size"],
             graph_size=self._arena.graph_size(f["context_buffer_size"], hash_set.size),
-            callback_eval=f["callback_eval"],
-            callback_copy=f["callback_copy"],
             op_offload=bool(f["op_offload"]),
+            callback_eval=bool(f["callback_eval"]),
+            callback_copy=bool(f["callback_copy"]),
+            split_graphs=views,
+            address=address,
         )
 
     def _backend_ids(self, address: int, hash_set: HashSetState, n: int) -> dict[int, int]:
-        held = self.memory.cells(address, "i", hash_set.keys)
+        slots = hash_set.slots or {}
+        held = self.memory.cells(address, "i", slots)
         out = {}
-        for tensor, (backend,) in zip(hash_set.keys.values(), held, strict=True):
+        for tensor, (backend,) in zip(slots.values(), held, strict=True):
             _between(backend, -1, n - 1, "a tensor", "as the number of its backend")
             if backend >= 0:
                 out[tensor] = backend
         return out
 
-    def _copies(
-        self, address: int, hash_set: HashSetState, n: int, n_copies: int
-    ) -> dict[int, Mapping[tuple[int, int], int]]:
-        held = self.memory.cells(address, f"{n * n_copies}Q", hash_set.keys)
-        out: dict[int, Mapping[tuple[int, int], int]] = {}
-        for tensor, copies in zip(hash_set.keys.values(), held, strict=True):
+    def _copies(self, address: int, hash_set: HashSetState, n: int, n_copies: int) -> dict[int, Copies]:
+        slots = hash_set.slots or {}
+        held = self.memory.cells(address, f"{n * n_copies}Q", slots)
+        out: dict[int, Copies] = {}
+        for tensor, copies in zip(slots.values(), held, strict=True):
             if any(copies):
-                out[tensor] = {divmod(i, n_copies): copy for i, copy in enumerate(copies) if copy}
+                by_backend = (copies[i : i + n_copies] for i in range(0, len(copies), n_copies))
+                out[tensor] = tuple([tuple([c or None for c in of]) if any(of) else None for of in by_backend])
         return out
 
     def _inputs(self, inputs: int | tuple[int, ...], n: int, what: str) -> tuple[int, ...]:
@@ -144,19 +151,21 @@ class Schedulers:
         _between(n, 0, limits.INPUTS, what, "inputs")
         return self.memory.numbers(inputs, "Q", n)
 
-    def _splits(self, address: int, n: int) -> tuple[SplitState, ...]:
+    def _splits(self, address: int, n: int) -> tuple[tuple[SplitState, ...], tuple[GraphState | None, ...]]:
         data = self.memory.read(address, n * self.split.size)
-        out = []
+        out, views = [], []
         for i in range(n):
-            backend, start, end, inputs, n_inputs, graph = self.split.unpack(data, i * self.split.size)
+            backend, start, end, inputs, n_inputs, capacity, graph = self.split.unpack(data, i * self.split.size)
             _between(start, 0, min(end, limits.NODES), f"split {i}", "as its first node")
             try:
                 view = self.graphs.graph(address + i * self.split.size + graph, f"the graph of split {i}")
             except (NoBytes, NotAsLaidOut):
                 # What was split before may be gone.
                 view = None
-            out.append(SplitState(backend, start, end, self._inputs(inputs, n_inputs, f"split {i}"), view))
-        return tuple(out)
+            inputs = self._inputs(inputs, n_inputs, f"split {i}")
+            out.append(SplitState(backend, start, end, inputs, capacity or None))
+            views.append(view)
+        return tuple(out), tuple(views)
 
     def galloc(self, address: int) -> GallocState:
         """A ggml_gallocr."""
@@ -172,26 +181,29 @@ class Schedulers:
         hash_set = self.graphs.hash_set(data, hashes, "the hash set of the graph allocator")
         made = [self._chunks.buffers(at) for at in memory.numbers(buffers, "Q", n)]
         return GallocState(
-            address=address,
             bufts=memory.numbers(bufts, "Q", n),
-            chunks=self._chunks.read(made, memory.numbers(tallocs, "Q", n)),
-            hash_set=hash_set,
-            nodes=tuple((places[i], tuple(places[i + 1 : i + step])) for i in range(0, len(places), step)),
-            leafs=tuple(self._places(memory.read(leafs, n_leafs * self.leaf_alloc))),
-            hash_values=self._hash_values(values, hash_set),
             buffers=tuple(made),
+            buf_tallocs=self._chunks.read(memory.numbers(tallocs, "Q", n)),
+            hash_set=hash_set,
+            hash_values=self._hash_values(values, hash_set),
+            node_allocs=tuple((places[i], tuple(places[i + 1 : i + step])) for i in range(0, len(places), step)),
+            leaf_allocs=tuple(self._places(memory.read(leafs, n_leafs * self.leaf_alloc))),
+            address=address,
         )
 
     def _hash_values(self, address: int, hash_set: HashSetState) -> dict[int, HashNodeState]:
-        size = self.hash_node.size
-        self.memory.prefetch([(address + slot * size, size) for slot in hash_set.keys])
-        found = {slot: self.hash_node.unpack(self.memory.read(address + slot * size, size)) for slot in hash_set.keys}
-        return {slot: HashNodeState(*f)._replace(allocated=bool(f[5])) for slot, f in found.items()}
+        size, slots = self.hash_node.size, hash_set.slots or {}
+        self.memory.prefetch([(address + slot * size, size) for slot in slots])
+        out = {}
+        for slot, tensor in slots.items():
+            f = self.hash_node.unpack(self.memory.read(address + slot * size, size))
+            out[tensor] = HashNodeState(f[0], f[1], f[2], f[3], f[4], bool(f[5]))
+        return out
 
-    def _places(self, data: bytes) -> list[TensorAllocState]:
+    def _places(self, data: bytes) -> list[TensorAlloc]:
         # Most sources have no place of their own: one record stands for all that are equal.
-        same: dict[tuple[int, ...], TensorAllocState] = {}
-        return [same.get(f) or same.setdefault(f, TensorAllocState(*f)) for f in self.tensor_alloc.flat(data)]
+        same: dict[tuple[int, ...], TensorAlloc] = {}
+        return [same.get(f) or same.setdefault(f, TensorAlloc(*f)) for f in self.tensor_alloc.flat(data)]
 
 
 class Chunks:
@@ -213,17 +225,17 @@ class Chunks:
         self.talloc = Record(layout, "ggml_dyn_tallocr", ("chunks", "n_chunks") if self.several else ())
         self.vbuffer = layout.structs["vbuffer"].size // 8 if "vbuffer" in layout.structs else 0
 
-    def read(self, buffers: Sequence[tuple[int, ...]], tallocs: tuple[int, ...]) -> tuple[tuple[ChunkState, ...], ...]:
+    def read(self, tallocs: Sequence[int]) -> tuple[tuple[ChunkState, ...], ...]:
         """The chunks of each buffer type."""
         chunks = []
-        for of, talloc in zip(buffers, tallocs, strict=True):
+        for talloc in tallocs:
             if self.several:
                 data = self.memory.read(talloc, self.talloc.size)
                 at, n = self.talloc.unpack(data)
                 _between(n, 0, len(at), "an allocator", "chunks")
-                found = [self._chunk(at[i], of[i] if i < len(of) else 0) for i in range(n)]
+                found = [self._chunk(at[i]) for i in range(n)]
             else:
-                found = [self._chunk(talloc, of[0] if of else 0)]
+                found = [self._chunk(talloc)]
             chunks.append(tuple(found))
         return tuple(chunks)
 
@@ -234,11 +246,11 @@ class Chunks:
         found = self.memory.numbers(address, "Q", self.vbuffer) if self.vbuffer else (address,)
         return found[: found.index(0)] if 0 in found else found
 
-    def _chunk(self, address: int, buffer: int) -> ChunkState:
+    def _chunk(self, address: int) -> ChunkState:
         n, max_size = self.chunk.unpack(self.memory.read(address, self.chunk.size))
         _between(n, 0, self.max_blocks, "a chunk", "free blocks")
         data = self.memory.read(address + self.first_block, n * self.block.size)
-        return ChunkState(max_size, tuple(FreeBlockState(*f) for f in self.block.flat(data)), buffer)
+        return ChunkState(max_size, tuple(FreeBlock(*f) for f in self.block.flat(data)))
 
 
 _MOST_BYTES = 1 << 40

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from ggmltool.attach import limits
-from ggmltool.attach.fields import NotAsLaidOut, Record
-from ggmltool.attach.memory import Memory
-from ggmltool.attach.state import NO_SLOTS, GraphState, HashSetState
+from ggmltool.ggml.state import NO_SLOTS, GraphState, HashSetState
 from ggmltool.ggml.version import hash_size
+from ggmltool.state.memory import limits
+from ggmltool.state.memory.errors import NotAsLaidOut
+from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout
 
 _GRAPH = ("size", "n_nodes", "n_leafs", "nodes", "leafs", "use_counts|", "visited_hash_set")
@@ -39,12 +40,12 @@ class Graphs:
             self.memory.prefetch([(nodes, 8 * n_nodes), (leafs, 8 * n_leafs)])
         hash_set = self.hash_set(data, hashes, f"the hash set of {what}")
         return GraphState(
-            address,
             size,
             self.memory.numbers(nodes, "Q", n_nodes),
             self.memory.numbers(leafs, "Q", n_leafs),
             self._use_counts(use_counts, hash_set),
             hash_set,
+            address,
         )
 
     def hash_set(self, data: bytes, at: int, what: str) -> HashSetState:
@@ -60,17 +61,18 @@ class Graphs:
             self.memory.prefetch([(used, 4 * words)])
             slots = [slot for slot in _bits(self.memory.read(used, 4 * words)) if slot < size]
             held = self.memory.cells(keys, "Q", slots)
-            found = HashSetState(size, {slot: key for slot, (key,) in zip(slots, held, strict=True)})
+            taken = {slot: key for slot, (key,) in zip(slots, held, strict=True)}
+            found = HashSetState(size, frozenset(taken.values()), taken)
             self._sets[key] = found
         return found
 
     def _use_counts(self, address: int, hash_set: HashSetState) -> Mapping[int, int]:
-        if not address or not hash_set.keys:
+        if not address or not hash_set.slots:
             return _NOTHING
         key = address, id(hash_set)
         if key not in self._counts:
             counts = self.memory.numbers(address, "i", hash_set.size)
-            self._counts[key] = {tensor: counts[slot] for slot, tensor in hash_set.keys.items()}
+            self._counts[key] = {tensor: counts[slot] for slot, tensor in hash_set.slots.items()}
         return self._counts[key]
 
 

@@ -7,15 +7,11 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from ggmltool.attach.errors import AttachError
+from ggmltool.state.memory.errors import NotAsLaidOut
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Array, CType, Enum, Int, Member, Pointer, Struct, bare, size_of
 
 _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
-
-
-class NotAsLaidOut(AttachError):  # noqa: N818 - it says what is the matter
-    """What stands in memory is not what a ggml of this layout has there."""
 
 
 class Record:

@@ -6,9 +6,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from ggmltool.attach import limits
-from ggmltool.attach.errors import AttachError
-from ggmltool.attach.gdb.link import NoBytes
+from ggmltool.state.memory import limits
+from ggmltool.state.memory.errors import AttachError, NoBytes
 
 PAGE = 4096
 _RUN = 256
