@@ -18,7 +18,9 @@ from threadpoolctl import threadpool_limits
 
 from ggmltool.ggml.devices import gpus
 from ggmltool.oracle.vulkan import Vulkan
+from tests.cli.conftest import call
 from tests.needs import EVERY, real_vulkan
+from tests.shared import folder
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -32,6 +34,8 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 settings.register_profile("ggmltool", deadline=None)
 settings.load_profile("ggmltool")
 
+__all__ = ["call"]
+
 OTHER, NOTE, NOTED = "--another-cpu", "--note-values", "--only-noted"
 
 
@@ -44,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     threadpool_limits(1)
+    folder()
     # A shell that runs the tests in the background has ^C ignored, and so would all programs that they start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,37 +5,21 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ggmltool.ggml.releases.table import DEFAULT
-from tests import test_users_fit
-from tests.cli.conftest import SAMPLES, Call, call
+from tests.cli.conftest import SAMPLES, Call
+from tests.cli.test_looks import looks
+from tests.sources.library import needs_library
 from tests.sources.models import cached
-
-__all__ = ["call"]
+from tests.sources.real_models import real
 
 pytestmark = pytest.mark.usefixtures("warmed")
-
-
-def test_why_does_this_op_run_on_that_backend(call: Call) -> None:
-    """llama.cpp 25800: the pass, the rule, the source that decided, what each other backend answered."""
-    out = call("explain", "gate", "transformer", columns=110).out
-    assert "gate is on CPU (1.wgt0): its weight ffn_gate is in CPU; offloading starts at" in out
-    assert "1.off   CUDA0    no   offloading starts at a batch of 32, and this one is 8" in out
-    assert "put ffn_gate into CUDA0" in out
-
-
-def test_pre_allocated_tensor_in_a_buffer_that_cannot_run_the_operation(call: Call) -> None:
-    """llama.cpp 13684, 12045, 24366: which of supports_op and supports_buft said no, and what helps."""
-    result = call("explain", "stored", "preallocated", columns=110)
-    assert "pre-allocated tensor (stored) in a buffer (GPU0) that cannot run the operation (SET_ROWS)" in result.err
-    assert "GPU0: SET_ROWS is not supported" in result.out
-    assert "CPU: it is pre-allocated: GPU0 is not host memory" in result.out
-    assert "put cache_k into CPU" in result.out
-    assert result.status == 1
 
 
 def test_which_tensors_land_where_with_this_ot_and_ts(call: Call) -> None:
@@ -59,37 +43,6 @@ def test_the_largest_ngl_that_fits(call: Call) -> None:
     assert "largest that fits: -ngl 11\n  122 splits, 58.2 MiB copied per ubatch, 1 GiB left on CUDA0" in result.out
     assert result.out.endswith("ggmltool place gemma-3-270m --device CUDA0:1764MiB -ngl 11\n")
     assert call("place", "-ngl", "12", "--device", "CUDA0:1764MiB", "gemma-3-270m").status == 1
-
-
-def test_why_is_there_an_extra_split(call: Call) -> None:
-    """llama.cpp 18599, 27880: the node that begins it, the reason, the bytes, and for whom."""
-    out = " ".join(call("explain", "split", "2", "gemma-3-270m-ngl9", columns=200).out.split())
-    assert "attn_norm-0 begins it: its weight blk.0.attn_norm.weight must be copied from CPU" in out
-    assert "2.5 KiB CPU attn_norm-0" in out
-    assert "switch op offload off" in out
-
-
-def test_unexpected_graph_reallocation_which_tensor_old_and_new_size(call: Call) -> None:
-    """llama.cpp 28753, 29083, 17617, 6246: the first tensor that does not fit, and what would help."""
-    out = " ".join(call("explain", "realloc", "small", "large", "outgrown", columns=110).out.split())
-    assert "many, source 0 of many (view), has 512 B in the plan and needs 4 KiB" in out
-    assert "GGML_SCHED_DEBUG_REALLOC=1 aborts here (“unexpected graph reallocation”)" in out
-    assert "reserve large, and nothing is planned again for either" in out
-
-
-def test_a_small_batch_needs_more_than_the_worst_case_that_was_reserved(call: Call) -> None:
-    """llama.cpp 17143: the prompt was reserved, and one token is planned again, with the first difference."""
-    out = " ".join(call("explain", "realloc", "prompt", "token", "offload", columns=110).out.split())
-    assert "No: different number of nodes, 5 and 1; the first difference is at node 0" in out
-    assert "the buffers are large enough and stay" in out
-
-
-def test_two_tensors_share_an_address_who_overwrote_whom(call: Call) -> None:
-    """ggml 700, 1151: the bytes they share, when each has them, and whether anybody reads a wrong value."""
-    out = " ".join(call("lifetime", "q", "k_rope", "transformer", columns=110).out.split())
-    assert "q and k_rope share 2 KiB at 4480 in CUDA0 compute buffer, at different times: k_rope overwrites q" in out
-    assert "No harm in the graph: q is read last by node 8 q_rope, k_rope is written at node 9 k_rope" in out
-    assert "after the graph it has other values. Flag it as an output to keep it." in out
 
 
 ATTENTION = """ggmltool: 1
@@ -128,18 +81,6 @@ def test_how_often_was_a_graph_reallocated_and_why(call: Call) -> None:
     assert "CUDA0 12 10.00 MiB 22.00 MiB 22.00 MiB" in out
 
 
-def test_two_orders_of_one_graph_and_one_more_split(call: Call) -> None:
-    """llama.cpp 18599, 27880: where the orders part, what begins the split, splits and bytes before and after."""
-    result = call("diff", "two-orders:together", "two-orders:apart", columns=110)
-    out = " ".join(result.out.split())
-    assert result.status == 1
-    assert "first divergence · order from node 0 on A values (MUL_MAT) B scores (MUL_MAT)" in out
-    assert "a split begins at node 2 · values (MUL_MAT)" in out
-    assert "begins split #2: values runs on GPU0" in out
-    assert "splits 2 3 +1" in out
-    assert "bytes copied 640 B 640 B" in out
-
-
 def test_the_two_orders_as_pictures(call: Call) -> None:
     """llama.cpp 18599: a box per split in both, and of the copies between them."""
     boxes = {}
@@ -172,25 +113,6 @@ def test_am_i_near_a_limit(call: Call, n: int, status: int, word: str) -> None:
     assert row[5:7] == [str(2 * n), "2053"]
     assert word in row
     assert "GGML_ASSERT((int)sched->hash_set.size >= graph->n_nodes + graph->n_leafs)" in " ".join(result.out.split())
-
-
-def test_thirty_inputs_of_a_split_and_other_limits(call: Call) -> None:
-    """llama.cpp 24657: every limit with its gauge, the closest first, and what lies beyond."""
-    out = call("check", "near-limits", columns=110).out
-    assert "closest: scheduler inputs of a split, 96%" in out
-    rows = [" ".join(line.split()) for line in out.splitlines()]
-    assert any(row.startswith("inputs of a split 29 30 ") for row in rows)
-    assert any(re.match(r"free blocks of a chunk \d+ 256 ", row) for row in rows)
-    assert any(row.startswith("chunks of a buffer 1 16 ") for row in rows)
-
-
-def test_what_is_in_the_compute_buffer(call: Call) -> None:
-    """llama.cpp 16725, 23527: the tensors alive at the peak, largest first, and the node that has it."""
-    out = call("buffers", "--peak", "gemma-3-270m-ngl9", columns=110).out
-    assert out == call("buffers", "gemma-3-270m-ngl9", columns=110).out
-    rows = [" ".join(line.split()) for line in out.splitlines()]
-    assert "CUDA0 at its peak, while result_output is computed" in rows
-    assert "512 MiB 100% 1310720 result_output MUL_MAT f32[262144, 512] result_output end" in rows
 
 
 def test_out_of_memory_although_there_is_some(call: Call) -> None:
@@ -249,20 +171,10 @@ def test_the_same_graph_twice_after_a_reset_is_wrong(call: Call) -> None:
 
 
 def test_how_much_do_four_pipeline_copies_cost(call: Call) -> None:
-    """llama.cpp 24355, 13751: the plans with and without, side by side and one by one."""
-    assert "total 28 KiB 10 KiB +18 KiB" in " ".join(call("buffers", "--copies", "pipeline", columns=110).out.split())
-    out = " ".join(call("diff", "pipeline", "--pipeline", columns=110).out.split())
-    assert "A pipeline --no-pipeline · alloc main B pipeline --pipeline · alloc main" in out
-    assert "compute buffers 10 KiB 28 KiB +18 KiB" in out
-    assert "copies in memory 2 12 +10" in out
-    with_them, without = (
-        " ".join(call("plan", option, "pipeline", columns=110).out.split())
-        for option in ("--pipeline", "--no-pipeline")
-    )
-    assert "GPU0 2 1 2 KiB 16 KiB 10 KiB" in with_them
-    assert "GPU0 2 1 2 KiB 16 KiB 4 KiB" in without
-    assert "GPU0 10 KiB" in " ".join(call("buffers", "--pipeline", "pipeline", columns=110).out.split())
-    assert "GPU0 4 KiB" in " ".join(call("buffers", "--no-pipeline", "pipeline", columns=110).out.split())
+    """llama.cpp 24355, 13751: the plans with and without, one by one; side by side: `buffers --copies`, `diff`."""
+    for option, size in (("--pipeline", "10 KiB"), ("--no-pipeline", "4 KiB")):
+        assert f"GPU0 {size}" in " ".join(call("buffers", option, "pipeline", columns=110).out.split())
+        assert f"GPU0 2 1 2 KiB 16 KiB {size}" in " ".join(call("plan", option, "pipeline", columns=110).out.split())
 
 
 def test_does_op_offload_help(call: Call) -> None:
@@ -271,9 +183,6 @@ def test_does_op_offload_help(call: Call) -> None:
     assert "2 inputs copied, 24 KiB" in with_it
     assert "16 KiB of it weights" in with_it
     assert "nothing is copied between backends" in call("splits", "--bytes", "--no-op-offload", "offload").out
-    out = " ".join(call("diff", "--no-op-offload", "offload", columns=110).out.split())
-    assert "A CUDA0 (1.off: its weight w is in CPU, but CUDA0 offloads a batch of 32 (from 32 on))" in out
-    assert "bytes copied 24 KiB 0 B -24 KiB" in out
 
 
 def test_are_only_the_experts_copied_that_are_used(call: Call, tmp_path: Path) -> None:
@@ -320,27 +229,6 @@ def test_tensor_buffer_not_set_what_does_it_mean(call: Call) -> None:
     assert "a view of something without memory" in out
     assert "c has no memory" in call("run", "buffer-not-set").out
     assert "graph main does not reach c" in call("explain", "c", "buffer-not-set").err
-
-
-def test_what_does_a_line_of_the_log_mean(call: Call) -> None:
-    """llama.cpp 28614, 24657, 28753, 24366, 24492, 27692, 12798, 22107, turbo-tan 38, ik_llama.cpp 687.
-
-    Any assertion or log line, with the names and numbers of one's own model.
-    """
-    for said, told in (
-        ("GGML_ASSERT((int)sched->hash_set.size >= graph->n_nodes + graph->n_leafs) failed", "With 2048 there is room"),
-        ("ggml_backend_sched_alloc_splits: failed to allocate graph, reserving (backend_ids_changed = 1)",
-         "in another buffer type than in the graph before"),
-        ("pre-allocated tensor (cache_k_l3) in a buffer (Vulkan0) that cannot run the operation (SET_ROWS)",
-         "no backend that can use that memory supports SET_ROWS"),
-        ("pre-allocated tensor (output_norm.weight) in a buffer (CUDA3) that cannot run the operation (NONE)",
-         "CUDA3 is not among its devices"),
-        ("pre-allocated tensor (cache_k_l58) in a buffer (Meta()) that cannot run the operation (NONE)",
-         "Use -sm layer with draft and MTP models"),
-        ("CUDA error: unspecified launch failure", "-ot exp=CPU"),
-        ("CUDA error: out of memory", "a model that loads may still fail at the first long prompt"),
-    ):  # fmt: skip
-        assert told in " ".join(call("explain", "error", said).out.split())
 
 
 TOP_K = b"""ggmltool: 1
@@ -417,6 +305,17 @@ def test_where_is_the_memory_that_nobody_accounts_for(call: Call) -> None:
 @pytest.mark.parametrize(
     ("thread", "said", "told"),
     [
+        ("llama.cpp 28614",
+         "GGML_ASSERT((int)sched->hash_set.size >= graph->n_nodes + graph->n_leafs) failed", "With 2048 there is room"),
+        ("llama.cpp 28753",
+         "ggml_backend_sched_alloc_splits: failed to allocate graph, reserving (backend_ids_changed = 1)",
+         "in another buffer type than in the graph before"),
+        ("llama.cpp 24492",
+         "pre-allocated tensor (cache_k_l3) in a buffer (Vulkan0) that cannot run the operation (SET_ROWS)",
+         "no backend that can use that memory supports SET_ROWS"),
+        ("llama.cpp 27692",
+         "pre-allocated tensor (cache_k_l58) in a buffer (Meta()) that cannot run the operation (NONE)",
+         "Use -sm layer with draft and MTP models"),
         ("llama.cpp 24366, 24492, 27692",
          "pre-allocated tensor (output_norm.weight) in a buffer (CUDA3) that cannot run the operation (NONE)",
          "CUDA3 is not among its devices"),
@@ -588,7 +487,7 @@ ANSWERED = {
     "llama.cpp 2993": "test_the_message_of_a_thread_is_explained",
     "llama.cpp 5096": "test_the_message_of_a_thread_is_explained",
     "llama.cpp 19864": "test_a_split_more_where_the_recurrent_state_and_its_layer_part",
-    "llama.cpp 27880, 14825": "test_two_orders_of_one_graph_and_one_more_split",
+    "llama.cpp 27880, 14825": "diff_two-orders_80.txt",
     "koboldcpp 2235": "test_how_much_larger_is_the_cache_without_sliding_windows",
     "llama.cpp 11332": "test_out_of_memory_although_there_is_some",
     "llama.cpp 12481, 14990": "test_why_do_packed_weights_stop_the_offload",
@@ -602,7 +501,10 @@ ANSWERED = {
     "llama.cpp 12798": "test_the_message_of_a_thread_is_explained",
     "ik_llama.cpp 687, llama.cpp 22107": "test_the_message_of_a_thread_is_explained",
 }
-"""Threads and the test with their answer."""
+"""Threads and the test with their answer, or the golden file, as have those of the commands in tests/cli/looks.txt:
+llama.cpp 25800 (explain_node_by_weight), 13684, 12045, 24366 (explain_preallocated), 18599 (explain_split_weight),
+28753, 29083, 17617, 6246 (explain_realloc_size), 17143 (explain_realloc_nodes), 24657 (near-limits_check), 16725, 23527
+(gemma-3-270m-ngl9_buffers); ggml 700, 1151 (lifetime_two)."""
 
 PARTLY = {
     "llama.cpp 10351": "no ggml of November 2024",
@@ -611,6 +513,207 @@ PARTLY = {
 
 
 def test_every_thread_has_its_answer() -> None:
-    tests = {**globals(), **vars(test_users_fit)}
-    assert all(callable(tests[test]) for test in ANSWERED.values())
+    answers = {*globals(), *(look.file for look in looks())}
+    assert set(ANSWERED.values()) <= answers
     assert len(ANSWERED) + len(PARTLY) == 34
+
+
+def asked(call: Call, scenario: str, *commands: str) -> str:
+    """What the debugger says to these commands, without the lines' ends."""
+    given = [word for command in commands for word in ("-ex", command)]
+    result = call("debug", scenario, "--batch", *given, columns=110)
+    assert result.status == 0, result.err
+    return " ".join(result.out.split())
+
+
+def test_who_overwrote_my_tensor(call: Call) -> None:
+    """ggml 700, 1151: the tensors that have this memory one after the other, and by which function they got it."""
+    out = asked(call, "inplace", "break offset CPU 0", "run", "c", "c")
+    assert "90 allocate x: 256 bytes at CPU 0x0" in out
+    assert "121 compute x6 in the memory of x, at CPU 0x0" in out
+    assert "129 free x6: 256 bytes at CPU 0x0" in out
+    assert "ggml_gallocr_allocate_node (galloc=0x555210000000, node=0x555700000e80 <x6>, buffer_id=0)" in out
+
+
+def test_why_did_it_reallocate(call: Call) -> None:
+    """llama.cpp 28753, 29083: the tensor, what the plan has for it and what it needs, where ggml finds out."""
+    out = asked(call, "outgrown", "break ggml_gallocr_needs_realloc", "run", "next", "p src->name")
+    assert "the reserved plan does not serve: source is larger: many (512 → 4096)" in out
+    assert "$1 = \"many\", '\\000' <repeats 59 times>" in out
+
+
+def test_where_does_this_split_begin_and_why(call: Call) -> None:
+    """llama.cpp 18599, 27880: the node with the reason, in the passage of the graph around it."""
+    out = asked(call, "transformer", "break split 1", "run", "list")
+    assert "split 1 begins on CPU at node 23, ffn_in: ffn_in runs on CPU" in out
+    assert "23 → ffn_in = MUL(norm2, ffn_norm) f32[64, 8] CPU 1.wgt1" in out
+
+
+def test_when_did_this_tensor_get_its_backend(call: Call) -> None:
+    """llama.cpp 25800: the event, the weight that decided, and what was asked before."""
+    out = asked(call, "transformer", "break backend gate", "run", "why gate")
+    assert "115 gate → CPU (1.wgt0): its weight ffn_gate is in CPU" in out
+    assert "113 gate not decided on CUDA0 (1.off): offloading starts at a batch of 32, and this one is 8" in out
+
+
+def test_cannot_run_the_operation_who_refused(call: Call) -> None:
+    """llama.cpp 13684, 12045: the stack at which ggml aborts, down to the tensor, and what each backend answered."""
+    out = asked(call, "preallocated", "run", "bt", "why stored")
+    frame = "ggml_backend_sched_backend_id_from_cur (sched=0x555200000000, tensor=0x555700000020 <stored>)"
+    assert f"SIGABRT, Aborted. {frame}" in out
+    assert f"#0 {frame}" in out
+    assert "#1 ggml_backend_sched_split_graph" in out
+    assert "13 stored not decided on CPU (1.dst): CPU cannot use memory in GPU0" in out
+
+
+def test_tensor_buffer_not_set_in_which_call(call: Call) -> None:
+    """whisper.cpp 1859: ggml's function is on the stack of the abort, without arguments that nobody told of."""
+    out = asked(call, "buffer-not-set", "run", "bt", "up")
+    assert "#0 ggml_backend_tensor_set () at event 31 #1 main () at buffer-not-set, step 3, set c" in out
+
+
+def test_who_copies_this_between_devices(call: Call) -> None:
+    """llama.cpp 13386: the copy with its bytes, and the scheduler's call for a split that makes it."""
+    out = asked(call, "pipeline", "break ggml_backend_tensor_copy", "run", "bt", "finish")
+    assert "102 copy x → GPU0#x#0: 2048 bytes" in out
+    assert "#1 ggml_backend_sched_copy_input" in out
+
+
+QUICK = ("--margin", "0", "-c", "2048", "-ub", "512", "-j", "1")
+
+
+def squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+@needs_library
+def test_a_card_with_a_few_mib_left_is_no_fit(call: Call) -> None:
+    """llama.cpp's --fit keeps 1 GiB free, for what no plan has; so do place and fit, unless another margin is named."""
+    options = (cached("llama"), "-c", "2048", "-ngl", "all", "--device", "CUDA0:16MiB")
+    short = call("place", *options, columns=110)
+    assert short.status == 1
+    assert "CUDA0 does not fit: 1 GiB short of its margin" in short.out
+    assert "margin: 1 GiB stays free for the driver's context, runtime pools" in short.out
+    assert call("place", *options, "--margin", "512KiB").status == 0
+    none = call("fit", *options, "-ub", "512", columns=110)
+    assert none.status == 1
+    assert "nothing fits" in none.out
+    assert "what would help: a smaller --margin" in none.out
+    found = call("fit", *options, "-ub", "512", "--margin", "512KiB", "--json")
+    left = json.loads(found.out)["candidates"][0]["devices"][0]["left"]
+    assert left >= 512 << 10
+
+
+@needs_library
+def test_shares_of_an_uneven_model_are_found(call: Call) -> None:
+    """llama.cpp 12654: equal shares of a 49B overflow one of two cards of 19 GiB; -ts auto leaves 4 GiB on each."""
+    options = (real("nemotron-49b"), "-c", "8192", "-ngl", "all", "--device", "CUDA0:19GiB,CUDA1:19GiB")
+    half = call("place", *options, "-ts", "40,41", "--margin", "0", columns=110)
+    assert half.status == 1
+    assert re.search(r"CUDA0 does not fit: \d+ MiB short", half.out)
+    found = call("place", *options, "-ts", "auto", columns=110)
+    assert found.status == 0
+    assert "-ts 31,50" in found.out
+    assert "fits: CUDA0, CUDA1" in found.out
+
+
+@needs_library
+def test_of_equals_the_largest_that_fits_is_the_most_useful(call: Call) -> None:
+    """Of placements with equally many layers on GPUs: the largest ubatch, and the rule is told."""
+    devices = ("--device", "CUDA0:13MiB,CUDA1:13MiB")
+    out = call("sweep", cached("llama"), "-c", "2048", "-ngl", "all", "-ts", "auto", "-ub", "256,512", *devices,
+               "--margin", "0", columns=110).out  # fmt: skip
+    assert "largest that fits: -ub 512 -ngl 7 -ts 3,4" in out
+    assert "the largest -ub, the most memory left" in squeezed(out)
+    assert " -ts 3,4 --margin 0 -c 2048 -ub 512" in out
+
+
+@needs_library
+def test_the_least_n_cpu_moe_for_a_card_of_6_gb(call: Call) -> None:
+    """llama.cpp 27501, ik_llama.cpp 1302: before the model is loaded, for this card, and the line to paste.
+
+    The experts of 39 layers are the least; a part of one more costs less than 1 %, and leaves more room.
+    """
+    model, *options = (str(real("qwen3-30b-a3b")), "-c", "8192", "-ub", "512", "-ngl", "all", "--device", "CUDA0:6GiB")
+    found = json.loads(call("fit", model, *options, "-j", "1", "--json").out)
+    (best,) = found["candidates"]
+    rules = best["options"]["-ot"].split(",")
+    layers = "|".join(map(str, range(39)))
+    assert rules == [
+        r"blk\.39\.ffn_down_(ch|)exps=CPU", rf"blk\.({layers})\.ffn_(down|gate|gate_up|up)_(ch|)exps=CPU",
+    ]  # fmt: skip
+    assert best["devices"][0]["left"] >= 1 << 30
+    words = shlex.split(found["lines"]["llama-server"])
+    assert words[words.index("-ot") + 1] == ",".join(rules)
+    assert [call("place", model, *options, "-ncmoe", n).status for n in ("38", "39")] == [1, 0]
+
+
+@needs_library
+def test_prompts_with_experts_on_the_cpu_wait_for_pcie(call: Call) -> None:
+    """llama.cpp 25859: the seconds of copies and of computing, with pinned pages instead, and on the CPU instead."""
+    options = ("-c", "2048", "-ngl", "all", "--cpu-moe", "--margin", "0", "--device", "RTX 3090:1GiB")
+    assert call("place", cached("llama-moe"), *options, "-o", "placed.json").status == 0
+    out = call("splits", "--seconds", "placed.json", columns=110).out
+    assert re.search(r"^copies \d+ µs \(.*\), computes \d+ µs", out, re.MULTILINE)
+    assert "weights in pinned memory (--no-mmap): " in out
+    assert "without op offload: " in out
+    told = json.loads(call("splits", "--seconds", "--json", "placed.json").out)
+    assert told["with_pinned_weights"]["mid"] < told["seconds"]["mid"]
+
+
+@needs_library
+def test_fit_gives_up_with_cpu_moe(call: Call) -> None:
+    """llama.cpp 27872: --fit stops at -ot in its own words; `fit` goes on, and what it finds fits."""
+    options = ("--cpu-moe", "-c", "2048", "--margin", "0", "--device", "CUDA0:12MiB")
+    placed = call("place", cached("llama-moe"), "--fit", *options, columns=110)
+    assert placed.status == 1
+    assert "model_params::tensor_buft_overrides already set by user, abort" in squeezed(placed.out)
+    assert re.search(r"CUDA0 does not fit: [\d.]+ MiB short", placed.out)
+    found = call("fit", cached("llama-moe"), *options, "-ub", "512", "-j", "1", columns=110)
+    assert found.status == 0
+    assert "fits: CUDA0" in found.out
+    assert "already set by user, abort" in squeezed(found.out)
+
+
+@needs_library
+def test_more_is_allocated_than_is_free(call: Call) -> None:
+    """llama.cpp 19437: how much is missing, and the placement that has what is free."""
+    device = ("--device", "CUDA0:12MiB", "--margin", "0", "-c", "2048")
+    assert re.search(
+        r"CUDA0 does not fit: [\d.]+ MiB short", call("place", cached("llama"), "-ngl", "all", *device).out
+    )
+    found = json.loads(call("fit", cached("llama"), *QUICK, "--device", "CUDA0:12MiB", "--json").out)
+    _, *place = shlex.split(found["again"])
+    assert "fits: CUDA0" in call(*place).out
+
+
+@needs_library
+def test_rows_of_matrices_on_each_card(call: Call, tmp_path: Path) -> None:
+    """llama.cpp 13661, 21404: today's llama.cpp refuses -sm row, in its words; why, and what to take instead."""
+    model = shutil.copy(cached("llama"), tmp_path / "model.gguf")
+    result = call("place", model, "-c", "512", "-ngl", "all", "-sm", "row", "--device", "CUDA0:1GiB,CUDA1:1GiB")
+    assert result.status == 1
+    assert "model.gguf: error loading model: device CUDA0 does not support split buffers" in result.err
+    assert "Use -sm layer" in result.err
+
+
+@needs_library
+def test_what_split_mode_tensor_makes_of_the_shares(call: Call) -> None:
+    """llama.cpp 28506: tensors are cut at whole blocks and heads, so that shares drift from -ts."""
+    options = ("-c", "512", "-ngl", "all", "-sm", "tensor", "-ts", "3,1", "--device", "CUDA0:1GiB,CUDA1:1GiB")
+    out = call("place", cached("llama"), *options, "--margin", "0", columns=110).out
+    shares = re.search(r"cut tensors: CUDA0 ([\d.]+)% \(-ts 75\.0%\), CUDA1 ([\d.]+)% \(-ts 25\.0%\)", out)
+    assert shares is not None
+    first, second = map(float, shares.groups())
+    assert first < 75 < 75 + second
+    assert first + second == pytest.approx(100, abs=0.2)
+
+
+@needs_library
+def test_the_pipeline_is_left_out_where_its_copies_do_not_fit(call: Call) -> None:
+    """llama.cpp 16748: llama.cpp tries again without, and a placement that fits so counts as one that fits."""
+    options = (cached("llama"), *QUICK, "-ngl", "all", "--device", "CUDA0:18MiB,CUDA1:18MiB")
+    found = call("fit", *options, columns=110)
+    assert found.status == 0
+    assert "pipeline copies do not fit; llama.cpp retries without them" in squeezed(found.out)
+    assert "fits: CUDA0, CUDA1" in found.out

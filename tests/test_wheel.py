@@ -13,10 +13,9 @@ pytest.importorskip("hatchling")
 
 from ggmltool.cli.man import manual_page
 from ggmltool.scenario.samples import samples
-from tests.cli.conftest import Call, call
+from tests.cli.conftest import Call
 
 ROOT = Path(__file__).resolve().parents[1]
-__all__ = ["call"]
 
 
 @pytest.fixture(scope="module")

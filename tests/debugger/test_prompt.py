@@ -14,6 +14,7 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.prompt import COMMANDS
 from ggmltool.inspect.history.history import record_history
 from tests.debugger.sessions import history_of, prompt_of, transcript
+from tests.golden import check_golden
 
 GDB = {
     "b": "break", "br": "break", "tb": "tbreak", "c": "continue", "s": "step", "n": "next", "f": "frame", "p": "print",
@@ -146,3 +147,16 @@ def test_a_line_that_nobody_types_is_refused_in_few_words(tmp_path: Path) -> Non
     script = tmp_path / "x.ggdb"
     script.write_bytes(b"why " + bytes(100_000))
     assert prompt.said(f"source {script}").endswith(f":1: Error in sourced command file:\n{refused}")
+
+
+HERE = Path(__file__).parent
+SCRIPTS = sorted((HERE / "scripts").glob("*.ggdb"))
+ROOT = re.compile(r"/\S*/sample_graphs")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_session_prints_what_it_printed(script: Path) -> None:
+    first, *lines = script.read_text("utf-8").splitlines()
+    sample = first.removeprefix("# ")
+    said = transcript(history_of(sample), lines, sample)
+    check_golden(HERE / "golden" / f"{script.stem}.txt", ROOT.sub("sample_graphs", said))

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import cast
+
 import pytest
 
 import ggmltool
+from ggmltool.ask.verify.record import verify
+from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.dyn_tallocr import DynTallocr
+from ggmltool.ggml.sched.past import past_of
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
+from ggmltool.inspect.errors import WrongUse
+from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.watched import watch
+from ggmltool.scenario.errors import ScenarioError
+from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.samples import samples
+from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario
+from tests.inspect.history.randomly import check as check_history
 
 
 def record(source: object, at: str | None = None) -> AllocRecorder:
@@ -73,3 +89,69 @@ def test_there_is_no_moment_of_a_tensor_that_is_not_planned() -> None:
     path = next(p for p in samples() if p.name == "transformer.yaml")
     assert record(path, "wq").moment is None
     assert record(path).moment is None
+
+
+def behind_a_reserve(seeds: range, release: str = "0.26") -> Iterator[ScenarioSpec]:
+    """Scenarios whose graph was reserved in the past, and is allocated now."""
+    for seed in seeds:
+        try:
+            model = ggmltool.load(scenario(seed), ggml=release).model
+        except ScenarioError:
+            # The release does not have one of the ops.
+            continue
+        name = next(iter(model.graphs))
+        run = cast("ReservingRun", Scenario(model).start())
+        plan = run.step(Step("reserve", name))
+        if plan is run.plans[-1] and run.plans[-1].ok:
+            scheduler = replace(model.scheduler, past=past_of(run.start()))
+            yield replace(model, scheduler=scheduler, steps=[Step("alloc", name)])
+
+
+def test_who_looks_at_memory_finds_what_lies_there() -> None:
+    n = 0
+    for model in behind_a_reserve(range(30)):
+        opened = Opened(Scenario(model), "random")
+        plain = watch(opened, Moment())
+        heard = watch(opened, Moment(), Record(Keep.MEMORY))
+        assert heard.plan == plain.plan
+        places = {(life.tensor, life.chunk, life.offset) for life in heard.record.memory.lifetimes}
+        inputs = {node.id for node in plain.plan.nodes if node.usage == "compute" and node.alloc_size}
+        for node in plain.plan.nodes:
+            if node.id in inputs and plain.plan.ok:
+                assert (node.id, node.chunk, node.offset) in places
+                n += 1
+    assert n > 100
+
+
+def test_a_past_of_a_graph_that_no_backend_can_compute_ends_as_ggml_does() -> None:
+    model = ggmltool.load("outgrown").model
+    run = cast("ReservingRun", Scenario(model).start())
+    run.step(Step("reserve", "large"))
+    scheduler = replace(model.scheduler, past=past_of(run.start()))
+    backends = [replace(b, supports=Supports(frozenset(), exclude=False)) for b in model.backends]
+    nobody = replace(model, scheduler=scheduler, backends=backends, steps=[Step("alloc", "large")])
+    at = watch(Opened(Scenario(nobody), "outgrown"), Moment(), Record(Keep.MEMORY))
+    assert not at.plan.ok
+
+
+def test_tensors_lie_where_the_past_has_them() -> None:
+    model = ggmltool.load("outgrown").model
+    run = cast("ReservingRun", Scenario(model).start())
+    run.step(Step("reserve", "large"))
+    behind = replace(model, scheduler=replace(model.scheduler, past=past_of(run.start())))
+    at = watch(Opened(Scenario(behind), "outgrown"), Moment(graph="small"), Record(Keep.MEMORY))
+    found = {life.tensor: life.offset for life in at.record.memory.lifetimes}
+    assert found["h1"] == next(node.offset for node in at.plan.nodes if node.id == "h1") == 4096
+
+
+@pytest.mark.parametrize("release", ["0.26", "2025-03"])
+def test_the_history_of_a_run_with_a_past_is_that_of_a_fresh_one(release: str) -> None:
+    for number, model in enumerate(behind_a_reserve(range(12), release)):
+        history = check_history(Scenario(model), Random(number))
+        assert history.cells(1)
+
+
+def test_a_real_library_cannot_be_given_a_past() -> None:
+    (model,) = behind_a_reserve(range(1, 2))
+    with pytest.raises(WrongUse, match="attach --verify"):
+        verify(Scenario(model), False)

@@ -6,14 +6,12 @@ models gave, they have 256 columns, 304 tokens and 3 to 6 layers.
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.shared import made_once
 from tests.sources.gguf_file import Description, Shape, Tensors, write_gguf
 
 E, FF, HEAD, KV, VOCAB, EXPERTS = 256, 512, 64, 128, 304, 8
@@ -343,10 +341,8 @@ MODELS: Mapping[str, Callable[[], Description]] = {
 
 @cache
 def cached(name: str) -> Path:
-    """The file of the model of that name, written once per process and gone with it."""
-    folder = Path(tempfile.mkdtemp(prefix="ggmltool-models-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return write(name, folder)
+    """The file of the model of that name, written once for all workers."""
+    return made_once(f"{name}.gguf", lambda path: write_gguf(path, MODELS[name]()))
 
 
 def write(name: str, folder: Path) -> Path:

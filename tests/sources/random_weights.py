@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import numpy as np
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.scenario.encoded import GgufTensor, read_gguf_tensor
+from tests.shared import made_once
 from tests.sources.gguf_file import write_gguf
 from tests.sources.models import MODELS
 
@@ -23,16 +21,14 @@ _SCALES = {"q8_0": ((0, 8e-4),), "q4_0": ((0, 0.013),), "q4_K": ((0, 4e-4), (2, 
 
 @cache
 def random_model(name: str, exact: bool = False) -> Path:
-    """The file of the model of that name, written once per process and gone with it.
+    """The file of the model of that name; with `exact` every weight is f32, so that no product is rounded."""
+    return made_once(f"{'exact' if exact else 'random'}/{name}.gguf", lambda path: _write(path, name, exact))
 
-    With `exact` every weight is f32, so that no product rounds what it multiplies.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="ggmltool-random-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+def _write(path: Path, name: str, exact: bool) -> None:
     model = MODELS[name]()
     if exact:
         model = model._replace(tensors={tensor: ("f32", ne) for tensor, (_, ne) in model.tensors.items()})
-    path = folder / f"{name}.gguf"
     write_gguf(path, model)
     random = np.random.default_rng(len(name))
     with path.open("r+b") as file:
@@ -40,7 +36,6 @@ def random_model(name: str, exact: bool = False) -> Path:
             found = read_gguf_tensor(path, tensor)
             file.seek(found.offset)
             file.write(_values(tensor, found, random))
-    return path
 
 
 def _values(name: str, tensor: GgufTensor, random: np.random.Generator) -> bytes:

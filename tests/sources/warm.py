@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,13 +20,16 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
+from uuid import uuid4
 
 import pytest
+
+from tests.shared import answered_once
 
 ENTRIES = {
     "ggmltool.sources.llama.capture.child": "main",
@@ -115,22 +119,23 @@ def run(
 ) -> subprocess.CompletedProcess[Any]:
     """subprocess.run of one of the modules; standard output and error are always captured."""
     asked = input.encode() if isinstance(input, str) else input
-    status, *said = _answer(args[-1], asked, frozenset(env.items()), _as_it_is(asked))
+    about = sorted((name, value) for name, value in env.items() if not name.startswith("PYTEST_"))
+    question = (args[-1], asked, about, _as_it_is(asked))
+    status, *said = pickle.loads(answered_once(question, lambda: _answer(args[-1], asked, env)))
     done = subprocess.CompletedProcess(list(args), status, *([s.decode() for s in said] if text else said))
     if check:
         done.check_returncode()
     return done
 
 
-@lru_cache(16)
-def _answer(module: str, asked: bytes, env: frozenset[tuple[str, str]], about: object) -> tuple[int, bytes, bytes]:
-    """Exit status, output and errors; what was asked lately of the same file is known."""
+def _answer(module: str, asked: bytes, env: Mapping[str, str]) -> bytes:
+    """Exit status, output and errors, as one pickle."""
     with tempfile.TemporaryFile() as ask, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         ask.write(asked)
         ask.seek(0)
         server = _server(module, os.getpid())
-        status = server.wait(server.start([ask.fileno(), out.fileno(), err.fileno()], dict(env)))
-        return status, _read(out), _read(err)
+        status = server.wait(server.start([ask.fileno(), out.fileno(), err.fileno()], env))
+        return pickle.dumps((status, _read(out), _read(err)))
 
 
 def _as_it_is(asked: bytes) -> object:
@@ -138,7 +143,7 @@ def _as_it_is(asked: bytes) -> object:
     request = json.loads(asked)
     path = Path(request["path"]) if isinstance(request, dict) and "path" in request else None
     if path is None or not path.exists():
-        return object()
+        return uuid4()
     stat = path.stat()
     return str(path.resolve()), stat.st_ino, stat.st_size, stat.st_mtime_ns
 

@@ -8,10 +8,15 @@ from io import StringIO
 from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
+from ggmltool.show.colors import DARK, LIGHT, NO_BACKEND, PALETTE, Color, Ground, colors
 from ggmltool.show.table import Cell, Column, Head, Style, Table, render_lines, render_table, without_middle
+from ggmltool.show.text import count, dims, harmless, printable, shortened, size
+from tests.contrast import TEXT, contrast, xterm
 
 COLUMNS = (Head("#", right=True), Head("tensor", cut=True), Head("places", cut=True, numbers=True))
 ROWS = [["0", "a_long_name_of_a_tensor", "0–128, 256–512, 1024–…"], ["1", "b", "weight 0:1234567+4096, b 1:77+32"]]
@@ -111,3 +116,112 @@ def test_of_many_rows_the_middle_ones_are_counted() -> None:
     assert without_middle(rows, 6, lambda n: [f"{n} more"]) == [
         ["0"], ["1"], ["2"], ["3"], ["4 more"], ["8"], ["9"]
     ]  # fmt: skip
+
+
+ANSI = re.compile("\x1b\\[[0-9;]*m")
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (10240, "10 KiB"),
+        (1023 * 1024, "0.999 MiB"),
+        (270 * 2**20 + 12345, "270 MiB"),
+        (2**64 - 1, "16 EiB"),
+    ],
+)
+def test_sizes_have_three_digits_and_a_binary_unit(nbytes: int, text: str) -> None:
+    assert size(nbytes) == text.replace("0.999", "1") or size(nbytes) == text
+
+
+@given(st.integers(0, 2**64))
+def test_a_size_never_has_more_than_four_digits(nbytes: int) -> None:
+    assert sum(c.isdigit() for c in size(nbytes)) <= 4
+
+
+@given(st.text())
+def test_printable_text_is_one_line_without_controls(text: str) -> None:
+    shown = printable(text)
+    assert len(shown.splitlines()) <= 1
+    assert "\x1b" not in shown
+    shown.encode()
+
+
+@given(st.text(), st.booleans())
+def test_harmless_text_has_lines_and_nothing_else_that_a_terminal_obeys(text: str, colored: bool) -> None:
+    shown = harmless(text + "\x1b[1;38;5;71m" + text, colored)
+    assert ("\x1b[1;38;5;71m" in shown) == colored
+    assert all(c.isprintable() or c in "\n\t" for c in ANSI.sub("", shown) if not colored or c != "\x1b")
+
+
+@pytest.mark.parametrize("code", ["\x1b[8m", "\x1b[5m", "\x1b[2J", "\x1b[38;5m", "\x1b[m", "\x1b]0;x\x07", "\x9b1m"])
+def test_only_colours_of_our_own_pass(code: str) -> None:
+    assert harmless(f"a{code}b", True) == printable(f"a{code}b")
+
+
+def test_a_byte_of_a_cut_character_is_shown_as_that_byte() -> None:
+    assert printable(b"a\xc3".decode("utf-8", "surrogateescape")) == "a\\xc3"
+
+
+def test_plurals_extents_and_long_lists() -> None:
+    assert count(1, "copy") == "1 copy"
+    assert count(3, "copy") == "3 copies"
+    assert dims((4, 3, 1, 1)) == "[4, 3]"
+    assert dims((1, 1, 1, 1)) == "[1]"
+    assert dims((1, 1, 2, 1)) == "[1, 1, 2]"
+    assert shortened(["a", "", "c", "d"], 2) == 'a, "", +2 more'
+
+
+SYSTEMS = (
+    ["CPU"],
+    ["CUDA0", "CPU"],
+    ["CUDA0", "CUDA1", "CPU"],
+    ["CUDA1", "CUDA0", "BLAS", "CPU"],
+    ["CUDA1", "CPU"],
+    ["CPU", "CUDA0"],
+    ["BLAS", "CPU"],
+    ["Vulkan0", "CPU"],
+    ["CUDA0", "Vulkan0", "RPC0", "CPU"],
+    ["CUDA0"],
+)
+
+
+@pytest.mark.parametrize("name", ["CPU", "CUDA0", "CUDA1", "BLAS", "Vulkan0"])
+def test_a_device_has_one_colour_in_all_systems(name: str) -> None:
+    """U32"""
+    assert len({colors(system)[name] for system in SYSTEMS if name in system}) == 1
+
+
+@given(st.lists(st.text() | st.sampled_from(["CPU", "CUDA0", "ROCm0", "GPU0", "MTL0"]), max_size=15, unique=True))
+def test_devices_beside_each_other_differ_and_the_cpu_keeps_its_own(names: list[str]) -> None:
+    """U32"""
+    inks = colors(names)
+    assert len(set(inks.values())) == len(names)
+    assert [name for name in names if inks[name] == PALETTE[1]] == [name for name in names if name == "CPU"]
+
+
+@pytest.mark.parametrize("color", [*PALETTE, NO_BACKEND])
+def test_a_color_is_read_on_light_and_on_dark(color: Color) -> None:
+    """As text on paper, and under text as an area; a terminal's ground is not known, so its inks are read on both."""
+    assert contrast(color.ink, LIGHT.paper) >= TEXT
+    assert contrast(color.dark_ink, DARK.paper) >= TEXT
+    assert contrast(color.fill, LIGHT.ink) >= TEXT
+    assert contrast(color.dark_fill, DARK.ink) >= TEXT
+    term = xterm(int(color.term.removeprefix("color(").removesuffix(")")))
+    assert min(contrast(term, "#ffffff"), contrast(term, "#000000")) >= 3.5
+
+
+@pytest.mark.parametrize("ground", [LIGHT, DARK])
+def test_words_are_read_on_paper(ground: Ground) -> None:
+    assert contrast(ground.ink, ground.paper) >= TEXT
+    assert contrast(ground.soft, ground.paper) >= TEXT
+    assert contrast(ground.ink, ground.hatch) >= TEXT
+
+
+def test_no_two_colors_are_alike() -> None:
+    for part in zip(*PALETTE, strict=True):
+        assert len(set(part)) == len(PALETTE)
