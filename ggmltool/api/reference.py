@@ -10,8 +10,9 @@ from ggmltool.ask.checked import checked
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
+    from ggmltool.ask.answer import Answer
+    from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
     from ggmltool.inspect.devices import BackendInfo, ProfileInfo
-    from ggmltool.inspect.messages.match import Match
     from ggmltool.inspect.op_info import OpInfo
     from ggmltool.inspect.samples import SampleInfo
     from ggmltool.inspect.types import TypeInfo
@@ -113,11 +114,14 @@ def samples() -> Result[tuple[SampleInfo, ...]]:
 
 
 @checked
-def explain_error(text: str) -> Result[Match]:
+def explain_error(text: str) -> Answer[ExplainedMessageShown | NoMessage]:
     """What a message of ggml's or llama.cpp's means: a line of a log, or a whole one.
 
     Raises InspectError with the nearest ones where no message is known of these words.
     """
-    from ggmltool.api.explained import error
+    from ggmltool.ask.explain import message_of
 
-    return error(text)
+    answer = message_of(text)
+    if not answer.fine:
+        raise InspectError(answer.text())
+    return answer

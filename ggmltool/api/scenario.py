@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ggmltool.api.look import Look, look
 from ggmltool.api.sources import read
+from ggmltool.ask.check import Check
 from ggmltool.ask.checked import checked_methods
 from ggmltool.ask.context import ContextQuestion
 from ggmltool.ask.hash import Hash
@@ -30,19 +31,18 @@ if TYPE_CHECKING:
     from ggmltool.ask.answer import Answer
     from ggmltool.ask.compare.record import WorstNodes
     from ggmltool.ask.diff.plans import PlanDiff
+    from ggmltool.ask.explain.node import ExplainedNodeShown
+    from ggmltool.ask.explain.realloc import ExplainedReallocShown
+    from ggmltool.ask.explain.split import ExplainedSplitShown
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.events import Listener
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.allocator import AllocRow
     from ggmltool.inspect.devices import BackendInfo
     from ggmltool.inspect.history.history import History
-    from ggmltool.inspect.limits import Checkup
     from ggmltool.inspect.memory import MemoryPlan
     from ggmltool.inspect.next_token import NextToken
-    from ggmltool.inspect.node import NodeFacts
     from ggmltool.inspect.placed import Placed
-    from ggmltool.inspect.realloc import ReallocFacts
-    from ggmltool.inspect.split import SplitFacts
     from ggmltool.inspect.supports import Asked, State
     from ggmltool.inspect.swept import Sweep
     from ggmltool.inspect.trace import Trace
@@ -180,48 +180,46 @@ class Scenario(Base):
     hash = method(Hash)
     lifetime = method(Lifetime)
 
-    def limits(self, *, all: bool = False, **when: Unpack[When]) -> Result[tuple[Checkup, ...]]:
-        """Every limit of ggml with its gauge (`check`); with `all` of every graph, the closest of each.
-
-        The rows are the gauges. Raises InspectError for `all` beside a graph or a step.
-        """
-        from ggmltool.api import schedule
-
-        _one_of(all=all, graph=all and when.get("graph") is not None, after=all and when.get("after") is not None)
-        return schedule.limits(self._look(**when), all)
+    limits = method(Check, "limits")
 
     context = method(ContextQuestion)
     tensor = method(TensorQuestion)
 
     @overload
-    def explain(self, what: str, other: None = None, **when: Unpack[When]) -> Result[NodeFacts]: ...
+    def explain(self, what: str, other: None = None, **when: Unpack[When]) -> Answer[ExplainedNodeShown]: ...
 
     @overload
-    def explain(self, what: int, other: None = None, **when: Unpack[When]) -> Result[SplitFacts]: ...
+    def explain(self, what: int, other: None = None, **when: Unpack[When]) -> Answer[ExplainedSplitShown]: ...
 
     @overload
     def explain(
         self, what: tuple[str | None, str | None], other: Base | None = None, **when: Unpack[When]
-    ) -> Result[ReallocFacts]: ...
+    ) -> Answer[ExplainedReallocShown]: ...
 
     def explain(
         self, what: str | int | tuple[str | None, str | None], other: Base | None = None, **when: Unpack[When]
-    ) -> Result[NodeFacts] | Result[SplitFacts] | Result[ReallocFacts]:
+    ) -> Answer[ExplainedNodeShown | ExplainedSplitShown | ExplainedReallocShown]:
         """Why a node is on its backend (its id), why a split begins (its number), or whether the memory planned for
         one graph serves another (both names); the second graph can be one of the scenario `other`.
 
         Raises InspectError for a node or a split that is not there, StepRefused where ggml fails on a graph.
         """
-        from ggmltool.api import explained
+        from ggmltool.ask.explain import ExplainNode, ExplainSplit, realloc_of
+        from ggmltool.ask.explain.realloc import Side
 
-        if isinstance(what, tuple):
-            whose = self if other is None else _own(other)
-            first = self._look(**when)
-            first = Look(first.opened, first.moment._replace(graph=what[0]))
-            second = first if whose is self else whose._look(**when)
-            return explained.realloc(first, Look(second.opened, second.moment._replace(graph=what[1])))
         at = self._look(**when)
-        return explained.split(at, what) if isinstance(what, int) else explained.node(at, what)
+        moment = at.moment._asdict()
+        if isinstance(what, str):
+            return ExplainNode(what, **moment).ask(at.opened)
+        if isinstance(what, int):
+            return ExplainSplit(what, **moment).ask(at.opened)
+        whose = self if other is None else _own(other)
+        opened = [at.opened, at.opened if whose is self else whose._look(**when).opened]
+        sides = []
+        for of, graph in zip(opened, what, strict=True):
+            name = of.scenario.graph_name(graph)
+            sides.append(Side(of, name, name if whose is self else f"{of.title}:{name}"))
+        return realloc_of(sides[0], sides[1], at.opened.title if whose is self else "two scenarios")
 
     def trace(self, *, compute: bool = True, decisions: bool = False, zeros: bool = False) -> Result[Trace]:
         """The calls that ggml makes in every step, in order, with `decisions` also what it decided meanwhile.

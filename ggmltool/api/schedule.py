@@ -12,27 +12,10 @@ from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ggml.tensor import Tensor
-    from ggmltool.inspect.limits import Checkup
     from ggmltool.inspect.opened import Opened
     from ggmltool.inspect.supports import Asked, State
     from ggmltool.inspect.trace import Trace
     from ggmltool.show.table import Style
-
-
-def limits(look: Look, all: bool) -> Result[tuple[Checkup, ...]]:
-    from ggmltool.inspect.limits import check_all
-    from ggmltool.views.explain.check import checked_view, closest
-    from ggmltool.views.explain.documents import CheckDocument
-
-    found, title, what = check_all(look.opened, look.moment, all)
-    return Result(
-        f"limits, {what} of {title}",
-        tuple(found),
-        partial(CheckDocument.of, found, look.moment.after),
-        partial(checked_view, found, title, what),
-        tuple(closest(found)),
-        next((one.plan for one in found if not one.plan.ok), found[0].plan),
-    )
 
 
 def supports(opened: Opened, graph: str | None, by_node: bool, only: State | None) -> Result[tuple[Asked, ...]]:

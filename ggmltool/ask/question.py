@@ -120,8 +120,8 @@ class Asked(Protocol):
     def opened(self) -> Opened: ...
 
 
-def method(question: Callable[P, Question[R]]) -> Callable[Concatenate[Asked, P], Answer[R]]:
-    """The method that asks a question, with the parameters that its class has."""
+def method(question: Callable[P, Question[R]], name: str = "") -> Callable[Concatenate[Asked, P], Answer[R]]:
+    """The method that asks a question, with the parameters that its class has; `name` if it is not called as that."""
 
     def asked(self: Asked, /, *args: P.args, **kwargs: P.kwargs) -> Answer[R]:
         return question(*args, **kwargs).ask(self.opened)
@@ -133,7 +133,7 @@ def method(question: Callable[P, Question[R]]) -> Callable[Concatenate[Asked, P]
     own = [p.replace(annotation=_plain(types[name])) for name, p in signature.parameters.items()]
     first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     asked.__signature__ = signature.replace(parameters=[first, *own])  # type: ignore[attr-defined]
-    asked.__name__ = asked.__qualname__ = name_of(question)
+    asked.__name__ = asked.__qualname__ = name or name_of(question)
     raises: str = getattr(question, "raises", "")
     about = inspect.cleandoc(question.__doc__ or "").partition("\n\n\b")[0]
     asked.__doc__ = f"{about}\n\nRaises {raises}" if raises else about

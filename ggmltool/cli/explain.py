@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from ggmltool.ask.explain import ExplainNode, ExplainSplit, message_of, realloc_of
 from ggmltool.cli.complete import complete_sides, complete_words
-from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
+from ggmltool.cli.errors import GGML_FAILED, CliError
 from ggmltool.cli.moment import Look, moment_command
 from ggmltool.inspect.opened import Moment
 
@@ -78,62 +79,32 @@ def _named(given: list[str], form: str) -> tuple[str, str | None]:
 
 
 def _node(look: Look, given: list[str]) -> int:
-    from ggmltool.inspect.node import explain_node
-
     name, scenario = _named(given, "node")
     opened = look.naming(scenario).open_for(name, "explain NODE")
-    state, facts = explain_node(opened, look.moment, name)
-    if look.json:
-        from ggmltool.views.explain.documents import ExplainNodeDocument
-
-        return look.answer(state, ExplainNodeDocument.of(state.plan, facts), say=False)
-    from ggmltool.views.explain.node import explain_node_view
-
-    return look.answer(state, explain_node_view(facts, state.plan, state.title, state.heading, look.style))
+    return look.print(ExplainNode(name, **look.moment._asdict()).ask(opened))
 
 
 def _split(look: Look, given: list[str]) -> int:
-    from ggmltool.inspect.split import explain_split
-
     number, scenario = _named(given, "split")
     if not number.lstrip("#").isdecimal() or len(number) > 9:
         raise CliError(
             f"a split is named by its number, not {number!r}; `explain node {number}` explains a node of that name"
         )
-    state, facts = explain_split(look.naming(scenario).open(), look.moment, int(number.lstrip("#")))
-    if look.json:
-        from ggmltool.views.explain.documents import ExplainSplitDocument
-
-        return look.answer(state, ExplainSplitDocument.of(state.plan, facts), say=False)
-    from ggmltool.views.explain.split import explain_split_view
-
-    return look.answer(state, explain_split_view(facts, state.plan, state.title, state.heading, look.style))
+    opened = look.naming(scenario).open()
+    return look.print(ExplainSplit(int(number.lstrip("#")), **look.moment._asdict()).ask(opened))
 
 
 def _realloc(look: Look, given: list[str]) -> int:
     from ggmltool.cli.sides import named_sides
-    from ggmltool.inspect.realloc import explain_realloc
 
     if len(given) not in (2, 3):
         raise click.UsageError(f"Usage: `explain {FORMS['realloc']} [SCENARIO]`.")
     _no_moment(look.moment, "realloc")
     title, first, second = named_sides(given, look.moment.graph, look.what_if, look.release)
-    facts = explain_realloc(first, second)
-    if look.json:
-        from ggmltool.views.explain.documents import ExplainReallocDocument
-
-        look.output.write_document(ExplainReallocDocument.of(facts))
-    else:
-        from ggmltool.views.explain.realloc import explain_realloc_view
-
-        look.output.write(explain_realloc_view(facts, title, look.style))
-    return FINE
+    return look.print(realloc_of(first, second, title))
 
 
 def _error(look: Look, given: list[str]) -> int:
-    from ggmltool.inspect.messages.match import find, find_all, nearest
-    from ggmltool.views.explain.error import explain_error_view, nearest_text
-
     if look.moment.graph is not None or str(look.what_if):
         raise click.UsageError("`explain error` takes a text; leave out options of graph and scheduler.")
     _no_moment(look.moment, "error")
@@ -142,18 +113,10 @@ def _error(look: Look, given: list[str]) -> int:
         raise click.UsageError(
             f"Usage: `explain {FORMS['error']}`, with a message of ggml, a log, or `-` for standard input."
         )
-    found = find(text)
-    near = nearest(text) if found is None else []
-    others = [m for m in find_all(text) if m.key != found.key] if found is not None else []
-    if look.json:
-        from ggmltool.views.explain.documents import ExplainErrorDocument, NoMessage
-
-        look.output.write_document(NoMessage.of(near) if found is None else ExplainErrorDocument.of(found, others))
-    elif found is None:
-        raise CliError(nearest_text(near), GGML_FAILED)
-    else:
-        look.output.write(explain_error_view(found, others, look.style))
-    return FINE if found is not None else GGML_FAILED
+    answer = message_of(text)
+    if not answer.fine and not look.json:
+        raise CliError(answer.text(), GGML_FAILED)
+    return look.print(answer)
 
 
 def _is_file(given: list[str]) -> bool:

@@ -25,6 +25,7 @@ from ggmltool.inspect.opened import Moment, Opened, WhatIf
 from ggmltool.inspect.watched import Watched
 
 if TYPE_CHECKING:
+    from ggmltool.ask.answer import Answer
     from ggmltool.ggml.releases.release import Release
     from ggmltool.inspect.record import Record
     from ggmltool.show.document import StepDocument
@@ -72,6 +73,10 @@ class Look:
         from ggmltool.inspect.watched import watch
 
         return watch(self.open(), self.moment, record)
+
+    def print(self, answer: Answer[Any]) -> int:
+        """Print an answer in the format that is wanted; the exit status."""
+        return self.output.answer(answer, self.format or "text")
 
     def answer(self, at: Watched, result: StepDocument | str, say: bool = True) -> int:
         """Write a view's text, or a document with the step's number where one was named; the exit status.

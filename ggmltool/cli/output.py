@@ -111,7 +111,7 @@ class Output:
             self.write(answer.shown(format, self.style))
         plan = answer.plan
         error = None if plan is None else plan.error or plan.compute_error
-        if error is not None and not document.tells_refusal:
+        if error is not None and format not in document.tells_refusal:
             from ggmltool.show.text import ggml_error
 
             note(ggml_error(dict(error)))

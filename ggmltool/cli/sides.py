@@ -10,13 +10,13 @@ from typing import NamedTuple
 import click
 
 from ggmltool.ask.diff.side import Side, Titles, log_side, scenario_side
+from ggmltool.ask.explain.realloc import Side as ReallocSide
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.log_views import refuse_moment, refuse_what_if
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.scenario import is_scenario, open_scenario
 from ggmltool.ggml.releases.release import Release
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
-from ggmltool.inspect.realloc import Side as ReallocSide
 from ggmltool.scenario.samples import find_sample
 
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.folded import masked
-from ggmltool.inspect.node import changes
 from ggmltool.inspect.opened import WhatIf
 from ggmltool.inspect.reasons import TurnedDown, unsupported
 from ggmltool.inspect.watched import watch
-from ggmltool.inspect.what_if import Change, backend_of, put_all, try_changes
+from ggmltool.inspect.what_if import Change, backend_of, changes, put_all, try_changes
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.versions import has_no_op_offload
 from ggmltool.show.text import size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from ggmltool.ggml.dtypes import BF16, F16, F32
 from ggmltool.ggml.op import KEY_NAMES, Op, op_key
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import contiguous_nb, nbytes_of
+from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import BackendSpec, ContextSpec, GraphSpec, ScenarioSpec, TensorSpec, Usage
 from ggmltool.scenario.versions import has_no_op_offload
@@ -220,3 +221,24 @@ def _assigned(model: ScenarioSpec, graph: str, node: str, backend: str) -> Scena
 def _with_nodes(model: ScenarioSpec, graph: str, nodes: list[TensorSpec]) -> ScenarioSpec:
     changed: dict[str, GraphSpec] = {**model.graphs, graph: replace(model.graphs[graph], nodes=nodes)}
     return replace(model, graphs=changed)
+
+
+def changes(opened: Opened, graph: str, name: str, chain: Sequence[str], now: str | None = None) -> Iterator[Change]:
+    """What might move a tensor to another backend than `now`."""
+    if len(opened.model.backends) == 1:
+        return
+    run = opened.scenario.start()
+    built = run.build(graph)
+    t = next(t for t in (*built.nodes, *built.leafs) if t.id == name)
+    able = [b.name for b in run.backends if b.device.supports_op(t)]
+    askers = [
+        Asker(b.name, b.device.batch_size(t), least)
+        for b in run.backends
+        if b.name in able and (least := b.device.offloads_from(t)) is not None and 0 < b.device.batch_size(t) < least
+    ]
+    yield from to_another_backend(opened.model, graph, name, chain, able, askers, now)
+
+
+def outcomes(tried: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> tuple[Outcome, ...]:
+    """The changes that were planned and came out as wanted."""
+    return tuple(try_changes(tried, graph, node, wanted))

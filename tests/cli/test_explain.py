@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.inspect.node import explain_node
+from ggmltool.ask.explain.node import explain_node
+from ggmltool.ask.explain.split import explain_split
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.split import explain_split
 from tests.cli.conftest import SAMPLES, Call
 from tests.conformance.fuzz import scenario as random_scenario
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import ggmltool
+from ggmltool.ask.check.record import check_graph
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
-from ggmltool.inspect.limits import check_graph
 from ggmltool.oracle import run as run_on_library
 from ggmltool.oracle import structs
 from ggmltool.oracle.fork import Abort

@@ -12,8 +12,8 @@ from itertools import permutations
 import pytest
 
 import ggmltool
+from ggmltool.ask.explain.realloc import ReallocFacts, Side, explain_realloc
 from ggmltool.inspect.opened import Opened
-from ggmltool.inspect.realloc import ReallocFacts, Side, explain_realloc
 from ggmltool.oracle import run_many
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec, Step

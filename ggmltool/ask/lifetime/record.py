@@ -128,7 +128,7 @@ class LifetimeTable(StepDocument, kw_only=True):
     """
 
     view = "lifetimes"
-    tells_refusal = True
+    tells_refusal = ("json", "csv")
     kind: Literal["lifetime"] = "lifetime"
     nodes: tuple[str, ...]
     tensors: tuple[TensorLife, ...]

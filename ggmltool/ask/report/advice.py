@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ggmltool.ask.check.record import status
 from ggmltool.ask.report.document import AdviceRow
 from ggmltool.ask.report.tables import NONE
 from ggmltool.ggml.sched.freed import REMEDY
@@ -20,7 +21,6 @@ from ggmltool.inspect.advice import (
 from ggmltool.inspect.use_after_free import uses_after_free
 from ggmltool.show.text import count, size
 from ggmltool.views.compute.freed import use_after_free
-from ggmltool.views.explain.check import status
 from ggmltool.views.explain.reasons import refusal_text
 
 if TYPE_CHECKING:

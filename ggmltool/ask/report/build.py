@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from ggmltool.ask.check.record import read_gauges, status
 from ggmltool.ask.report.advice import advice_rows
 from ggmltool.ask.report.document import (
     LeftOutRow,
@@ -31,7 +32,6 @@ from ggmltool.ask.splits.seconds import Timed, timed
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.limits import read_gauges
 from ggmltool.inspect.supports import asked
 from ggmltool.inspect.told import Told, tell
 from ggmltool.scenario.dump import dump
@@ -235,8 +235,6 @@ def _backends(at: Watched) -> list[ReportBackendRow]:
 
 
 def _gauge(gauge: Any) -> ReportGaugeRow:
-    from ggmltool.views.explain.check import status
-
     of = gauge.about
     return ReportGaugeRow(
         of.group, of.text, gauge.used, gauge.limit, of.nbytes, status(gauge), gauge.where, list(gauge.of), of.beyond

@@ -10,6 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.explain import text
+from ggmltool.ask.explain.node import ExplainedNodeShown, explain_node
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.state import Function, Snapshot
@@ -19,14 +22,12 @@ from ggmltool.attach.write.written import GRAPH, Written, scenario_file, with_as
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.live.process import GdbCommand, StoppedProcess
 from ggmltool.inspect.attached.verified import verify
-from ggmltool.inspect.node import explain_node
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.show.text import printable
 from ggmltool.views.attach.live import title_of
 from ggmltool.views.attach.verified import verified_view
-from ggmltool.views.explain.node import explain_node_view
 
 _ENTRIES: dict[str, Function] = {
     "ggml_backend_sched_reserve": "ggml_backend_sched_reserve",
@@ -120,7 +121,8 @@ def why(process: StoppedProcess, command: GdbCommand) -> str:
     if name is None:
         raise CommandError(f"{printable(command.argument.strip())} is no tensor of the graph.")
     state, facts = explain_node(found.opened, Moment(GRAPH, found.written.step), name)
-    return explain_node_view(facts, state.plan, title_of(process.named), state.heading, command.style)
+    record = ExplainedNodeShown.of(state.plan, facts)
+    return text.node(Answer(record, title_of(process.named), state.heading, state.plan), command.style)
 
 
 def verified(process: StoppedProcess, command: GdbCommand) -> str:

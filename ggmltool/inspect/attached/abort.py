@@ -11,9 +11,8 @@ from ggmltool.attach.end.seeking import Suspect
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.messages.explain import Explained, explained
 from ggmltool.inspect.messages.match import find
-from ggmltool.inspect.node import changes
 from ggmltool.inspect.opened import Opened
-from ggmltool.inspect.what_if import Outcome, try_changes
+from ggmltool.inspect.what_if import Outcome, changes, try_changes
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.show.document import Row

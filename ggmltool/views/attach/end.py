@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
+from ggmltool.ask.explain.text import moves
 from ggmltool.inspect.attached.abort import AbortFacts, EndPlan, EndTensor
 from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.show.table import Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, dims, printable, wrapped
-from ggmltool.views.explain.node import moves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

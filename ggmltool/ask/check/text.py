@@ -5,40 +5,22 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.check.record import LimitsShown, Status, closest, status
 from ggmltool.ggml.errors import Breach
-from ggmltool.inspect.gauges import Gauge, highest
+from ggmltool.inspect.gauges import Gauge
 from ggmltool.inspect.limit import limits_of
-from ggmltool.inspect.limits import Checkup
 from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
 from ggmltool.show.text import count, ggml_error, printable, size
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-Status = Literal["fine", "near", "over", "breached", "not reached"]
-
-NEAR = 0.9
-"""From this share on a gauge is near its limit."""
 _ROOMY = 100
 """Columns from which a bar has ten cells, else five."""
 _INKS: dict[Status, str] = {"fine": "green", "near": "yellow", "over": "yellow", "breached": "bold red"}
-
-
-def status(gauge: Gauge) -> Status:
-    """`breached`: ggml or the device would not go on; `over`: ggml makes do; `near`: little is left."""
-    kind = gauge.about.kind
-    if gauge.used is None:
-        return "not reached"
-    if gauge.share > 1:
-        return "over" if kind == "grows" else "breached"
-    return "near" if gauge.share >= NEAR and kind != "fixed" else "fine"
-
-
-def breached(gauges: Sequence[Gauge]) -> bool:
-    """Whether ggml or a device would fail."""
-    return any(status(gauge) == "breached" for gauge in gauges)
 
 
 def check_view(gauges: Sequence[Gauge], title: str, step: str, style: Style) -> str:
@@ -142,18 +124,9 @@ def breach_text(breach: Breach | None, release: str) -> str:
     return f"  the limit: {printable(of.constant)}, the {of.group}'s {of.text}; {used} would be needed"
 
 
-def all_is_fine(found: Sequence[Checkup]) -> bool:
-    """Whether ggml went on in every graph, and no limit is breached."""
-    return not any(breached(one.gauges) or not one.plan.ok for one in found)
-
-
-def closest(found: Sequence[Checkup]) -> Sequence[Gauge]:
-    """The gauges of one graph; of several, of each limit the one that is closest to it."""
-    return highest({one.graph: one.gauges for one in found}) if len(found) > 1 else found[0].gauges
-
-
-def checked_view(found: Sequence[Checkup], title: str, what: str, style: Style) -> str:
+def limits(answer: Answer[LimitsShown], style: Style) -> str:
     """The gauges, and below them what ended a graph."""
+    found, title, what = answer.facts.found, answer.title, answer.heading
     release = f"ggml {found[0].plan.ggml}"
     text = check_view(closest(found), title, what if f", {release}" in title else f"{what} · {release}", style)
     for one in found:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ggmltool.ggml.events import Event, Grown, IdsChanged, Logged, ReallocNeeded
 from ggmltool.ggml.plan import Plan
@@ -13,6 +14,8 @@ from ggmltool.inspect.errors import InspectError, StepRefused
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.run.run import Run
+from ggmltool.show.document import ReleaseDocument, Row, part
+from ggmltool.views.explain.events import EventRow, event_row
 
 
 class GraphFacts(NamedTuple):
@@ -191,3 +194,86 @@ def _facts(sched: Scheduler, side: Side, run: Run) -> GraphFacts:
     size = sched.own_graph_size(graph)
     sizes = tuple(sched.get_buffer_size(b) for b in range(len(sched.backends)))
     return GraphFacts(side.called, len(sched.nodes), len(sched.leafs), len(splits), inputs, size, sizes)
+
+
+class ReallocGraph(Row):
+    """A graph as the scheduler gives it to the allocator, with copies and dependencies, and the bytes per backend."""
+
+    called: str
+    nodes: int
+    leafs: int
+    splits: int
+    inputs: int
+    size: int
+    buffers: dict[str, int]
+
+    @classmethod
+    def of(cls, g: GraphFacts, backends: Sequence[str]) -> ReallocGraph:
+        """A graph, with the names of the backends."""
+        return cls(*g[:-1], dict(zip(backends, g.buffers, strict=True)))
+
+
+class PartingRow(Row):
+    """Node `at` is the first with another op: what it is in each graph, "" beyond the end."""
+
+    at: int
+    first: str
+    second: str
+
+
+class ExplainedRealloc(ReleaseDocument, kw_only=True):
+    """`explain realloc --json`: whether the memory planned for one graph serves another.
+
+    `why` is what ggml finds first (null: it serves), `outgrown` all that has too little; `alone` are the bytes that the
+    second graph needs by itself; `log` is what a debug build logs; `unexpected`: GGML_SCHED_DEBUG_REALLOC=1 aborts.
+    """
+
+    view = "realloc"
+    main_table = ""
+    kind: Literal["explain_realloc"] = "explain_realloc"
+    serves: bool
+    first: ReallocGraph
+    second: ReallocGraph
+    alone: dict[str, int]
+    why: EventRow | None
+    backend_ids_changed: bool
+    outgrown: list[EventRow]
+    parting: PartingRow | None
+    grown: list[EventRow]
+    serves_back: bool
+    unexpected: bool
+    log: list[str]
+
+
+class ExplainedReallocShown(ExplainedRealloc, kw_only=True):
+    """What became of the plan, with all that was found out."""
+
+    facts: ReallocFacts
+
+    def document(self) -> ExplainedRealloc:
+        """Without what only the text tells."""
+        return part(self, ExplainedRealloc)
+
+    def rows(self) -> tuple[ReallocNeeded, ...]:
+        """What has too little memory in the plan."""
+        return tuple(self.facts.outgrown)
+
+    @classmethod
+    def of(cls, f: ReallocFacts) -> ExplainedReallocShown:
+        """What became of the plan."""
+        return cls(
+            ggml=f.ggml,
+            serves=f.why is None,
+            first=ReallocGraph.of(f.first, f.backends),
+            second=ReallocGraph.of(f.second, f.backends),
+            alone=dict(zip(f.backends, f.alone, strict=True)),
+            why=None if f.why is None else event_row(f.why),
+            backend_ids_changed=isinstance(f.why, IdsChanged),
+            outgrown=[event_row(o) for o in f.outgrown],
+            parting=None if f.parting is None else PartingRow(*f.parting),
+            grown=[event_row(g) for g in f.grown],
+            serves_back=f.serves_back,
+            unexpected=f.unexpected,
+            log=list(f.log),
+            facts=f,
+        )

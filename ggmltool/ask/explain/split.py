@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ggmltool.ask.explain.node import OutcomeRow, ReasonRow
 from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.node import changes, outcomes
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.reasons import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
-from ggmltool.inspect.what_if import Change, Outcome, backend_of, outcome
+from ggmltool.inspect.what_if import Change, Outcome, backend_of, changes, outcome, outcomes
+from ggmltool.show.document import Row, StepDocument, head, part
+from ggmltool.views.explain.words import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,3 +138,98 @@ def _merges(opened: Opened, state: Watched, heard: Decisions, number: int) -> tu
                 yield change._replace(text=f"{change.text} for {node}") if change.of_node else change
 
     return outcomes(all_changes(), state.graph, first[-1], lambda p: len(p.splits) < len(plan.splits))
+
+
+class UserRow(Row):
+    """A node that reads a copy, and its split."""
+
+    node: str
+    split: int
+
+
+class InputRow(Row, rename={"src": "from"}):
+    """A tensor that the split copies: a weight, an input or a node, its bytes, the node it was made for first."""
+
+    id: str
+    what: str
+    src: str
+    nbytes: int
+    made_for: str
+    users: list[UserRow]
+
+    @classmethod
+    def of(cls, i: InputFacts) -> InputRow:
+        """An input and who reads it."""
+        return cls(i.id, i.what, i.src, i.nbytes, i.made_for, [UserRow(*user) for user in i.users])
+
+
+class ReadAgain(Row):
+    """A copy of an earlier split, of the tensor `id`, that a node of this one reads."""
+
+    id: str
+    node: str
+
+
+class ExplainedSplit(StepDocument, kw_only=True):
+    """`explain split --json`: why a split begins where it does, what it copies and for whom.
+
+    `reason` says it in words, `why` is its code; `why_first` is why the first node is on its backend. With each of
+    `merges` there are fewer splits than `now`.
+    """
+
+    view = "split"
+    tells_refusal = ("json", "csv")
+    main_table = "inputs"
+    kind: Literal["explain_split"] = "explain_split"
+    split: int
+    splits: int
+    backend: str
+    i_start: int
+    i_end: int
+    first: str
+    reason: str
+    why: str
+    why_first: list[ReasonRow]
+    behind: str | None
+    inputs: list[InputRow]
+    read_again: list[ReadAgain]
+    now: OutcomeRow
+    merges: list[OutcomeRow]
+
+
+class ExplainedSplitShown(ExplainedSplit, kw_only=True):
+    """What was found out about a split, with the plan."""
+
+    plan: Plan
+    facts: SplitFacts
+
+    def document(self) -> ExplainedSplit:
+        """Without the plan."""
+        return part(self, ExplainedSplit)
+
+    def rows(self) -> tuple[InputFacts, ...]:
+        """What is copied before it."""
+        return self.facts.inputs
+
+    @classmethod
+    def of(cls, plan: Plan, facts: SplitFacts) -> ExplainedSplitShown:
+        """What was found out about a split of a plan."""
+        return cls(
+            **head(plan),
+            split=facts.number,
+            splits=facts.of,
+            backend=facts.backend,
+            i_start=facts.nodes[0],
+            i_end=facts.nodes[1],
+            first=facts.start.node,
+            reason=words(facts.start),
+            why=facts.start.why,
+            why_first=[ReasonRow.of(reason) for reason in facts.why_first],
+            behind=facts.before,
+            inputs=[InputRow.of(i) for i in facts.inputs],
+            read_again=[ReadAgain(*again) for again in facts.read_again],
+            now=OutcomeRow(*facts.now),
+            merges=[OutcomeRow(*merge) for merge in facts.merges],
+            plan=plan,
+            facts=facts,
+        )

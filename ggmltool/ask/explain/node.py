@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.events import Assigned
+from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
 from ggmltool.inspect.answers import answer
 from ggmltool.inspect.errors import InspectError
@@ -14,13 +14,15 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.reasons import Reason, Said
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
-from ggmltool.inspect.what_if import Asker, Change, Outcome, backend_of, outcome, to_another_backend, try_changes
+from ggmltool.inspect.what_if import Outcome, backend_of, changes, outcome, outcomes
 from ggmltool.scenario.errors import nearest, quoted
+from ggmltool.show.document import Row, StepDocument, head, part
+from ggmltool.views.explain.reasons import reason_sentence
+from ggmltool.views.explain.words import words
 
 if TYPE_CHECKING:
     from ggmltool.ggml.device import Device
     from ggmltool.ggml.graph import CGraph
-    from ggmltool.ggml.plan import Plan
 
 
 class SourceFacts(NamedTuple):
@@ -176,22 +178,175 @@ def _answered(device: Device, name: str, t: Tensor) -> BackendAnswer:
     return BackendAnswer(name, given.op, given.memory, copies, device.batch_size(t), least)
 
 
-def changes(opened: Opened, graph: str, name: str, chain: Sequence[str], now: str | None = None) -> Iterator[Change]:
-    """What might move a tensor to another backend than `now`."""
-    if len(opened.model.backends) == 1:
-        return
-    run = opened.scenario.start()
-    built = run.build(graph)
-    t = next(t for t in (*built.nodes, *built.leafs) if t.id == name)
-    able = [b.name for b in run.backends if b.device.supports_op(t)]
-    askers = [
-        Asker(b.name, b.device.batch_size(t), least)
-        for b in run.backends
-        if b.name in able and (least := b.device.offloads_from(t)) is not None and 0 < b.device.batch_size(t) < least
-    ]
-    yield from to_another_backend(opened.model, graph, name, chain, able, askers, now)
+class TurnedDownRow(Row):
+    """A backend that does not support the op, and `why`; `lacks`: it has no such op at all, whatever the operands."""
+
+    backend: str
+    op: str
+    why: str
+    lacks: bool
 
 
-def outcomes(tried: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> tuple[Outcome, ...]:
-    """The changes that were planned and came out as wanted."""
-    return tuple(try_changes(tried, graph, node, wanted))
+class ReasonRow(Row):
+    """Why a tensor is on its backend: the pass (`rule`) and the cause that settled it, the reason as a code (`why`) and
+    in words, the tensor `by` which; backends of higher priority that were `turned_down`; all of it as a sentence."""
+
+    tensor: str
+    backend: str | None
+    rule: int | None
+    cause: str | None
+    why: str | None
+    reason: str | None
+    by: str
+    turned_down: list[TurnedDownRow]
+    text: str
+
+    @classmethod
+    def of(cls, reason: Reason) -> ReasonRow:
+        """A reason as codes and facts, and in words."""
+        settled, turned_down = reason.settled, [TurnedDownRow(*refused) for refused in reason.turned_down]
+        text = reason_sentence(reason)
+        if settled is None:
+            return cls(reason.tensor, None, None, None, None, None, "", turned_down, text)
+        return cls(
+            reason.tensor,
+            settled.backend,
+            settled.rule,
+            settled.cause,
+            settled.why,
+            words(settled),
+            settled.by,
+            turned_down,
+            text,
+        )
+
+
+class RuleRow(Row, rename={"number": "pass"}):
+    """A rule of the scheduler that was asked: of which pass, whether it settled the backend, and why."""
+
+    number: int
+    cause: str
+    backend: str | None
+    settled: bool
+    why: str
+
+    @classmethod
+    def of(cls, said: Said) -> RuleRow:
+        """What was said when the rule was asked."""
+        return cls(said.rule, said.cause, said.backend or None, isinstance(said, Assigned), words(said))
+
+
+class SourceRow(Row):
+    """A source: the buffer that it lies in ("" before the graph is allocated), its backend, whether it is copied."""
+
+    slot: int
+    id: str
+    shape: str
+    buffer: str
+    weights: bool
+    backend: str | None
+    copied: bool
+
+
+class Unreadable(Row):
+    """A source that a backend cannot read where it lies, and why."""
+
+    id: str
+    why: str
+
+
+class AnswerRow(Row):
+    """What a backend answers before anything is scheduled, with the reason of a no; the batch that offload_op looks at,
+    and the least that it asks for."""
+
+    backend: str
+    supports_op: bool
+    why_not_op: str | None
+    supports_buft: bool
+    why_not_buft: str | None
+    copies: list[Unreadable]
+    batch: int
+    offload_min_batch: int | None
+
+    @classmethod
+    def of(cls, a: BackendAnswer) -> AnswerRow:
+        """A backend's answer."""
+        copies = [Unreadable(*copy) for copy in a.copies]
+        return cls(a.backend, a.op is None, a.op, a.memory is None, a.memory, copies, a.batch, a.least)
+
+
+class OutcomeRow(Row):
+    """What a plan comes to: the backend (null: ggml refuses), the splits, the bytes they copy; `text` says what was
+    changed for it."""
+
+    text: str
+    backend: str | None
+    splits: int
+    copied: int
+
+
+class ExplainedNode(StepDocument, kw_only=True):
+    """`explain node --json`: why a node is on its backend, rule by rule, and what would move it.
+
+    `chain` are the reasons of the tensors that settled it, nearest first; `moves` were each planned, `now` is without.
+    """
+
+    view = "node"
+    tells_refusal = ("json", "csv")
+    main_table = "rules"
+    kind: Literal["explain_node"] = "explain_node"
+    tensor: str
+    op: str | None
+    shape: str
+    place: str
+    split: int | None
+    backend: str | None
+    cause: str | None
+    decided_by: str | None
+    rules: list[RuleRow]
+    reason: ReasonRow
+    chain: list[ReasonRow]
+    sources: list[SourceRow]
+    answers: list[AnswerRow]
+    now: OutcomeRow
+    moves: list[OutcomeRow]
+
+
+class ExplainedNodeShown(ExplainedNode, kw_only=True):
+    """What was found out about a tensor, with the plan."""
+
+    plan: Plan
+    facts: NodeFacts
+
+    def document(self) -> ExplainedNode:
+        """Without the plan."""
+        return part(self, ExplainedNode)
+
+    def rows(self) -> tuple[Said, ...]:
+        """The rules that were asked."""
+        return self.facts.asked
+
+    @classmethod
+    def of(cls, plan: Plan, facts: NodeFacts) -> ExplainedNodeShown:
+        """What was found out about a tensor of a plan."""
+        verdict = facts.verdict
+        return cls(
+            **head(plan),
+            tensor=facts.id,
+            op=facts.op or None,
+            shape=facts.shape,
+            place=facts.place,
+            split=facts.split,
+            backend=verdict.backend if verdict is not None else None,
+            cause=verdict.cause if verdict is not None else None,
+            decided_by=(verdict.by or None) if verdict is not None else None,
+            rules=[RuleRow.of(said) for said in facts.asked],
+            reason=ReasonRow.of(facts.reason),
+            chain=[ReasonRow.of(reason) for reason in facts.chain],
+            sources=[SourceRow(*source) for source in facts.sources],
+            answers=[AnswerRow.of(answer) for answer in facts.answers],
+            now=OutcomeRow(*facts.now),
+            moves=[OutcomeRow(*move) for move in facts.moves],
+            plan=plan,
+            facts=facts,
+        )

@@ -1,0 +1,65 @@
+"""`explain`: why a node is where it is, why a split begins, whether a plan serves another, what a message means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.moment import OfMoment, answer
+from ggmltool.ask.question import Argument
+from ggmltool.inspect.errors import InspectError
+
+if TYPE_CHECKING:
+    from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
+    from ggmltool.ask.explain.node import ExplainedNodeShown
+    from ggmltool.ask.explain.realloc import ExplainedReallocShown, Side
+    from ggmltool.ask.explain.split import ExplainedSplitShown
+    from ggmltool.inspect.opened import Opened
+
+
+class ExplainNode(OfMoment["ExplainedNodeShown"], frozen=True):
+    """Why a node is on its backend: every rule that was asked, what each backend answers, what would move it."""
+
+    name: Annotated[str, Argument("NODE")]
+
+    def ask(self, opened: Opened) -> Answer[ExplainedNodeShown]:
+        """The answer. Raises InspectError if the graph has no such tensor."""
+        from ggmltool.ask.explain.node import ExplainedNodeShown, explain_node
+
+        at, facts = explain_node(self.of(opened), self.moment, self.name)
+        return answer(at, ExplainedNodeShown.of(at.plan, facts))
+
+
+class ExplainSplit(OfMoment["ExplainedSplitShown"], frozen=True):
+    """Why a split begins, what it copies and for whom, and what makes fewer splits."""
+
+    number: Annotated[int, Argument("N")]
+
+    def ask(self, opened: Opened) -> Answer[ExplainedSplitShown]:
+        """The answer. Raises InspectError if the plan has no such split."""
+        from ggmltool.ask.explain.split import ExplainedSplitShown, explain_split
+
+        if self.number < 0:
+            raise InspectError(f"a split has a number from 0 on, not {self.number}")
+        at, facts = explain_split(self.of(opened), self.moment, self.number)
+        return answer(at, ExplainedSplitShown.of(at.plan, facts))
+
+
+def realloc_of(first: Side, second: Side, title: str) -> Answer[ExplainedReallocShown]:
+    """Whether the memory planned for one graph serves another. Raises StepRefused where ggml fails on a graph."""
+    from ggmltool.ask.explain.realloc import ExplainedReallocShown, explain_realloc
+
+    facts = explain_realloc(first, second)
+    return Answer(ExplainedReallocShown.of(facts), title, f"{first.called} {second.called}")
+
+
+def message_of(text: str) -> Answer[ExplainedMessageShown | NoMessage]:
+    """What a message means; if none is known of these words, the nearest ones, and the answer is not fine."""
+    from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
+    from ggmltool.inspect.messages.match import find, find_all, nearest
+
+    found = find(text)
+    if found is None:
+        return Answer(NoMessage.of(nearest(text)), fine=False)
+    others = [m for m in find_all(text) if m.key != found.key]
+    return Answer(ExplainedMessageShown.of(found, others), found.key)

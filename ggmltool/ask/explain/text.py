@@ -1,0 +1,305 @@
+"""Explanations as text: of a node, a split, a reallocation, a message."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
+from ggmltool.ask.explain.node import BackendAnswer, ExplainedNodeShown, NodeFacts, SourceFacts
+from ggmltool.ask.explain.realloc import ExplainedReallocShown, Parting, ReallocFacts
+from ggmltool.ask.explain.split import ExplainedSplitShown, InputFacts, SplitFacts
+from ggmltool.ggml.events import Assigned, IdsChanged, ReallocNeeded
+from ggmltool.ggml.messages import messages
+from ggmltool.ggml.why import Why
+from ggmltool.inspect.messages.explain import Explained, explained
+from ggmltool.inspect.messages.match import Match
+from ggmltool.inspect.reasons import Said
+from ggmltool.inspect.what_if import Outcome
+from ggmltool.show.colors import term_colors
+from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, section
+from ggmltool.show.text import count, printable, shortened, size, wrapped
+from ggmltool.views.explain.reasons import reason_sentence
+from ggmltool.views.explain.words import words
+
+
+def node(answer: Answer[ExplainedNodeShown], style: Style) -> str:
+    """The verdict in a sentence, then tables."""
+    facts = answer.facts.facts
+    inks = term_colors(name for name, _ in answer.facts.plan.backends)
+    top = heading(f"{answer.title}: {facts.id}", [answer.heading], style)
+    parts = [top, "\n", render_lines(_verdict(facts, style.width), style)]
+    rules = Table[tuple[Said, int]](
+        Column("pass", lambda r: r[0].rule, right=True),
+        Column("rule", lambda r: r[0].cause),
+        Column("backend", lambda r: Cell(r[0].backend or "–", inks.get(r[0].backend, "dim"))),
+        Column("", lambda r: Cell("yes", "bold") if isinstance(r[0], Assigned) else Cell("no", "dim"), drop=2),
+        Column("why", lambda r: words(r[0]) + (f" (asked {r[1]} times)" if r[1] > 1 else ""), cut=True),
+    )
+    parts += rules.section("Rules, in the order they were asked", Counter(facts.asked).items(), style)
+    parts += _sources(inks).section("Sources", facts.sources, style)
+    parts += _answers(inks).section("What each backend answers", facts.answers, style)
+    reasons = [(a.backend, why) for a in facts.answers for why in (a.op, a.memory) if why is not None]
+    if reasons:
+        lines = [line for backend, why in reasons for line in wrapped(f"{backend}: {why}", style.width)]
+        parts.append(render_lines(["", *lines], style))
+    if facts.moves:
+        name = "Changes that would move it (each one verified by planning)"
+        parts += moves("to", inks).section(name, (facts.now, *facts.moves), style)
+    return "".join(parts)
+
+
+def _verdict(facts: NodeFacts, width: int) -> list[str]:
+    what = ", ".join(filter(None, (f"{facts.op} {facts.shape}".strip(), facts.place)))
+    if facts.split is not None:
+        what += f", split #{facts.split}"
+    sentences = [reason_sentence(reason) for reason in (facts.reason, *facts.chain)]
+    return [line for text in (*sentences, what) for line in wrapped(text, width)]
+
+
+def _sources(inks: dict[str, str]) -> Table[SourceFacts]:
+    def memory(s: SourceFacts) -> str | Cell:
+        return (f"{s.buffer}, weights" if s.weights else s.buffer) or Cell("–", "dim")
+
+    return Table(
+        Column("slot", lambda s: s.slot, right=True, drop=2),
+        Column("source", lambda s: s.id, cut=True),
+        Column("shape", lambda s: s.shape, drop=1),
+        Column("memory", memory),
+        Column("backend", lambda s: Cell(s.backend or "–", inks.get(s.backend or "", "dim"))),
+        Column("", lambda s: Cell("copied", "yellow") if s.copied else None),
+    )
+
+
+def _answers(inks: dict[str, str]) -> Table[BackendAnswer]:
+    def offloads(a: BackendAnswer) -> str | Cell:
+        if a.least is None or a.batch <= 0:
+            return Cell("never", "dim")
+        return f"yes, batch {a.batch} ≥ {a.least}" if a.batch >= a.least else f"no, batch {a.batch} < {a.least}"
+
+    return Table(
+        Column("backend", lambda a: Cell(a.backend, inks.get(a.backend, ""))),
+        Column("supports it", lambda a: "yes" if a.op is None and a.memory is None else Cell("no", "bold red")),
+        Column("offloads it", offloads, drop=1),
+        Column("after copying", lambda a: ", ".join(name for name, _ in a.copies), cut=True),
+    )
+
+
+def moves(first: str, inks: dict[str, str]) -> Table[Outcome]:
+    """Changes and what comes of them; `first` is what stands above the backend."""
+
+    def is_told(m: Outcome) -> bool:
+        return m.backend is not None or bool(m.splits)
+
+    return Table(
+        Column(first, lambda m: Cell(m.backend or "–", inks.get(m.backend or "", "") if is_told(m) else "dim")),
+        Column("splits", lambda m: m.splits if is_told(m) else None, right=True),
+        Column("copied", lambda m: size(m.copied) if is_told(m) else None, right=True),
+        Column("change", lambda m: m.text, cut=True),
+    )
+
+
+_USERS = 3
+
+
+def split(answer: Answer[ExplainedSplitShown], style: Style) -> str:
+    """Sentences, then a table of inputs and one of changes."""
+    facts = answer.facts.facts
+    inks = term_colors(name for name, _ in answer.facts.plan.backends)
+    top = [answer.heading, f"{facts.of} splits" if facts.of != 1 else "1 split"]
+    lines = [line for text in _split_sentences(facts) for line in wrapped(text, style.width)]
+    parts = [heading(f"{answer.title}: split #{facts.number}", top, style), "\n", render_lines(lines, style)]
+    parts += _inputs(facts.number, inks).section("Copied before it", facts.inputs, style)
+    if not facts.inputs:
+        parts.append(render_lines(["", "Nothing is copied before it."], style))
+    if facts.read_again:
+        again = [f"{of} (by {node})" for of, node in facts.read_again]
+        text = f"Copied for an earlier split and read again: {shortened(again, 6)}"
+        parts.append(render_lines(["", *wrapped(text, style.width)], style))
+    if facts.merges:
+        name = "Changes that make fewer splits (each one verified by planning)"
+        parts += moves("first node on", inks).section(name, (facts.now, *facts.merges), style)
+    elif facts.number:
+        parts.append(render_lines(["", "No change of one tensor's place, usage or backend makes fewer splits."], style))
+    return "".join(parts)
+
+
+def _split_sentences(f: SplitFacts) -> list[str]:
+    start, end = f.nodes
+    here = (
+        f"{count(end - start, 'node')} on {f.backend}, {start}–{end - 1}"
+        if end - start > 1
+        else f"node {start} on {f.backend}"
+    )
+    why = list(map(reason_sentence, f.why_first))
+    if f.before is None:
+        return [f"It is the first: {here}.", *why]
+    behind = f"It begins with {f.start.node}, after {f.last_before} on {f.before}: {here}."
+    if f.start.why is Why.OTHER_BACKEND and why:
+        return [*why, behind]
+    return [f"{f.start.node} begins it: {words(f.start)}.", *why, behind]
+
+
+def _inputs(number: int, inks: dict[str, str]) -> Table[InputFacts]:
+    def users(i: InputFacts) -> str:
+        return shortened([node if at == number else f"{node} (split #{at})" for node, at in i.users], _USERS)
+
+    return Table(
+        Column("input", lambda i: i.id, cut=True),
+        Column("what", lambda i: Cell(i.what, "dim"), drop=1),
+        Column("shape", lambda i: i.shape, drop=2),
+        Column("bytes", lambda i: size(i.nbytes), right=True),
+        Column("from", lambda i: Cell(i.src, inks.get(i.src, ""))),
+        Column("for", users, cut=True),
+    )
+
+
+_SHOWN = 10
+_OUTGROWN = Table[ReallocNeeded](
+    Column("node", lambda o: o.node, cut=True),
+    Column("tensor", lambda o: o.tensor, cut=True),
+    Column("which", lambda o: "the node" if o.slot is None else f"source {o.slot}"),
+    Column("reserved", lambda o: Cell("–", "dim") if o.old_size is None else size(o.old_size), right=True),
+    Column("needed", lambda o: size(o.new_size or 0), right=True),
+)
+
+
+def realloc(answer: Answer[ExplainedReallocShown], style: Style) -> str:
+    """The answer in a sentence, then the numbers."""
+    f = answer.facts.facts
+    lines = [line for text in _realloc_sentences(f) for line in wrapped(text, style.width)]
+    parts = [
+        heading(f"{answer.title}: {f.first.called} reserved, {f.second.called} next", [], style),
+        "\n",
+        render_lines(lines, style),
+    ]
+    parts += section("The two graphs, as the allocator gets them", *_graphs(f), style)
+    parts += _OUTGROWN.section("Too small in the plan", f.outgrown[:_SHOWN], style)
+    if len(f.outgrown) > _SHOWN:
+        parts.append(render_lines([f"  +{len(f.outgrown) - _SHOWN} more"], style))
+    told = [f"  {printable(line)}" for line in f.log]
+    if told:
+        parts.append(render_lines(["", "What a debug build of ggml logs", *told], style))
+    return "".join(parts)
+
+
+def _realloc_sentences(f: ReallocFacts) -> Iterator[str]:
+    first, second = f.first.called, f.second.called
+    if f.why is None:
+        yield f"Yes: every node and source of {second} fits where the plan of {first} has it. Nothing is planned again."
+        return
+    yield f"No: {_why(f)}."
+    grown = [g for g in f.grown if g.old_size]
+    plans = "ggml waits for all backends and plans again" if f.n_buffers > 1 else "ggml plans again"
+    if grown:
+        sizes = ", ".join(f"{g.buft} from {size(g.old_size)} to {size(g.new_size)}" for g in grown)
+        yield f"{plans}; buffers are reallocated: {sizes}."
+    else:
+        yield f"{plans}; the buffers are large enough and stay."
+    if f.serves_back:
+        yield f"The plan of {second} serves {first}: reserve {second}, and nothing is planned again for either."
+    else:
+        yield f"The plan of {second} does not serve {first} either: whichever comes next is planned again."
+    if not f.debug_realloc:
+        return
+    if f.unexpected:
+        yield "GGML_SCHED_DEBUG_REALLOC=1 aborts here (“unexpected graph reallocation”): the graphs have the same size."
+    else:
+        yield (
+            "GGML_SCHED_DEBUG_REALLOC=1 does not abort here; 2 does."
+            if f.n_buffers > 1
+            else ("GGML_SCHED_DEBUG_REALLOC does not see it: with one backend the allocator plans again by itself.")
+        )
+
+
+def _why(f: ReallocFacts) -> str:
+    why = f.why
+    if isinstance(why, IdsChanged):
+        what = "leaf" if why.is_leaf else "node"
+        return (
+            f"{what} {why.at} of the graph, {why.tensor}, is on {why.new_backend}, the one before on {why.old_backend}"
+        )
+    if why is None:
+        return ""
+    if not why.tensor:
+        parting = f"; the first difference is at node {f.parting.at}: {_parting(f.parting)}" if f.parting else ""
+        return f"{words(why)}, {why.old_size} and {why.new_size}{parting}"
+    of = f", source {why.slot} of {why.node}," if why.slot is not None else ""
+    needed = size(why.new_size or 0)
+    if why.old_size is None:
+        return f"{why.tensor}{of} was pre-allocated, and now needs {needed}"
+    return f"{why.tensor}{of} has {size(why.old_size)} in the plan and needs {needed}"
+
+
+def _parting(p: Parting) -> str:
+    return f"{p.first or 'nothing'}, then {p.second or 'nothing'}"
+
+
+def _graphs(f: ReallocFacts) -> tuple[list[Head], list[Row]]:
+    inks = term_colors(f.backends)
+    columns = [
+        Head(""),
+        Head(printable(f.first.called), right=True),
+        Head(printable(f.second.called), right=True),
+    ]
+    rows: list[Row] = [
+        [what, str(getattr(f.first, key)), str(getattr(f.second, key))]
+        for what, key in (("nodes", "nodes"), ("leafs", "leafs"), ("splits", "splits"), ("inputs copied", "inputs"))
+    ]
+    for name, a, alone in zip(f.backends, f.first.buffers, f.alone, strict=True):
+        rows.append([Cell(f"{name} needs", inks[name]), size(a), size(alone)])
+    for name, a, b in zip(f.backends, f.first.buffers, f.second.buffers, strict=True):
+        rows.append([Cell(f"{name} buffer after", inks[name]), size(a), size(b)])
+    return columns, rows
+
+
+_FUNCTIONS = 4
+_OTHERS = 6
+
+
+def message(answer: Answer[ExplainedMessageShown], style: Style) -> str:
+    """Its text with the values that were pasted and who prints it, then what it means, and the others in the text."""
+    found, others = answer.facts.match, answer.facts.also
+    said = explained(found)
+    told = [("What it means", said.told.means), ("What causes it", said.told.shapes)]
+    told.append(("What to do", _sentence(said.told.remedy)))
+    lines: list[str] = wrapped(_where(said), style.width)
+    for name, text in told:
+        if text:
+            lines += ["", name, *wrapped(printable(text), style.width)]
+    if said.told.ask:
+        lines += ["", f"See also: ggmltool {said.told.ask}"]
+    known = messages()
+    wrong = [m for m in others if m.key not in known or known[m.key].level != "info"]
+    if wrong:
+        lines += ["", "Also in this text", *_listed(wrong, style)]
+    first, *rest = textwrap.wrap(printable(said.title), style.width, subsequent_indent="  ") or [""]
+    return heading(first, [], style) + render_lines([*rest, *lines], style)
+
+
+def _where(said: Explained) -> str:
+    old = f"of {said.where}" if said.era else said.where
+    return f"{old}, in {shortened(said.functions, _FUNCTIONS)}" if said.functions else old
+
+
+def _listed(others: Sequence[Match], style: Style) -> list[str]:
+    lines = []
+    for match in sorted(others[:_OTHERS], key=lambda m: m.line):
+        lines += wrapped(f"line {match.line}: {printable(explained(match).title)}", style.width)
+    if len(others) > _OTHERS:
+        lines += wrapped(f"and {len(others) - _OTHERS} more", style.width)
+    return lines
+
+
+def no_message(answer: Answer[NoMessage], style: Style) -> str:
+    """What to say where no message is near enough."""
+    lines = ["no known message of ggml or llama.cpp matches this text"]
+    if answer.facts.nearest:
+        lines += ["nearest:", *(f"  {m.text}" for m in answer.facts.nearest)]
+    return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
