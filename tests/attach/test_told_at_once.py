@@ -18,8 +18,8 @@ from ggmltool.attach.calls import Called
 from ggmltool.show.table import Style
 from ggmltool.views.attach.calls import AttachedCall, call_view
 from tests.attach.programs import environment, started
+from tests.attach.recorded import recorded
 from tests.needs import compiled, needs_gcc, needs_gdb
-from tests.sources.process.recorded import recorded
 
 GGMLTOOL = [sys.executable, "-m", "ggmltool", "attach"]
 

@@ -1,6 +1,6 @@
 """Mutations of what attach writes: recorded answers, the past of a scheduler, memory of the program's own.
 
-The documents are those of programs that were recorded once (tests/sources/process/memory), so that no gdb is needed.
+The documents are those of programs that were recorded once (tests/attach/memory), so that no gdb is needed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ggmltool.attach.write.redacted import redacted
 from ggmltool.attach.write.written import written
 from ggmltool.scenario.devices.recorded import WORDS
 from ggmltool.scenario.past import PAST_KEYS
+from tests.attach.recorded import FOLDER, recorded
 from tests.fuzz import junk, scenarios
-from tests.sources.process.recorded import FOLDER, recorded
 
 Scenario = dict[str, Any]
 _CALL = "ggml_backend_sched_alloc_graph"

@@ -1,4 +1,5 @@
-"""`python -m tests.attach.damaged_cores --seconds 120`: core dumps with bytes cut off and flipped are told in one line.
+"""`python -m tests.attach.files.damaged_cores --seconds 120`: core dumps with bytes cut off and flipped are
+told in one line.
 
 No traceback, no endless reading, no memory without bound: a core dump comes from anywhere.
 """

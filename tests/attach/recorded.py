@@ -1,6 +1,6 @@
 """The memory of a program that stood still once, for tests that need none: what was read of it, and what it answered.
 
-    python -m tests.sources.process.recorded 0.26 python -m tests.attach.on_library --ggml 0.26 matmul pipeline
+    python -m tests.attach.recorded 0.26 python -m tests.attach.on_library --ggml 0.26 matmul pipeline
 
 writes `memory/0.26.json.gz`, of the second graph that the program allocates: of all memory only the bytes that were
 looked at, of all files only the names.

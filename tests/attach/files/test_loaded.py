@@ -17,7 +17,7 @@ from ggmltool.attach.files.instance import HEART, SYMBOLS, names_ggml
 from ggmltool.attach.files.loaded import LoadedFiles, code_of
 from ggmltool.attach.session import AttachSession
 from tests import needs
-from tests.sources.process.damaged_elf import damaged, look, many_tables
+from tests.attach.files.damaged_elf import damaged, look, many_tables
 
 PROGRAM = """
 import ctypes, sys

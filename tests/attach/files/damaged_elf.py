@@ -1,4 +1,4 @@
-"""`python -m tests.sources.process.damaged_elf --cases 5000`: ELF files changed or cut off are read, or refused.
+"""`python -m tests.attach.files.damaged_elf --cases 5000`: ELF files changed or cut off are read, or refused.
 
 No other exception than those that are named, no case that takes long or much memory: any program may be looked at.
 """

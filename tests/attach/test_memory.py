@@ -16,7 +16,7 @@ from ggmltool.state.memory import limits
 from ggmltool.state.memory.errors import NotAsLaidOut
 from ggmltool.state.memory.pages import PAGE
 from ggmltool.structs.layout import layout
-from tests.sources.process.recorded import RecordedLink, RecordedSession, recorded
+from tests.attach.recorded import RecordedLink, RecordedSession, recorded
 
 RELEASES = ("0.20.2", "0.26")
 RECORDED = ("2025-08", "0.13.1", *RELEASES)
