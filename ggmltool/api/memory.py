@@ -46,7 +46,7 @@ def memory_map(look: Look) -> Svg:
 
 
 def chunks(look: Look) -> Result[MemoryPlan]:
-    from ggmltool.inspect.devices import chunk_limits
+    from ggmltool.ask.backends.record import chunk_limits
     from ggmltool.views.memory.chunks import chunks_view
     from ggmltool.views.memory.documents import ChunksDocument
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ggmltool.api.report import Report
     from ggmltool.api.result import Result
     from ggmltool.ask.answer import Answer
+    from ggmltool.ask.backends.record import MadeBackends
     from ggmltool.ask.compare.record import WorstNodes
     from ggmltool.ask.diff.plans import PlanDiff
     from ggmltool.ask.explain.node import ExplainedNodeShown
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from ggmltool.ggml.events import Listener
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.allocator import AllocRow
-    from ggmltool.inspect.devices import BackendInfo
     from ggmltool.inspect.history.history import History
     from ggmltool.inspect.memory import MemoryPlan
     from ggmltool.inspect.next_token import NextToken
@@ -241,11 +241,11 @@ class Scenario(Base):
 
         return record(self.opened, path, compute, zeros)
 
-    def backends(self) -> Result[tuple[BackendInfo, ...]]:
+    def backends(self) -> Answer[MadeBackends]:
         """The scenario's backends: devices, memory, capabilities and buffer types."""
-        from ggmltool.api.reference import backends_of
+        from ggmltool.ask.backends import backends
 
-        return backends_of(self.model, self.opened.title)
+        return backends(self.model, self.opened.title)
 
     def supports(
         self, graph: str | None = None, *, by: str = "op", only: State | None = None

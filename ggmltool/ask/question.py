@@ -9,7 +9,7 @@ How a question is made, by the example of `ask/hash/`:
    `Argument`; what it shares with others is a base (`moment.OfMoment`); its docstring is the command's help, up to the
    example the method's. `ask` imports the record when it is called, so that defining questions is cheap.
 4. A line in `api/scenario.py` (`hash = method(Hash)`), one in `cli/main.py` (its summary and `QUESTIONS`), and one in
-   `views/reference/schemas.py` for the module of its records.
+   `ask/reference/schemas.py` for the module of its records.
 """
 
 from __future__ import annotations

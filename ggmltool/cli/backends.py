@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.backends import backends as ask_backends
+from ggmltool.ask.backends import profiles
+from ggmltool.ask.backends.rates import DevicesRates, measured_backends, rates_of, rates_of_known
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import DOCUMENTS, format_option, ggml_option, output_option, scenario_argument
 from ggmltool.cli.output import Output, note
-from ggmltool.inspect.devices import made_backends, profile_info, registered
-from ggmltool.inspect.interfaces import duties_of
-from ggmltool.inspect.rates import RatesInfo, known_rates_info, measured_backends, rates_info
-from ggmltool.views.reference.backends import backends_view, interface_view, profiles_view
-from ggmltool.views.reference.rates import rates_view
-from ggmltool.views.reference.registry import registry_view
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ggmltool.ggml.releases.release import Release
     from ggmltool.scenario.spec import ScenarioSpec
 
@@ -92,9 +88,7 @@ def backends(
       ggmltool backends --rates
       ggmltool backends --measure --format yaml -o here.yaml
     """
-    from ggmltool.ggml.releases.parts import profiles_of
     from ggmltool.ggml.releases.table import DEFAULT
-    from ggmltool.views.reference.documents import BackendsDocument, ProfilesDocument
 
     if scenario is not None and devices:
         raise click.UsageError("--device replaces the scenario; name one or the other.")
@@ -107,35 +101,19 @@ def backends(
             raise click.UsageError("--interface needs backends: name a scenario, or --device NAME.")
         if format == "yaml":
             raise click.UsageError("--format yaml writes devices: name a scenario, or --device NAME.")
-        decides = release or DEFAULT
-        known = [profile_info(p) for p in profiles_of(decides).values()]
-        if format in DOCUMENTS:
-            output.write_document(ProfilesDocument.of(known, decides.name))
-        else:
-            output.write(profiles_view(known, output.style))
-        return 0
+        return output.answer(profiles(release or DEFAULT), format or "text")
     model, title = _given(scenario, devices, release)
     if rates:
-        return _write_rates(rates_info(model), title, format, output)
+        return _write_rates(Answer(rates_of(model), title), format, output)
     if format == "yaml":
         if interface:
             raise click.UsageError("A file of devices has no function tables; leave out --interface or --format yaml.")
-        from ggmltool.inspect.devices import device_facts
-        from ggmltool.views.reference.device_file import device_yaml
+        from ggmltool.ask.backends.file import device_yaml
+        from ggmltool.ask.backends.record import device_facts
 
         output.write(device_yaml(device_facts(model)))
         return 0
-    made, bufts = made_backends(model)
-    entries = registered(model)
-    if format in DOCUMENTS:
-        duties = duties_of(model.ggml) if interface else None
-        output.write_document(BackendsDocument.of(made, bufts, model.ggml, entries, duties))
-    elif interface:
-        output.write(interface_view(made, title, output.style, duties_of(model.ggml)))
-    else:
-        text = backends_view(made, bufts, title, output.style)
-        output.write(text + (registry_view(entries, output.style) if entries else ""))
-    return 0
+    return output.answer(ask_backends(model, title, interface), format or "text")
 
 
 def _show_rates(measure: bool, named: bool, format: str | None, release: Release | None, output: Output) -> int:
@@ -146,29 +124,21 @@ def _show_rates(measure: bool, named: bool, format: str | None, release: Release
     if measure and named:
         raise click.UsageError("--measure measures this machine; leave out the scenario and --device.")
     if not measure:
-        return _write_rates(known_rates_info(), "known devices", format, output, sources=False)
+        return _write_rates(Answer(rates_of_known(), "known devices"), format, output)
     model = ScenarioSpec("", list(measured_backends(note)), [], [], {}, [], release=release or DEFAULT)
     if format == "yaml":
-        from ggmltool.inspect.devices import device_facts
-        from ggmltool.views.reference.device_file import device_yaml
+        from ggmltool.ask.backends.file import device_yaml
+        from ggmltool.ask.backends.record import device_facts
 
         output.write(device_yaml(device_facts(model)))
         return 0
-    return _write_rates(rates_info(model), "this machine", format, output)
+    return _write_rates(Answer(rates_of(model), "this machine"), format, output)
 
 
-def _write_rates(
-    infos: Sequence[RatesInfo], title: str, format: str | None, output: Output, sources: bool = True
-) -> int:
+def _write_rates(answer: Answer[DevicesRates], format: str | None, output: Output) -> int:
     if format == "yaml":
         raise click.UsageError("--rates is a table; --format yaml without it writes devices.")
-    if format in DOCUMENTS:
-        from ggmltool.views.reference.documents import RatesDocument
-
-        output.write_document(RatesDocument.of(infos))
-    else:
-        output.write(rates_view(infos, title, output.style, sources))
-    return 0
+    return output.answer(answer, format or "text")
 
 
 def _given(scenario: str | None, devices: tuple[str, ...], release: Release | None) -> tuple[ScenarioSpec, str]:

@@ -123,7 +123,7 @@ def _pickle(look: Look, opened: Opened, watched: Watched) -> int:
 
 def _chunks(look: Look, opened: Opened, watched: Watched) -> int:
     """--chunks: the limits are those of the buffer types."""
-    from ggmltool.inspect.devices import chunk_limits
+    from ggmltool.ask.backends.record import chunk_limits
 
     plan, memory = watched.plan, watched.record.memory
     limits = chunk_limits(opened.model)

@@ -34,23 +34,18 @@ def help(ctx: click.Context, topic: str | None, json: bool, output: Output) -> i
       ggmltool help scenario
       ggmltool help
     """
-    from ggmltool.views.reference.documents import PageDocument, TopicsDocument
-    from ggmltool.views.reference.manual import page_view, topics_view
+    from ggmltool.ask.answer import Answer
+    from ggmltool.ask.reference.record import Page, TopicInfo, Topics
 
     pages = _pages()
     if topic is None:
-        titles = {name: _title(text) for name, text in pages.items()}
-        if json:
-            output.write_document(TopicsDocument.of(titles))
-        else:
-            output.write(topics_view(titles, output.style))
-        return 0
+        infos = tuple(TopicInfo(name, text.partition("\n")[0].removeprefix("# ")) for name, text in pages.items())
+        return output.answer(Answer(Topics(topics=infos)), "json" if json else "text")
     if topic in pages:
-        if json:
-            output.write_document(PageDocument(topic=topic, text=pages[topic]))
-        else:
-            output.write(page_view(pages[topic], output.style) if output.to_terminal else pages[topic])
-        return 0
+        if not json and not output.to_terminal:
+            output.write(pages[topic])
+            return 0
+        return output.answer(Answer(Page(topic=topic, text=pages[topic])), "json" if json else "text")
     root = ctx.find_root()
     group = root.command
     command = group.get_command(root, topic) if isinstance(group, click.Group) else None
@@ -67,7 +62,3 @@ def help(ctx: click.Context, topic: str | None, json: bool, output: Output) -> i
 def _pages() -> dict[str, str]:
     """The pages by topic."""
     return {path.stem: path.read_text("utf-8") for path in sorted(PAGES.glob("*.md"))}
-
-
-def _title(page: str) -> str:
-    return page.partition("\n")[0].removeprefix("# ")

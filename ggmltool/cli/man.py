@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import click
 
+from ggmltool.ask.reference.man import CommandPage, Entry, Manual, man_page
 from ggmltool.cli.command import Command, common_options
 from ggmltool.cli.errors import PROG_NAME, variable_of
 from ggmltool.cli.options import output_option
 from ggmltool.cli.output import Output
 from ggmltool.version import __version__
-from ggmltool.views.reference.man import CommandPage, Entry, Manual, man_page
 
 
 @click.command(cls=Command)

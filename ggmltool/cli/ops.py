@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.ops import ops as ask_ops
 from ggmltool.cli.command import Command
 from ggmltool.cli.endings import format_of
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import json_option, output_to
 from ggmltool.cli.output import Output
-from ggmltool.inspect.op_info import example_result, find_op, op_info
-
-if TYPE_CHECKING:
-    pass
 
 
 def _complete_ops(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -46,26 +44,10 @@ def ops(name: str | None, example: bool, json: bool, output: Output) -> int:
         raise click.UsageError("--example prints a scenario; it does not go with --json.")
     if not example and format_of(output.path) == "yaml":
         raise click.UsageError("only --example writes YAML; name a .txt or .json file.")
-    from ggmltool.ggml.releases.table import DEFAULT
-    from ggmltool.inspect.op_reference import op_facts
-    from ggmltool.views.reference.documents import OpDocument, OpsDocument
-    from ggmltool.views.reference.ops import op_view, ops_view
-
-    if name is None:
-        infos = [op_info(facts) for facts in op_facts()]
-        if json:
-            output.write_document(OpsDocument.of(infos))
-        else:
-            output.write(ops_view(infos, DEFAULT.name, output.style))
-        return 0
-    info = op_info(find_op(name))
-    info = info._replace(result=example_result(info))
-    if example:
-        if not info.example:
-            raise CliError(f"there is no example of {info.name}: ggml itself cannot build it.")
-        output.write(info.example)
-    elif json:
-        output.write_document(OpDocument.of(info))
-    else:
-        output.write(op_view(info, output.style))
+    answer: Answer[Any] = ask_ops(name)
+    if not example:
+        return output.answer(answer, "json" if json else "text")
+    if not answer.facts.example:
+        raise CliError(f"there is no example of {answer.title}: ggml itself cannot build it.")
+    output.write(answer.facts.example)
     return 0

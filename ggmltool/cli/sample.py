@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.reference.record import sample_infos
 from ggmltool.cli.command import Command
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import CliError, suggestion
 from ggmltool.cli.options import json_option, output_to
 from ggmltool.cli.output import Output
-from ggmltool.inspect.samples import sample_infos
 from ggmltool.scenario.samples import sample_name, samples
-from ggmltool.views.reference.samples import samples_view
 
 
 def _complete_samples(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -33,8 +33,7 @@ def sample(name: str | None, json: bool, output: Output) -> int:
       ggmltool sample priority -o graph.yaml
     """
     if name is None:
-        _list(json or ending_of(output.path) == ".json", output)
-        return 0
+        return output.answer(Answer(sample_infos()), "json" if json or ending_of(output.path) == ".json" else "text")
     if json:
         raise click.UsageError("--json lists the samples; it does not go with a name.")
     paths = {sample_name(path): path for path in samples()}
@@ -51,13 +50,3 @@ def sample(name: str | None, json: bool, output: Output) -> int:
         raise CliError(f"{name} is a YAML file; name it {name}.yaml")
     output.write(data)
     return 0
-
-
-def _list(json: bool, output: Output) -> None:
-    infos = sample_infos()
-    if json:
-        from ggmltool.views.reference.documents import SamplesDocument
-
-        output.write_document(SamplesDocument.of(infos))
-    else:
-        output.write(samples_view(infos, output.style))

@@ -13,7 +13,7 @@ from ggmltool.cli.output import Output
 
 
 def _complete_schemas(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in _schemas() if name.startswith(incomplete)]
+    return [name for name in _names() if name.startswith(incomplete)]
 
 
 @click.command(cls=Command)
@@ -31,31 +31,26 @@ def schema(name: str | None, json: bool, output: Output) -> int:
       ggmltool schema scenario -o scenario.schema.json
     """
     if name is None:
-        from ggmltool.views.reference.documents import SchemasDocument
-        from ggmltool.views.reference.schemas import schemas_view
+        from ggmltool.ask.answer import Answer
+        from ggmltool.ask.reference.schemas import schemas
 
-        there = _schemas()
-        if json:
-            output.write_document(SchemasDocument.of(there))
-        else:
-            output.write(schemas_view(there, output.style))
-        return 0
+        return output.answer(Answer(schemas()), "json" if json else "text")
     import json as library
 
     output.write(library.dumps(_schema(name), indent=2, ensure_ascii=False) + "\n")
     return 0
 
 
-def _schemas() -> dict[str, str]:
-    """What each schema is of."""
-    from ggmltool.views.reference.schemas import about, kinds
+def _names() -> list[str]:
+    """The names of the schemas."""
+    from ggmltool.ask.reference.schemas import schemas
 
-    return {"scenario": "A scenario file.", **{kind: about(forms) for kind, forms in kinds().items()}}
+    return [schema.name for schema in schemas().schemas]
 
 
 def _schema(name: str) -> dict[str, Any]:
+    from ggmltool.ask.reference.schemas import kinds, schema_of
     from ggmltool.scenario.errors import did_you_mean
-    from ggmltool.views.reference.schemas import kinds, schema_of
 
     if name == "scenario":
         from ggmltool.scenario.schema import scenario_schema
@@ -63,6 +58,6 @@ def _schema(name: str) -> dict[str, Any]:
         return scenario_schema()
     there = kinds()
     if name not in there:
-        hint = did_you_mean(name, _schemas()) or "`ggmltool schema` lists them"
+        hint = did_you_mean(name, _names()) or "`ggmltool schema` lists them"
         raise CliError(f"no document is called {name!r}; {hint}")
     return schema_of(name, there[name])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from ggmltool.ask.types import table as ask_table
+from ggmltool.ask.types import types as ask_types
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import DOCUMENTS, format_option, output_option
 from ggmltool.cli.output import Output
 from ggmltool.cli.table_entries import chosen
-from ggmltool.inspect.types import find_type, type_info
-
-if TYPE_CHECKING:
-    pass
 
 TABLE_NAMES = ("fp16", "gelu", "gelu_quick", "silu", "exp", "e8m0", "ue4m3")
 
@@ -61,42 +57,7 @@ def types(
     if table is not None:
         if name is not None:
             raise click.UsageError("--table takes no NAME; the entries are chosen by --range, --every and --at.")
-        _show_table(table, chosen(table, range, every, at), format, output)
-        return 0
+        return output.answer(ask_table(table, chosen(table, range, every, at)), format or "text")
     if range or every or at:
         raise click.UsageError("--range, --every and --at choose the entries of a --table.")
-    from ggmltool.ggml.dtypes import TYPES
-    from ggmltool.ggml.releases.table import DEFAULT
-    from ggmltool.views.reference.documents import TypeDocument, TypesDocument
-    from ggmltool.views.reference.types import type_view, types_view
-
-    if name is None:
-        infos = [type_info(type) for type in TYPES.values()]
-        if format in DOCUMENTS:
-            output.write_document(TypesDocument.of(infos))
-        else:
-            output.write(types_view(infos, DEFAULT.name, output.style))
-        return 0
-    info = type_info(find_type(name))
-    if format in DOCUMENTS:
-        output.write_document(TypeDocument.of(info))
-    else:
-        output.write(type_view(info, output.style))
-    return 0
-
-
-def _show_table(name: str, indices: list[int], format: str | None, output: Output) -> None:
-    from ggmltool.ggml.ops.tables import TABLES, table_bits
-    from ggmltool.ggml.releases.table import DEFAULT
-    from ggmltool.views.reference.value_table import Entry, TableInfo, table_view
-
-    table = TABLES[name]
-    info = TableInfo(name, table.symbol, table.index_bits, table.type, table.text, table.note)
-    bits = table_bits(name)
-    entries = [Entry(index, int(bits[index])) for index in indices]
-    if format in DOCUMENTS:
-        from ggmltool.views.reference.documents import TableDocument
-
-        output.write_document(TableDocument.of(info, entries))
-    else:
-        output.write(table_view(info, entries, DEFAULT.name, output.style))
+    return output.answer(ask_types(name), format or "text")

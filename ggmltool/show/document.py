@@ -6,8 +6,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
-from msgspec.structs import replace
+from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType, defstruct, field, to_builtins
+from msgspec.structs import fields, replace
 
 from ggmltool.show.text import printable
 
@@ -43,15 +43,22 @@ class Document(Row, kw_only=True):
 D = TypeVar("D", bound=Document)
 
 
-def part(record: Document, document: type[D]) -> D:
-    """Of a record that has more for its views what is the document that it extends."""
-    return document(**{name: getattr(record, name) for name in document.__struct_fields__})
+def part(record: Document, document: type[D], **more: Any) -> D:
+    """Of a record that has more for its views the document that it extends; with `more`, one that extends it."""
+    return document(**{name: getattr(record, name) for name in document.__struct_fields__ if name not in more}, **more)
 
 
 class ReleaseDocument(Document, kw_only=True):
     """A document that holds for one release of ggml, `ggml`."""
 
     ggml: str
+
+
+def document_of(row: type[Row], kind: str) -> type[ReleaseDocument]:
+    """A row as a document of its own: the same fields behind a head."""
+    own = [(f.name, f.type) if f.default is NODEFAULT else (f.name, f.type, f.default) for f in fields(row)]
+    named = [("kind", Literal[kind], kind), *own]
+    return defstruct(f"One{row.__name__}", named, bases=(ReleaseDocument,), kw_only=True)  # type: ignore[return-value]
 
 
 class Error(Row):

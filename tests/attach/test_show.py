@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 import ggmltool
+from ggmltool.ask.reference.schemas import kinds, schema_of
 from ggmltool.attach.session import AttachSession
-from ggmltool.views.reference.schemas import kinds, schema_of
 from tests.attach.in_gdb import steady
 from tests.attach.programs import core_by_gdb, environment, output_of
 from tests.cli.conftest import Call

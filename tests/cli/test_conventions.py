@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 import pytest
 
+from ggmltool.ask.reference.man import CommandPage, Entry, Manual, man_page
 from ggmltool.cli.errors import in_lines
 from ggmltool.cli.main import COMMANDS, cli
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.views.reference.man import CommandPage, Entry, Manual, man_page
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 from tests.needs import needs_groff

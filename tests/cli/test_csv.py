@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ggmltool.ask.reference.schemas import kinds
 from ggmltool.show.csv import cell, parts_of
-from ggmltool.views.reference.schemas import kinds
 from tests.cli.conftest import Call
 from tests.cli.test_every_command import EVERY, TALKING, line, options
 from tests.cli.test_json import COMMANDS, LOGS, OTHERS

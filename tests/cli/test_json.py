@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 import ggmltool
+from ggmltool.ask.reference.schemas import kinds, schema_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.show.document import Document, ReleaseDocument, json_text
-from ggmltool.views.reference.schemas import kinds, schema_of
 from tests.cli.conftest import Call
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 import ggmltool
+from ggmltool.ask.ops.record import RESULT_OF, op_example, op_facts, result_of
 from ggmltool.cli.main import cli
 from ggmltool.cli.ops import ops
 from ggmltool.ggml.op import KEY_NAMES, SYMBOLS, VIEW_OPS, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops.registry import COMMON_MEANINGS, CONSTRUCTORS, since_of
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST
-from ggmltool.inspect.op_info import op_example
-from ggmltool.inspect.op_reference import RESULT_OF, op_facts, result_of
 from tests.cli.conftest import SAMPLES, Call
 
 KNOWN = [facts.name.lower() for facts in op_facts()]

@@ -13,9 +13,9 @@ from importlib import import_module
 from pathlib import Path
 
 import ggmltool.data
+from ggmltool.ask.ops.record import CHECKED, op_facts
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.releases.table import NEWEST
-from ggmltool.inspect.op_reference import CHECKED, op_facts
 from tests.conformance.op_sets import SETS
 from tests.conformance.ops_case import Call, check_values
 from tests.conformance.test_ops_custom import COMPUTED

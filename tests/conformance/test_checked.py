@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ggmltool.ask.ops.record import CHECKED, op_facts
 from ggmltool.data import load
 from ggmltool.ggml.op import VIEW_OPS, Op
-from ggmltool.inspect.op_reference import CHECKED, op_facts
 from tests.conformance.checked import counts
 
 

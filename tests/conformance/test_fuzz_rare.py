@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ggmltool.ask.ops.record import op_facts
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.inspect.op_reference import op_facts
 from tests.conformance.fuzz_ops import TYPES as MADE
 from tests.conformance.fuzz_rare import rare_scenario
 from tests.conformance.run import outcomes

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import ggmltool
+from ggmltool.ask.ops.record import op_example, op_facts
 from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.op_info import op_example
-from ggmltool.inspect.op_reference import op_facts
 from ggmltool.oracle import run_many
 from ggmltool.oracle.lib import Lib
 from tests.conformance.releases import release_of

@@ -39,10 +39,10 @@ from ggmltool.ggml.messages import messages
 from ggmltool.inspect.messages.assertions import assertions
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.releases.parts import profiles_of
-from ggmltool.inspect.devices import profile_info
+from ggmltool.ask.backends.record import profile_info
 from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.interfaces import duties, tables_of
-from ggmltool.inspect.op_reference import op_facts
+from ggmltool.ask.ops.record import op_facts
 from ggmltool.scenario.since import days
 from ggmltool.sources.llama.place.weights import weight_of
 for name in layout_names():

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ggmltool.ask.ops.record import op_example
 from ggmltool.ggml.op import Op
-from ggmltool.inspect.op_info import op_example
 from ggmltool.scenario.samples import samples
 from ggmltool.scenario.text.text import read_document
 

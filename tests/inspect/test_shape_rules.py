@@ -17,13 +17,12 @@ from typing import Any
 import pytest
 
 import ggmltool
+from ggmltool.ask.ops.record import RESULT, op_example, op_facts
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, ShapeRule
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.inspect.op_info import RESULT, op_example
-from ggmltool.inspect.op_reference import op_facts
 from ggmltool.scenario.spec import TensorSpec
 from ggmltool.scenario.text.yaml import compose_yaml
 

@@ -12,6 +12,7 @@ import yaml
 import ggmltool
 from ggmltool.ask.compare.computed import compare_backends
 from ggmltool.ask.compare.record import Comparison
+from ggmltool.ask.ops.record import RESULT, op_example
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.graph_copy import GraphCompute
 from ggmltool.ggml.memory import HostArrays
@@ -21,7 +22,6 @@ from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.inspect.op_info import RESULT, op_example
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.placed import broken, read_injections

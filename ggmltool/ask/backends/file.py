@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from ggmltool.inspect.devices import DeviceFacts
+from ggmltool.ask.backends.record import DeviceFacts
 from ggmltool.show.text import printable, size
 
 _WIDTH = 100

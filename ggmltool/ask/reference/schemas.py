@@ -1,17 +1,16 @@
-"""Which JSON documents there are, the schema of each, and a table of them."""
+"""Which JSON documents there are, and the schema of each."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 import msgspec
 
+from ggmltool.ask.reference.record import SchemaInfo, Schemas
 from ggmltool.show.document import Document
-from ggmltool.show.table import Head, Style, heading, render_lines, render_table
-from ggmltool.show.text import count
 
 _MODULES = (
     "views.plan.documents",
@@ -40,7 +39,11 @@ _MODULES = (
     "ask.report.document",
     "views.place.documents",
     "views.place.fit_documents",
-    "views.reference.documents",
+    "ask.backends.record",
+    "ask.backends.rates",
+    "ask.ops.record",
+    "ask.types.record",
+    "ask.reference.record",
     "views.attach.calls",
     "views.attach.verified",
     "views.attach.end",
@@ -108,11 +111,7 @@ def _rows(forms: tuple[type[Document], ...]) -> Iterator[tuple[str, type[msgspec
                 yield name, value
 
 
-_COLUMNS = (Head("schema"), Head("of", cut=True))
-
-
-def schemas_view(schemas: Mapping[str, str], style: Style) -> str:
-    """A row for each schema, and how to get at one."""
-    top = heading("schemas", [count(len(schemas), "schema")], style) + render_lines([""], style)
-    hints = ["", "ggmltool schema NAME prints one; -o FILE writes it"]
-    return top + render_table(_COLUMNS, [list(row) for row in schemas.items()], style) + render_lines(hints, style)
+def schemas() -> Schemas:
+    """What each schema is of."""
+    known = {"scenario": "A scenario file.", **{kind: about(forms) for kind, forms in kinds().items()}}
+    return Schemas(schemas=tuple(SchemaInfo(*named) for named in known.items()))

@@ -1,11 +1,13 @@
-"""The types of ggml as a table, and one of them in full."""
+"""The types of ggml as a table, one of them in full, and entries of its tables of values."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
-from ggmltool.inspect.types import TypeInfo
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.types.record import TableEntry, TypeInfo, Types, ValueTable
 from ggmltool.show.table import Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count
 
@@ -23,8 +25,9 @@ _LEGEND = (
 )
 
 
-def types_view(infos: Sequence[TypeInfo], version: str, style: Style) -> str:
+def types(answer: Answer[Types], style: Style) -> str:
     """One row per type, and the numbers that ggml has given up."""
+    infos = answer.facts.types
     from rich.text import Text
 
     table = Table[TypeInfo](
@@ -32,7 +35,7 @@ def types_view(infos: Sequence[TypeInfo], version: str, style: Style) -> str:
         Column("type", lambda i: i.name),
         Column("block", lambda i: i.block_size, right=True),
         Column("bytes", lambda i: i.type_size, right=True),
-        Column("bits", lambda i: f"{i.bits:g}", right=True),
+        Column("bits", lambda i: f"{i.bits_per_element:g}", right=True),
         Column("quantized", lambda i: "yes" if i.quantized else "", drop=6),
         Column("to_float", lambda i: "yes" if i.to_float else ""),
         Column("from_float", _from_float),
@@ -43,7 +46,9 @@ def types_view(infos: Sequence[TypeInfo], version: str, style: Style) -> str:
     notes = [f"The numbers {_spans(gone)} belong to types that ggml has removed.", "", *_LEGEND]
     width = min(style.width, 120)
     lines = [Text(part, "dim") for note in notes for part in textwrap.wrap(note, width) or [""]]
-    title = heading(f"the types of ggml {version}", [count(len(infos), "type")], style) + render_lines([""], style)
+    title = heading(f"the types of ggml {answer.facts.ggml}", [count(len(infos), "type")], style) + render_lines(
+        [""], style
+    )
     return title + table.render(infos, style) + render_lines(["", *lines], style)
 
 
@@ -62,8 +67,9 @@ def _spans(numbers: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in spans)
 
 
-def type_view(info: TypeInfo, style: Style) -> str:
+def type_in_full(answer: Answer[Any], style: Style) -> str:
     """Everything about one type."""
+    info: TypeInfo = answer.facts
     row = info.type_size * _ROW // info.block_size
     vec_dot = f"with {info.vec_dot}: a product converts its other operand to it" if info.vec_dot else "none"
     from_float = {
@@ -74,7 +80,7 @@ def type_view(info: TypeInfo, style: Style) -> str:
     }[info.from_float, info.from_float_ref]
     facts = (
         ("block", f"{count(info.block_size, 'element')} in {count(info.type_size, 'byte')}"),
-        ("bits", f"{info.bits:g} per element"),
+        ("bits", f"{info.bits_per_element:g} per element"),
         ("row", f"{_ROW} elements take {row} bytes"),
         ("quantized", "yes" if info.quantized else "no"),
         ("to_float", "yes" if info.to_float else "none"),
@@ -89,3 +95,49 @@ def type_view(info: TypeInfo, style: Style) -> str:
         for line in textwrap.wrap(value, width, initial_indent=f"  {name:<12}", subsequent_indent=" " * 14)
     ]
     return heading(info.name, [f"ggml_type {info.number}"], style) + render_lines(["", *lines], style)
+
+
+_BITS = {"f16": (5, 10), "f32": (8, 23)}
+"""The bits of exponent and mantissa of each type."""
+
+_HEADERS = {"f16": "s exp   mantissa", "f32": "s exponent mantissa"}
+
+
+def _number(x: float) -> str:
+    """A number as gdb prints a float."""
+    return f"{x:.9g}"
+
+
+def _parts(bits: int, type: str) -> str:
+    """Sign, exponent and mantissa in binary."""
+    exponent, mantissa = _BITS[type]
+    text = f"{bits:0{1 + exponent + mantissa}b}"
+    return f"{text[0]} {text[1 : 1 + exponent]} {text[1 + exponent :]}"
+
+
+def _hex(bits: int, width: int) -> str:
+    return f"0x{bits:0{width // 4}x}"
+
+
+def value_table(answer: Answer[ValueTable], style: Style) -> str:
+    """One row per entry, numbers as gdb prints them."""
+    table = answer.facts
+    halves = table.index_bits == 16
+    width = 16 if table.type == "f16" else 32
+    columns: list[Column[TableEntry]] = [Column("index", lambda e: _hex(e.index, table.index_bits), right=True)]
+    if halves:
+        columns += [
+            Column("s exp   mantissa", lambda e: _parts(e.index, "f16"), drop=6),
+            Column("x", lambda e: "" if e.x is None else _number(e.x), right=True),
+        ]
+    columns += [
+        Column("value", lambda e: _number(e.value), right=True),
+        Column("bits", lambda e: _hex(e.bits, width), right=True),
+        Column(_HEADERS[table.type], lambda e: _parts(e.bits, table.type), drop=7),
+    ]
+    of = f"{1 << table.index_bits} entries of {table.type}"
+    title = heading(
+        f"table {table.name} of ggml {table.ggml}", [table.symbol or "no longer kept", of, table.text], style
+    )
+    notes = textwrap.wrap(table.note, min(style.width, 120))
+    return title + render_lines([*notes, ""], style) + Table(*columns).render(table.entries, style)

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from ggmltool.inspect.devices import PLAIN, BackendInfo, BuftInfo, EngineInfo, ProfileInfo
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.backends.rates import DeviceNumbers, DeviceRates, DevicesRates
+from ggmltool.ask.backends.record import (
+    PLAIN,
+    BackendInfo,
+    BuftInfo,
+    EngineInfo,
+    Interfaces,
+    MadeBackends,
+    Profiles,
+    RegisteredInfo,
+)
+from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.interfaces import Duty, Function, Need
 from ggmltool.inspect.interfaces import Table as FunctionTable
 from ggmltool.show.colors import term_colors
@@ -17,17 +29,15 @@ from ggmltool.show.text import count, printable, size
 if TYPE_CHECKING:
     from rich.text import Text
 
-SIZE_MAX = (1 << 64) - 1
-
-
 _LABEL = 14
 _TEXT_WIDTH = 110
 
 
-def profiles_view(profiles: Sequence[ProfileInfo], style: Style) -> str:
+def profiles(answer: Answer[Profiles], style: Style) -> str:
     """What each known device is called, what it is, and what is left out."""
     from rich.text import Text
 
+    profiles = answer.facts.profiles
     lines: list[str | Text] = []
     for p in profiles:
         lines += ["", Text(printable(p.name), "bold")]
@@ -42,8 +52,6 @@ def profiles_view(profiles: Sequence[ProfileInfo], style: Style) -> str:
 
 
 def _fact(label: str, text: str, style: Style) -> list[str | Text]:
-    from textwrap import wrap
-
     width = max(min(style.width, _TEXT_WIDTH), 40)
     indent = " " * (2 + _LABEL)
     return list(
@@ -51,53 +59,68 @@ def _fact(label: str, text: str, style: Style) -> list[str | Text]:
     )
 
 
-def backends_view(backends: Sequence[BackendInfo], bufts: Sequence[BuftInfo], title: str, style: Style) -> str:
-    """A block per backend, then the buffer types."""
+def backends(answer: Answer[MadeBackends], style: Style) -> str:
+    """A block per backend, then the buffer types, and the registry of a ggml that has one."""
     from rich.text import Text
 
+    made = answer.facts
+    backends, bufts = made.backends, made.buffer_types
     inks = term_colors(b.name for b in backends)
     lines: list[str | Text] = []
     for b in backends:
         lines += ["", Text(printable(b.name), f"bold {inks[b.name]}")]
-        for label, text in _facts(b):
+        for label, text in _facts(b, made.known_features[b.name]):
             lines += _fact(label, text, style)
     lines.append("")
-    top = heading(title, [count(len(backends), "backend"), count(len(bufts), "buffer type")], style)
-    return top + render_lines(lines, style) + _buft_table(bufts, inks, style)
+    top = heading(answer.title, [count(len(backends), "backend"), count(len(bufts), "buffer type")], style)
+    shown = top + render_lines(lines, style) + _buft_table(bufts, inks, style)
+    if made.registry:
+        note = "  made from NAME:params; no backend of that release reads its params"
+        shown += "\n" + _REGISTRY.render(made.registry, style) + render_lines([note], style)
+    return shown
 
 
-def _facts(b: BackendInfo) -> list[tuple[str, str]]:
+_REGISTRY = Table[RegisteredInfo](
+    Column("registry", lambda e: e.number, right=True),
+    Column("name", lambda e: e.name),
+    Column("made by", lambda e: e.init or Cell("–", "dim"), cut=True, drop=1),
+    Column("default buffer type", lambda e: e.buft),
+    Column("alignment", lambda e: e.alignment, right=True),
+    Column("a buffer of n bytes", lambda e: f"n + {e.slack} bytes" if e.slack else "n bytes", cut=True, drop=2),
+)
+
+
+def _facts(b: BackendInfo, known_features: Sequence[str]) -> list[tuple[str, str]]:
     caps = [cap for cap, has in b.caps.items() if has]
     facts = [
-        ("description", b.profile.description),
-        ("profile", b.profile.name),
+        ("description", b.description),
+        ("profile", b.profile),
         ("type", b.type.upper()),
         ("memory", _memory(b)),
         ("computed by", _engine(b.engine)),
         ("caps", ", ".join(caps) or "none"),
         ("lacks", ", ".join(cap for cap in b.caps if cap not in caps)),
         ("buffer type", b.buft),
-        ("can use", ", ".join(b.bufts)),
+        ("can use", ", ".join(b.supports_bufts)),
         ("offload", "never" if b.offload_min_batch is None else f"from a batch of {b.offload_min_batch} on"),
-        ("features", _features(b)),
+        ("features", _features(b, known_features)),
         ("max tensor", "" if b.max_tensor_size is None else f"{size(b.max_tensor_size)} ({b.max_tensor_size} bytes)"),
         ("node order", _ORDERS[b.graph_optimize]),
-        ("leaves out", b.profile.leaves_out),
+        ("leaves out", b.leaves_out),
     ]
     return [(label, text) for label, text in facts if text]
 
 
 def _memory(b: BackendInfo) -> str:
-    total = b.engine.total if b.memory is None and b.engine.gpu is not None else b.memory
+    total = b.engine.gpu.total if b.memory is None and b.engine.gpu is not None else b.memory
     return "unknown" if total is None else f"{size(total)} ({total} bytes)"
 
 
 def _engine(e: EngineInfo) -> str:
-    if e.refusal:
-        return f"none: {e.refusal}"
-    if e.gpu is None:
-        return e.name
-    return f"{e.name}, on GPU {e.gpu} of this machine, {e.gpu_name}, with {size(e.free)} of {size(e.total)} free"
+    if e.gpu is not None:
+        free, total = size(e.gpu.free), size(e.gpu.total)
+        return f"{e.name}, on GPU {e.gpu.number} of this machine, {e.gpu.name}, with {free} of {total} free"
+    return e.name or f"none: {e.refusal}"
 
 
 _ORDERS: dict[bool | None, str] = {
@@ -107,10 +130,10 @@ _ORDERS: dict[bool | None, str] = {
 }
 
 
-def _features(b: BackendInfo) -> str:
-    if not b.known_features:
+def _features(b: BackendInfo, known: Sequence[str]) -> str:
+    if not known:
         return ""
-    lacks = [feature for feature in b.known_features if feature not in b.features]
+    lacks = [feature for feature in known if feature not in b.features]
     return (", ".join(b.features) or "none") + (f"; not {', '.join(lacks)}" if lacks else "")
 
 
@@ -133,23 +156,23 @@ def _buft_table(bufts: Sequence[BuftInfo], inks: dict[str, str], style: Style) -
     return table.render(bufts, style) + (render_lines(["", *notes], style) if notes else "")
 
 
-def interface_view(
-    backends: Sequence[BackendInfo], title: str, style: Style, duties: Mapping[str, Sequence[Duty]] | None = None
-) -> str:
+def interfaces(answer: Answer[Interfaces], style: Style) -> str:
     """The function tables: for one kind of device with the functions' names, for several side by side.
 
-    Of a device that is none of ggml's, what it has to implement: its `duties`, where they are known.
+    Of a device that is none of ggml's, what it has to implement, where that is known.
     """
-    kinds = Counter(b.profile.name for b in backends)
+    backends, title, duties = answer.facts.backends, answer.title, answer.facts.duties
+    kinds = Counter(b.profile for b in backends)
     known: dict[str, tuple[str, tuple[FunctionTable, ...]]] = {}
     for b in backends:
-        if b.tables is not None:
-            known.setdefault(b.profile.name, (b.name if kinds[b.profile.name] == 1 else b.profile.name, b.tables))
+        if b.name in answer.facts.tables:
+            name = b.name if kinds[b.profile] == 1 else b.profile
+            known.setdefault(b.profile, (name, answer.facts.tables[b.name]))
     out = heading(title, ["function tables", *(f"{n} {kind}" for kind, n in kinds.items() if n > 1)], style)
     for i in range(min((len(tables) for _, tables in known.values()), default=0)):
         tables = [(name, tables[i]) for name, tables in known.values()]
         out += "\n" + (_side_by_side(tables, style) if len(tables) > 1 else _named(tables[0][1], style))
-    own = [b.name for b in backends if b.tables is None]
+    own = [b.name for b in backends if b.name not in answer.facts.tables]
     if not own:
         return out
     note = f"{', '.join(own)}: not a device of ggml's, so it has no function tables"
@@ -198,3 +221,53 @@ def _side_by_side(tables: Sequence[tuple[str, FunctionTable]], style: Style) -> 
         rows.append([first.field, *cells, "" if all(has) else first.if_null])
     columns = [Head("field"), *(Head(printable(name)) for name, _ in tables)]
     return top + render_table([*columns, Head("if NULL", cut=True)], rows, style)
+
+
+_GIGA, _TERA = 1e9, 1e12
+
+
+def _rate(rates: DeviceNumbers | None, field: str, unit: float) -> str:
+    return "" if rates is None else _figure(getattr(rates, field) / unit)
+
+
+def _link(rates: DeviceNumbers | None) -> str:
+    return "" if rates is None or rates.to_device is None else _figure(rates.to_device.pinned / _GIGA)
+
+
+def _figure(number: float) -> str:
+    return f"{number:.0f}" if number >= 1000 else f"{number:.3g}"
+
+
+_RATES: Table[DeviceRates] = Table(
+    Column("device", get=lambda r: r.name, cut=True),
+    Column("backends", get=lambda r: ", ".join(r.backends), drop=5),
+    Column("memory", right=True, drop=7, get=lambda r: "" if r.memory is None else size(r.memory)),
+    Column("free", right=True, get=lambda r: "" if r.free is None else size(r.free)),
+    Column("GB/s", right=True, get=lambda r: _rate(r.rates, "bandwidth", _GIGA)),
+    Column("f32", right=True, drop=1, get=lambda r: _rate(r.rates, "f32", _TERA)),
+    Column("f16", right=True, get=lambda r: _rate(r.rates, "f16", _TERA)),
+    Column("bf16", right=True, drop=6, get=lambda r: _rate(r.rates, "bf16", _TERA)),
+    Column("int8", right=True, get=lambda r: _rate(r.rates, "int8", _TERA)),
+    Column("to it GB/s", right=True, drop=2, get=lambda r: _link(r.rates)),
+)  # fmt: skip
+
+
+def known_rates(answer: Answer[DevicesRates], style: Style) -> str:
+    """Memory, its rate, tera operations a second by type, and the way to the device."""
+    infos = answer.facts.devices
+    top = heading(answer.title, [count(len(infos), "device"), "f32 to int8: tera operations a second at best"], style)
+    return top + _RATES.render(infos, style)
+
+
+def rates(answer: Answer[DevicesRates], style: Style) -> str:
+    """The same, and below who says which numbers, once for all devices."""
+    lines = [""]
+    for info in {info.name: info for info in answer.facts.devices}.values():
+        if info.rates is None:
+            continue
+        by_source: dict[str, list[str]] = {}
+        for key, source in info.rates.sources.items():
+            by_source.setdefault(source, []).append(key)
+        for source, keys in by_source.items():
+            lines += [f"  {info.name}, {', '.join(keys)}:", *(f"    {part}" for part in source.split("; "))]
+    return known_rates(answer, style) + (render_lines(lines, style) if len(lines) > 1 else "")

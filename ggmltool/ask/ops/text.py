@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ggmltool.inspect.op_info import FormInfo, OpInfo
-from ggmltool.inspect.op_reference import REFERENCE_PROFILES
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.ops.record import REFERENCE_PROFILES, FormInfo, OpInfo, Ops
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count
 
@@ -26,10 +26,11 @@ def _shown(symbol: str) -> str:
     return symbol.replace("\\", "")
 
 
-def ops_view(infos: Sequence[OpInfo], version: str, style: Style) -> str:
+def ops(answer: Answer[Ops], style: Style) -> str:
     """A table of the ops, one of the functions of UNARY, and one of those of GLU."""
+    infos = answer.facts.ops
     plain = [info for info in infos if not info.function_of]
-    title = heading(f"the ops of ggml {version}", [count(len(plain), "op")], style)
+    title = heading(f"the ops of ggml {answer.facts.ggml}", [count(len(plain), "op")], style)
     parts = [title, render_lines([""], style), _table(plain, style)]
     for family in ("UNARY", "GLU"):
         functions = [info for info in infos if info.function_of == family]
@@ -60,7 +61,7 @@ def _table(infos: Sequence[OpInfo], style: Style) -> str:
         Column("engine", _engine, drop=1),
         Column("cases", lambda i: i.cases or None, right=True, drop=4),
         *map(supported, _columns(style)),
-        Column("in a scenario", lambda i: i.forms[0].spelled() if i.forms else None, cut=True),
+        Column("in a scenario", lambda i: i.forms[0].spelled if i.forms else None, cut=True),
     ]
     shown = {"symbol": not functions, "in a scenario": spelled}
     return Table(*(c for c in columns if shown.get(c.header, True))).render(infos, style)
@@ -86,7 +87,7 @@ def _legend(style: Style) -> list[str | Text]:
 
 
 def _sources(info: OpInfo) -> str:
-    low, high = info.sources
+    low, high = info.sources.min, info.sources.max
     return str(low) if low == high else f"{low}–{high}"
 
 
@@ -102,8 +103,9 @@ def _engine(info: OpInfo) -> str:
     return "computes" if info.computes else "refuses"
 
 
-def op_view(info: OpInfo, style: Style) -> str:
+def op(answer: Answer[Any], style: Style) -> str:
     """Everything about one op."""
+    info: OpInfo = answer.facts
     facts = [f"{info.function_of or 'op'} {info.number}"] + ([_shown(info.symbol)] if info.symbol else [])
     lines: list[str | Text] = [""]
     for name, value in _facts(info):
@@ -169,7 +171,7 @@ def _form(form: FormInfo, style: Style) -> list[str | Text]:
     from rich.text import Text
 
     width = max(style.width, 40)
-    spelled = textwrap.wrap(form.spelled(), width, subsequent_indent="    ", break_on_hyphens=False)
+    spelled = textwrap.wrap(form.spelled, width, subsequent_indent="    ", break_on_hyphens=False)
     lines: list[str | Text] = [Text(line, "bold") for line in spelled]
     for paragraph in form.text.split("\n\n"):
         lines += textwrap.wrap(

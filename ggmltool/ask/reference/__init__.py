@@ -1,0 +1,1 @@
+"""What there is without a graph: samples, pages of the manual, schemas."""

@@ -1,1 +1,0 @@
-"""Reference: devices, ops, types, samples, the manual."""
