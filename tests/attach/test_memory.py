@@ -64,7 +64,7 @@ def test_what_was_recorded_is_read_again(release: str) -> None:
     s = recorded(release).snapshot()
     assert [b.name for b in s.backends] == ["GPU0", "GPU1", "CPU"]
     assert s.sched.n_copies == 4
-    assert {x for copies in s.sched.copies.values() for x in copies.values()} <= set(s.tensors)
+    assert {copy for _, _, _, copy in s.sched.copies()} <= set(s.tensors)
     assert s.sched.graph_size == 2048
     assert all(t.buffer in s.buffers for t in s.tensors.values() if t.buffer)
     assert all(s.op_names[t.op, t.op_params[0]] and s.type_names[t.type] for t in s.tensors.values())
@@ -103,7 +103,7 @@ def test_the_structs_are_those_of_the_version_or_those_that_fit(
     assert all(d.memory_total and not d.events for d in real)
     assert bool(real) == (name not in RELEASES)
     assert s.sched.node_backend_ids
-    assert len(s.sched.galloc.nodes) == len(s.sched.graph.nodes)
+    assert len(s.sched.galloc.node_allocs) == len(s.sched.graph.nodes)
 
 
 @pytest.mark.parametrize("release", RECORDED)

@@ -45,7 +45,7 @@ def place(s: Snapshot, t: TensorStruct) -> tuple[str | None, int | None, int | N
     if not t.buffer:
         return None, None, None
     buffer = s.buffers[t.buffer]
-    chunks = {c.buffer: i for of in s.sched.galloc.chunks for i, c in enumerate(of) if c.buffer}
+    chunks = {buffer: i for of in s.sched.galloc.buffers for i, buffer in enumerate(of)}
     assert buffer.base is not None
     return s.bufts[buffer.buft].name, chunks.get(t.buffer), t.data - buffer.base
 
