@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from ggmltool.ggml.state import BufferState, BuftState, GraphState, SchedState
-from ggmltool.state.memory.tensors import TensorStruct
+from ggmltool.ggml.state import BufferState, BuftState, GraphState, SchedState, State
+from ggmltool.state.memory.tensors import TensorStruct, tensor_states
 
 
 class DeviceState(NamedTuple):
@@ -74,6 +74,11 @@ class Snapshot:
     type_names: Mapping[int, str] = field(default_factory=dict)
     op_names: Mapping[tuple[int, int], str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+
+    def state(self, ids: Mapping[int, str] | None = None) -> State:
+        """What the scheduler and its allocator hold; `ids` are what a scenario calls tensors, by address."""
+        tensors = tensor_states(self.tensors, self.type_names, self.op_names, ids)
+        return State(self.release, self.sched, self.graph, tensors, self.buffers, self.bufts, self.contexts)
 
 
 @dataclass(frozen=True, slots=True)

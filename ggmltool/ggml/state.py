@@ -55,13 +55,15 @@ class BuftState(msgspec.Struct, frozen=True, gc=False):
 
 
 class BufferState(msgspec.Struct, frozen=True, gc=False):
-    """ggml_backend_buffer: its type's number, bytes, and `base`, which get_base answers."""
+    """ggml_backend_buffer: its type's number, bytes, and `base`, which get_base answers. `chunk` is its place among
+    buffers that were allocated together."""
 
     buft: int
     size: int
     usage: int
     base: int | None
     address: int = 0
+    chunk: int = 0
 
     @property
     def usage_name(self) -> str | None:

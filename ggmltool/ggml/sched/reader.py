@@ -133,7 +133,7 @@ def state_of(
         sched_state(sched, bufts),
         None if graph is None else graph_state(graph),
         {t.index: tensor_state(t) for t in tensors},
-        {b.base: BufferState(bufts[b.buft], b.size, b.usage, b.base) for b in known},
+        {b.base: BufferState(bufts[b.buft], b.size, b.usage, b.base, 0, b.chunk) for b in known},
         {i: _buft(buft, sched) for buft, i in bufts.items()},
         tuple(map(tuple, contexts)),
     )

@@ -38,8 +38,10 @@ from ggmltool.ggml.sched.reader import (
     indices,
     planners,
     split_state,
+    state_of,
     tensor_state,
 )
+from ggmltool.ggml.state import State
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph
@@ -53,7 +55,7 @@ ENDLESS = 1 << 62
 Key = tuple[str, *tuple[int | str, ...]]
 Value = Any
 Cells = dict[Key, Value]
-State = Mapping[Key, Value]
+AnyCells = Mapping[Key, Value]
 """Cells that somebody else may change."""
 
 
@@ -176,6 +178,14 @@ def graph_cells(graphs: Mapping[str, CGraph]) -> Items:
 def context_cells(tensors: Iterable[Tensor | None]) -> Items:
     """Tensors of contexts that have memory of their own."""
     return ((("tensor", t.index), tensor_state(t)) for t in tensors if t is not None)
+
+
+def run_state(run: Run, graph: str) -> State | None:
+    """The State of a run now, with a graph of which it has a build; None before it has a scheduler."""
+    if run.sched is None:
+        return None
+    tensors, _ = there_are(run, run.sched)
+    return state_of(run.sched, run.newest[graph][0], tensors.values(), run.buffers)
 
 
 def there_are(run: Run, sched: AnyScheduler) -> tuple[dict[int, Tensor], dict[str, CGraph]]:

@@ -12,7 +12,7 @@ from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError, NoPoint, WrongArgument
 from ggmltool.inspect.history.calls import lasts
-from ggmltool.inspect.history.cells import Cells, Key, State, cells_of
+from ggmltool.inspect.history.cells import AnyCells, Cells, Key, cells_of
 from ggmltool.inspect.history.changes import Watcher
 from ggmltool.inspect.history.cursor import Cursor, Timeline
 from ggmltool.inspect.history.entry import TOLD_BEFORE, at_entry
@@ -107,7 +107,7 @@ class History:
         """Whether a call that returns at a point does more than that point's event, of which nothing tells."""
         return isinstance(self.points[at].event, TOLD_BEFORE) or lasts(self.release, key_at(self, at, phase - 1))
 
-    def state(self, at: int) -> State:
+    def state(self, at: int) -> AnyCells:
         """The same without a copy: it holds until the next question to the history."""
         self._check(at)
         return self._cursor.move_to(at)

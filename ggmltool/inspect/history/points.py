@@ -9,7 +9,7 @@ from ggmltool.ggml.events import Entered, Left
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
-    from ggmltool.inspect.history.cells import Cells, State
+    from ggmltool.inspect.history.cells import AnyCells, Cells
     from ggmltool.inspect.history.shadow import Changes
     from ggmltool.scenario.scenario import Scenario
 
@@ -77,7 +77,7 @@ class AnyHistory(Announced, Protocol):
     def labels(self, at: int) -> Mapping[str, int]:
         """The tensors of point `at` by what events call them; of several those of that graph."""
 
-    def state(self, at: int) -> State:
+    def state(self, at: int) -> AnyCells:
         """The same without a copy: it holds until the next question."""
 
 

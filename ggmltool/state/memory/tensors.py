@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ggmltool.ggml.devices.questions import trimmed
+from ggmltool.ggml.op import GluOp, UnaryOp
+from ggmltool.ggml.state import TensorState
 from ggmltool.ggml.tensor import Dims
 from ggmltool.state.memory import limits
 from ggmltool.state.memory.errors import AttachError, NoBytes, NotAsLaidOut
@@ -36,6 +39,41 @@ class TensorStruct(NamedTuple):
     view_offs: int
     data: int
     name: bytes
+
+
+_FAMILIES = {**{f.name: "UNARY" for f in UnaryOp}, **{f.name: "GLU" for f in GluOp}}
+
+
+def tensor_states(
+    tensors: Mapping[int, TensorStruct],
+    types: Mapping[int, str],
+    ops: Mapping[tuple[int, int], str],
+    ids: Mapping[int, str] | None = None,
+) -> dict[int, TensorState]:
+    """Tensors by address as rows, whose types are called so by number, and whose ops by number and the first word of
+    the parameters (of UNARY and GLU by their functions). `ids` are those of a scenario."""
+    ids = ids or {}
+    out = {}
+    for address, t in tensors.items():
+        desc = ops.get((t.op, t.op_params[0] if t.op_params else 0), f"op {t.op}")
+        out[address] = TensorState(
+            t.name.decode("utf-8", "surrogateescape"),
+            ids.get(address, ""),
+            types.get(t.type, f"type {t.type}"),
+            t.ne,
+            t.nb,
+            _FAMILIES.get(desc, desc),
+            desc,
+            t.op_params,
+            t.flags,
+            tuple([s or None for s in trimmed(t.src)]),
+            t.view_src or None,
+            t.view_offs,
+            t.data,
+            t.buffer or None,
+            address,
+        )
+    return out
 
 
 class Tensors:

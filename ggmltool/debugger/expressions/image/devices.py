@@ -10,7 +10,7 @@ from ggmltool.debugger.expressions.image.packing import pack, records
 from ggmltool.debugger.expressions.image.program import BufferFacts, Program
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.ggml.version import pad
-from ggmltool.inspect.history.cells import State
+from ggmltool.inspect.history.cells import AnyCells
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Function, Member, Pointer, Struct, bare, type_name
 
@@ -25,7 +25,7 @@ _PARTS = {
 class Devices:
     """The devices of a program at a point. `functions` are the functions of their tables, by name, with their types."""
 
-    def __init__(self, program: Program, cells: State, layout: Layout, memory: Memory) -> None:
+    def __init__(self, program: Program, cells: AnyCells, layout: Layout, memory: Memory) -> None:
         self._program = program
         self._cells = cells
         self._layout = layout

@@ -21,7 +21,7 @@ from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX, pad
-from ggmltool.inspect.history.cells import State
+from ggmltool.inspect.history.cells import AnyCells
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import VOID, Pointer, Struct
 
@@ -44,7 +44,7 @@ class Galloc:
     """The graph allocator at a point."""
 
     def __init__(
-        self, program: Program, cells: State, layout: Layout, tensors: Tensors, devices: Devices, memory: Memory
+        self, program: Program, cells: AnyCells, layout: Layout, tensors: Tensors, devices: Devices, memory: Memory
     ) -> None:
         self._program = program
         self._cells = cells

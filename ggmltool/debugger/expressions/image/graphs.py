@@ -13,7 +13,7 @@ from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import MEM_ALIGN, hash_size, pad
-from ggmltool.inspect.history.cells import State
+from ggmltool.inspect.history.cells import AnyCells
 from ggmltool.structs.layout import Layout
 
 _GRAPH_OBJECT = 1
@@ -23,7 +23,7 @@ _GRAPH_OBJECT = 1
 class Graphs:
     """The graphs of the program at a point: each lies behind the tensors of its own context."""
 
-    def __init__(self, program: Program, cells: State, layout: Layout, tensors: Tensors, memory: Memory) -> None:
+    def __init__(self, program: Program, cells: AnyCells, layout: Layout, tensors: Tensors, memory: Memory) -> None:
         self._program = program
         self._cells = cells
         self._layout = layout

@@ -17,7 +17,7 @@ from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import NOT_KNOWN, Memory, Read, made_once
-from ggmltool.inspect.history.cells import State
+from ggmltool.inspect.history.cells import AnyCells
 from ggmltool.structs.layout import Layout
 
 _HALVES = 1 << 16
@@ -31,7 +31,7 @@ class Image:
     `there`: the scheduler was made; before that there is nothing to see but the program's devices and contexts.
     """
 
-    def __init__(self, program: Program, cells: State, layout: Layout, computed: Read) -> None:
+    def __init__(self, program: Program, cells: AnyCells, layout: Layout, computed: Read) -> None:
         self.program = program
         self.cells = cells
         self.layout = layout

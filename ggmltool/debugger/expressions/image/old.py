@@ -16,7 +16,7 @@ from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SIZE_MAX, pad
-from ggmltool.inspect.history.cells import State
+from ggmltool.inspect.history.cells import AnyCells
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import VOID, Pointer
 
@@ -26,7 +26,7 @@ _POINTER = Pointer(VOID)
 class _Keys:
     """The hash set of tensors by address that scheduler and allocator share."""
 
-    def __init__(self, program: Program, cells: State, tensors: Tensors) -> None:
+    def __init__(self, program: Program, cells: AnyCells, tensors: Tensors) -> None:
         self._program = program
         self._cells = cells
         self._tensors = tensors
@@ -55,7 +55,7 @@ class _Keys:
 class OldGalloc:
     """The graph allocator of January 2024, and the allocators of the backends."""
 
-    def __init__(self, program: Program, cells: State, layout: Layout, tensors: Tensors, memory: Memory) -> None:
+    def __init__(self, program: Program, cells: AnyCells, layout: Layout, tensors: Tensors, memory: Memory) -> None:
         self._program = program
         self._cells = cells
         self._layout = layout

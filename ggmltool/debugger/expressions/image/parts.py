@@ -9,7 +9,7 @@ from ggmltool.debugger.expressions.image.graphs import Graphs
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.inspect.history.cells import State
+from ggmltool.inspect.history.cells import AnyCells
 from ggmltool.structs.layout import Layout
 
 
@@ -17,7 +17,7 @@ class Parts(NamedTuple):
     """The program and its state at a point, the structs, what lies in memory already, and that memory."""
 
     program: Program
-    cells: State
+    cells: AnyCells
     layout: Layout
     tensors: Tensors
     devices: Devices

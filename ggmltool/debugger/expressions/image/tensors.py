@@ -14,7 +14,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.state import TensorState
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM
 from ggmltool.ggml.version import MEM_ALIGN, pad
-from ggmltool.inspect.history.cells import State
+from ggmltool.inspect.history.cells import AnyCells
 from ggmltool.scenario.tensor_info import EXTRAS, EXTRAS_STEP
 from ggmltool.structs.layout import Layout
 
@@ -29,7 +29,7 @@ class Tensors:
     make a tensor one of GGML_BACKEND_GPU.
     """
 
-    def __init__(self, program: Program, cells: State, layout: Layout, memory: Memory) -> None:
+    def __init__(self, program: Program, cells: AnyCells, layout: Layout, memory: Memory) -> None:
         self._program = program
         self._cells = cells
         self._layout = layout

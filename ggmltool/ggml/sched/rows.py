@@ -1,0 +1,133 @@
+"""The rows of a plan, made of a State: what memory holds after a reserve or an alloc, told as the engine tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, SplitPlan
+from ggmltool.ggml.state import SchedState, State, TensorState
+
+SizeOf = Callable[[int], int | None]
+"""The bytes that a tensor of a number takes in its buffer type, None if that was not asked."""
+
+
+class PlanRows(NamedTuple):
+    """The rows of a `Plan`, by their names there."""
+
+    splits: tuple[SplitPlan, ...]
+    nodes: tuple[NodePlan, ...]
+    leafs: tuple[LeafPlan, ...]
+    copies: tuple[CopyPlan, ...]
+    buffer_sizes: tuple[tuple[str, int], ...]
+
+
+def rows_of(state: State, backends: Sequence[str], bufts: Mapping[int, str], size_of: SizeOf) -> PlanRows:
+    """The rows of a state whose graph was split last, with the names of backends and of buffer types.
+
+    After a reserve tensors have no backends any more, but the scheduler's own graph still has them. Causes are None.
+    Raises KeyError, with its number, for a tensor that is named and not there.
+    """
+    if state.sched is None or state.graph is None:
+        return PlanRows((), (), (), (), ())
+    return _Rows(state, state.sched, backends, bufts, size_of).all()
+
+
+class _Place(NamedTuple):
+    buffer: str | None
+    usage: str | None
+    chunk: int | None
+    offset: int | None
+
+
+_NOWHERE = _Place(None, None, None, None)
+
+
+class _Rows:
+    def __init__(
+        self, state: State, sched: SchedState, backends: Sequence[str], bufts: Mapping[int, str], size_of: SizeOf
+    ) -> None:
+        assert state.graph is not None
+        self.state, self.sched, self.graph = state, sched, state.graph
+        self.backends, self.bufts, self.size_of = backends, bufts, size_of
+        self.chunks = {buffer: i for buffers in sched.galloc.buffers for i, buffer in enumerate(buffers)}
+        wanted = set(self.graph.nodes)
+        self.positions = {node: i for i, node in enumerate(sched.graph.nodes) if node in wanted}
+
+    def all(self) -> PlanRows:
+        splits = (
+            SplitPlan(i, self.backend(s.backend_id) or "NULL", s.i_start, s.i_end, tuple(map(self.label, s.inputs)))
+            for i, s in enumerate(self.sched.splits)
+        )
+        sizes = tuple(self.buffer_sizes())
+        return PlanRows(tuple(splits), tuple(self.nodes()), tuple(self.leafs()), tuple(self.copies()), sizes)
+
+    def backend(self, number: int) -> str | None:
+        return self.backends[number] if 0 <= number < len(self.backends) else None
+
+    def label(self, tensor: int) -> str:
+        return self.state.tensors[tensor].label
+
+    def place(self, t: TensorState) -> _Place:
+        buffer = None if t.buffer is None else self.state.buffers.get(t.buffer)
+        if buffer is None or t.buffer is None:
+            return _NOWHERE
+        offset = None if buffer.base is None else t.data - buffer.base
+        chunk = self.chunks.get(t.buffer, buffer.chunk)
+        return _Place(self.bufts.get(buffer.buft), buffer.usage_name, chunk, offset)
+
+    def nodes(self) -> Iterator[NodePlan]:
+        split_of = [i for i, s in enumerate(self.sched.splits) for _ in range(s.i_end - s.i_start)]
+        ids = self.sched.node_backend_ids
+        for i, number in enumerate(self.graph.nodes):
+            t = self.state.tensors[number]
+            backend = self.backend(_at(ids, self.positions.get(number, -1)))
+            src = tuple([None if s is None else self.label(s) for s in t.src])
+            split = split_of[i] if i < len(split_of) else -1
+            uses = self.graph.use_counts.get(number, 0)
+            size = self.size_of(number) if t.view_src is None else None
+            yield NodePlan(
+                i, t.label, t.name, t.op, t.op_desc, t.type, t.ne, t.nb, backend, None, split, uses, src,
+                *self.place(t), size,
+            )  # fmt: skip
+
+    def leafs(self) -> Iterator[LeafPlan]:
+        ids = self.sched.leaf_backend_ids
+        first = len(self.sched.graph.leafs) - len(self.graph.leafs)
+        for i, number in enumerate(self.graph.leafs):
+            t = self.state.tensors[number]
+            yield LeafPlan(i, t.label, self.backend(_at(ids, first + i)), *self.place(t))
+
+    def copies(self) -> Iterator[CopyPlan]:
+        sched, own, nodes = self.sched, self.sched.graph, self.graph.nodes
+        if sched.n_copies > 1:
+            # All copies are the first leafs of the scheduler's own graph: of graph inputs, then of splits' inputs.
+            originals = [*sched.graph_inputs, *(t for split in sched.splits for t in split.inputs)]
+            for i, (of, copy) in enumerate((of, c) for of in originals for c in range(sched.n_copies)):
+                if i < len(own.leafs):
+                    yield self.copy(own.leafs[i], of, _at(sched.leaf_backend_ids, i), copy)
+            return
+        for split in sched.splits:
+            # A split's nodes follow two for each input: a dependency on it, and its copy. Behind a node there may be
+            # others, which keep what a device asked to be kept until that one.
+            first = self.positions.get(nodes[split.i_start], 0) if split.i_start < len(nodes) else 0
+            for k, of in enumerate(split.inputs):
+                position = first - 2 * (len(split.inputs) - k) + 1
+                if 0 <= position < len(own.nodes):
+                    yield self.copy(own.nodes[position], of, split.backend_id, 0)
+
+    def copy(self, number: int, of: int, backend: int, copy: int) -> CopyPlan:
+        t = self.state.tensors[number]
+        buffer, _, chunk, offset = self.place(t)
+        return CopyPlan(t.name, self.label(of), self.backend(backend) or "NULL", copy, buffer, chunk, offset)
+
+    def buffer_sizes(self) -> Iterator[tuple[str, int]]:
+        """ggml_backend_sched_get_buffer_size of each backend: 0 where an earlier one has the same buffers."""
+        galloc, buffers, seen = self.sched.galloc, self.state.buffers, set()
+        for name, buft, made in zip(self.backends, galloc.bufts, galloc.buffers, strict=False):
+            yield name, 0 if buft in seen else sum(buffers[b].size for b in made if b in buffers)
+            seen.add(buft)
+
+
+def _at(numbers: Sequence[int], i: int) -> int:
+    return numbers[i] if 0 <= i < len(numbers) else -1
