@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ggmltool.api.placed import Placing, common_of, several
-from ggmltool.api.result import Result
+from ggmltool.ask.answer import Answer
 from ggmltool.ask.checked import checked
-from ggmltool.inspect.fit_wishes import DEPTH, Ranges, Wishes
-from ggmltool.inspect.placing import shares_of
+from ggmltool.ask.fit.record import FitShown
+from ggmltool.ask.fit.wishes import DEPTH, Ranges, Wishes
+from ggmltool.ask.place.options import shares_of
 from ggmltool.inspect.ranges import doublings, read_range
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.fitting import Fit
     from ggmltool.sources.llama.capture.options import CaptureOptions
     from ggmltool.sources.llama.search.candidates import Objective, Progress
 
@@ -47,7 +46,7 @@ def fit(
     resume: str | Path | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     **placing: Unpack[Placing],
-) -> Result[Fit]:
+) -> Answer[FitShown]:
     """The best way to put a model on devices; the rows are the best placement of each setting, the best of all first.
 
     The model is a GGUF file, or the capture of a graph (a scenario's file, or a sample), whose context cannot be
@@ -58,9 +57,8 @@ def fit(
     on from there. Raises InspectError for
     options that cannot be, CaptureError where llama.cpp's library is missing.
     """
-    from ggmltool.inspect.fitting import fit as find
-    from ggmltool.views.place.fit import fit_view
-    from ggmltool.views.place.fit_documents import FitDocument
+    from ggmltool.ask.fit.record import fit as find
+    from ggmltool.ask.fit.record import fit_of
 
     given: dict[str, Any] = {**placing}
     given.setdefault("n_depth", DEPTH)
@@ -86,14 +84,7 @@ def fit(
     if options is not None:
         wishes = wishes._replace(base=options)
     found = find(wishes._replace(captured=opened is not None), opened, jobs, progress=progress, resume=saved)
-    return Result(
-        f"fit of {found.title}",
-        found,
-        partial(FitDocument.of, found),
-        partial(fit_view, found),
-        tuple(ranked.candidate for ranked in found.found.ranked),
-        found.placed.plan,
-    )
+    return fit_of(found)
 
 
 def _opened(model: str | Path) -> Any:

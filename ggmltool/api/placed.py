@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from ggmltool.api.result import Result
-from ggmltool.inspect.chosen import AUTO_LAYERS, Chosen, FitAsked, choose
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.place.chosen import AUTO_LAYERS, Chosen, FitAsked, choose
+from ggmltool.ask.place.options import DEFAULT_MARGIN, Asked, Common, read_margins
+from ggmltool.ask.place.record import PlacementShown
+from ggmltool.ask.place.record import place as find_place
+from ggmltool.ask.sweep.record import SweepShown
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.placed import place as find_place
-from ggmltool.inspect.placing import DEFAULT_MARGIN, Asked, Common, read_margins
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
-    from ggmltool.inspect.placed import Placed
-    from ggmltool.inspect.swept import Sweep
     from ggmltool.scenario.spec import ScenarioSpec
 
 
@@ -67,26 +66,16 @@ def place(
     override_tensor: str | Sequence[str],
     n_cpu_moe: int,
     **options: Unpack[Placing],
-) -> tuple[Result[Placed], ScenarioSpec]:
+) -> tuple[Answer[PlacementShown], ScenarioSpec]:
     """The placement, and the placed model."""
-    from ggmltool.views.place.documents import PlacementDocument
-    from ggmltool.views.place.place import place_view
+    from ggmltool.ask.place.record import placement_of
 
     opened.refuse_older(_RULES)
     common = common_of(options)
     asked = Asked(str(n_gpu_layers), tensor_split, several(override_tensor), n_cpu_moe)
     chosen = _chosen(opened, common, asked) if asked.n_gpu_layers == AUTO_LAYERS else None
     found = find_place(opened, common, asked if chosen is None else chosen.asked)
-    placed = found.placed
-    result = Result(
-        f"placement of {opened.title}, {found.words}",
-        placed,
-        partial(PlacementDocument.of, placed, chosen),
-        partial(place_view, placed, opened.title, found.words),
-        tuple(placed.tensors),
-        found.plan,
-    )
-    return result, found.model
+    return placement_of(found, opened.title, chosen), found.model
 
 
 def _chosen(opened: Opened, common: Common, asked: Asked) -> Chosen:
@@ -107,22 +96,12 @@ def sweep(
     n_cpu_moe: str,
     jobs: int | None,
     **options: Unpack[Placing],
-) -> Result[Sweep]:
-    from ggmltool.inspect.swept import Graph, most_layers, varied
-    from ggmltool.inspect.swept import sweep as find_best
-    from ggmltool.views.place.documents import SweepDocument
-    from ggmltool.views.place.sweep import sweep_view
+) -> Answer[SweepShown]:
+    from ggmltool.ask.sweep.record import Graph, most_layers, sweep_of, varied
+    from ggmltool.ask.sweep.record import sweep as find_best
 
     for one in opened:
         one.refuse_older(_RULES)
     graphs = [Graph(one, {}) for one in opened]
     ways = varied(most_layers(graphs), n_gpu_layers, several(tensor_split), several(override_tensor), n_cpu_moe)
-    found = find_best(graphs, common_of(options), ways, jobs)
-    swept, title, again = found
-    return Result(
-        f"sweep of {title}: {len(swept.swept)} placements",
-        swept,
-        partial(SweepDocument.of, swept),
-        partial(sweep_view, swept, title, again=again),
-        tuple(swept.swept),
-    )
+    return sweep_of(find_best(graphs, common_of(options), ways, jobs))

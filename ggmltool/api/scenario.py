@@ -14,8 +14,10 @@ from ggmltool.ask.context import ContextQuestion
 from ggmltool.ask.hash import Hash
 from ggmltool.ask.lifetime import Lifetime
 from ggmltool.ask.moment import When
+from ggmltool.ask.place.record import PlacementShown
 from ggmltool.ask.question import method
 from ggmltool.ask.splits import Splits
+from ggmltool.ask.sweep.record import SweepShown
 from ggmltool.ask.tensor import TensorQuestion
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
@@ -42,9 +44,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.history.history import History
     from ggmltool.inspect.memory import MemoryPlan
     from ggmltool.inspect.next_token import NextToken
-    from ggmltool.inspect.placed import Placed
     from ggmltool.inspect.supports import Asked, State
-    from ggmltool.inspect.swept import Sweep
     from ggmltool.inspect.trace import Trace
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.show.svg import Svg
@@ -403,7 +403,7 @@ class Scenario(Base):
         override_tensor: str | Sequence[str] = (),
         n_cpu_moe: int = 0,
         **options: Unpack[Placing],
-    ) -> Result[Placed]:
+    ) -> Answer[PlacementShown]:
         """Where llama.cpp would put a captured model with these options (see `Placing`), and whether that fits; the
         rows are the tensors.
 
@@ -439,7 +439,7 @@ class Scenario(Base):
         n_cpu_moe: str = "0",
         jobs: int | None = None,
         **options: Unpack[Placing],
-    ) -> Result[Sweep]:
+    ) -> Answer[SweepShown]:
         """A captured model placed in many ways, and the largest that fits: `facts.best()`.
 
         The rows are the placements. `n_gpu_layers` and `n_cpu_moe` are ranges, "0..33" or "8,16,all"; each

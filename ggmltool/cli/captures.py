@@ -8,12 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ggmltool.ask.sweep.record import Graph
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.model_options import ModelOptions, Wanted
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.inspect.opened import Opened
-from ggmltool.inspect.swept import Graph
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.capture.options import CaptureOptions

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from ggmltool.ask.place.options import AUTO_SPLIT, Common, shares_of
 from ggmltool.cli.command import Command
 from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import CliError
@@ -20,11 +21,10 @@ from ggmltool.cli.pictures import PICTURES, check_picture, picture_of
 from ggmltool.cli.placing import common_options_of_fit, value_of
 from ggmltool.cli.ranges import Numbers
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.inspect.placing import AUTO_SPLIT, Common, shares_of
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.fit_wishes import Wishes
-    from ggmltool.inspect.fitting import Fit
+    from ggmltool.ask.fit.record import Fit
+    from ggmltool.ask.fit.wishes import Wishes
     from ggmltool.sources.llama.search.candidates import Progress
 
 SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
@@ -125,7 +125,7 @@ def fit(
         layers=n_gpu_layers or (), tensor_split=shares, override_tensor=override_tensor,
         n_cpu_moe=n_cpu_moe, n_cpu_ffn=n_cpu_ffn,
     )  # fmt: skip
-    from ggmltool.inspect.fit_wishes import DEPTH
+    from ggmltool.ask.fit.wishes import DEPTH
 
     if click.get_current_context().get_parameter_source("n_depth") is ParameterSource.DEFAULT:
         wishes = wishes._replace(common=common._replace(n_depth=DEPTH))
@@ -136,7 +136,7 @@ def fit(
 
 def _wishes(scenario: str | None, wanted: ModelOptions, common: Common, objective: Any, **placed: Any) -> Wishes:
     """What is asked for. Raises CliError for options of a context where there is no model to capture."""
-    from ggmltool.inspect.fit_wishes import Ranges, Wishes
+    from ggmltool.ask.fit.wishes import Ranges, Wishes
     from ggmltool.sources.llama.model_file import is_model
 
     if scenario is None or not is_model(Path(scenario)):
@@ -170,7 +170,7 @@ def _wishes(scenario: str | None, wanted: ModelOptions, common: Common, objectiv
 
 
 def _found(wishes: Wishes, scenario: str | None, jobs: int | None, resume: Path | None) -> Fit:
-    from ggmltool.inspect.fitting import fit as find
+    from ggmltool.ask.fit.record import fit as find
 
     opened = None
     if wishes.captured:
@@ -184,8 +184,8 @@ def _found(wishes: Wishes, scenario: str | None, jobs: int | None, resume: Path 
 @contextmanager
 def _search_progress() -> Iterator[Any]:
     """Show how many settings are done, how many placements are planned, and the best so far."""
+    from ggmltool.ask.fit.text import progress_text
     from ggmltool.cli.progress import progress
-    from ggmltool.views.place.fit import progress_text
 
     text = ""
 
@@ -204,12 +204,8 @@ def _format_of(output: Output) -> str:
 
 def _write(found: Fit, output: Output, format: str, top: int) -> None:
     """Raises CliError where there is nothing to write."""
-    if format in DOCUMENTS:
-        from ggmltool.views.place.fit_documents import FitDocument
-
-        output.write_document(FitDocument.of(found))
-    elif format in PICTURES:
-        from ggmltool.views.place.fit_points import chart_of
+    if format in PICTURES:
+        from ggmltool.ask.fit.svg import chart_of
 
         if not found.found.ranked:
             raise CliError("nothing fits, so there is no chart")
@@ -223,6 +219,6 @@ def _write(found: Fit, output: Output, format: str, top: int) -> None:
             raise CliError("nothing fits, so there is no placement to write")
         output.write(scenario_bytes(found.placed))
     else:
-        from ggmltool.views.place.fit import fit_view
+        from ggmltool.ask.fit.record import fit_of
 
-        output.write(fit_view(found, output.style, top))
+        output.answer(fit_of(found, top), format)

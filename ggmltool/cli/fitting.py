@@ -13,9 +13,9 @@ from click.core import ParameterSource
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
+    from ggmltool.ask.place.chosen import FitAsked
+    from ggmltool.ask.place.options import Common
     from ggmltool.cli.model_options import ModelOptions
-    from ggmltool.inspect.chosen import FitAsked
-    from ggmltool.inspect.placing import Common
     from ggmltool.scenario.spec import ScenarioSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,7 +63,7 @@ class FitWanted(NamedTuple):
 
     def asked(self, wanted: ModelOptions, model: ScenarioSpec, name: str | None) -> FitAsked:
         """What --fit is asked for. A capture has the context that it has; -c 0 asks for the model's own in full."""
-        from ggmltool.inspect.chosen import FitAsked
+        from ggmltool.ask.place.chosen import FitAsked
         from ggmltool.sources.llama.model_file import is_model
         from ggmltool.sources.llama.own_fit.records import FULL_CTX, MIN_CTX
 
@@ -78,7 +78,7 @@ class FitWanted(NamedTuple):
 
 
 def _target(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...]:
-    from ggmltool.inspect.chosen import read_fit_target
+    from ggmltool.ask.place.chosen import read_fit_target
 
     try:
         return () if value is None else read_fit_target(value)

@@ -7,22 +7,23 @@ from dataclasses import replace
 
 import click
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.place.chosen import AUTO_LAYERS, Chosen, FitAsked, choose, printed, replace_auto
+from ggmltool.ask.place.options import Asked, Common, read_layers, shares_of, spelled
+from ggmltool.ask.place.record import Found, PlacementShown, placement_of
+from ggmltool.ask.place.record import place as find_place
+from ggmltool.ask.place.text import chosen_view, failure
+from ggmltool.ask.sweep.record import Graph
 from ggmltool.cli.captures import opener
 from ggmltool.cli.command import Command
 from ggmltool.cli.endings import ending_of
-from ggmltool.cli.errors import GGML_FAILED, CliError
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.fitting import FitWanted, fit_options
 from ggmltool.cli.model_options import ModelOptions, model_options
 from ggmltool.cli.options import DOCUMENTS, format_option, output_to, scenario_argument
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.placing import common_options, value_of
-from ggmltool.inspect.chosen import AUTO_LAYERS, Chosen, FitAsked, choose, printed, replace_auto
-from ggmltool.inspect.placed import Found
-from ggmltool.inspect.placed import place as find_place
-from ggmltool.inspect.placing import Asked, Common, read_layers, shares_of, spelled
-from ggmltool.inspect.swept import Graph
-from ggmltool.views.place.chosen import chosen_view, failure
-from ggmltool.views.place.place import place_view
+from ggmltool.show.text import ggml_error, size
 
 SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 
@@ -110,7 +111,7 @@ def place(
         asked, graph = chosen.asked, open_for(chosen.fitted.params.n_ctx)
         common = common._replace(margin=common.margin[: max(len(chosen.devices), 1)])
     found = find_place(graph.opened, common, asked, spelled(graph.words), *([note] if chosen is None else []))
-    return max(_show(found, chosen, graph.opened.title, output, format, tensors), chosen is not None and not chosen.ok)
+    return _show(found, placement_of(found, graph.opened.title, chosen, tensors), output, format)
 
 
 def _choose(
@@ -132,31 +133,19 @@ def _choose(
     return chosen
 
 
-def _show(found: Found, chosen: Chosen | None, title: str, output: Output, format: str | None, tensors: bool) -> int:
+def _show(found: Found, answer: Answer[PlacementShown], output: Output, format: str | None) -> int:
     """Write the placement; the exit status."""
     placed = found.placed
     log_lines(found.plan.log)
-    if format is None and ending_of(output.path) in SCENARIO_ENDINGS:
-        format = "scenario"
-    if format == "scenario":
+    if format == "scenario" or (format is None and ending_of(output.path) in SCENARIO_ENDINGS):
         output.write(scenario_bytes(found))
-    elif format in DOCUMENTS:
-        from ggmltool.views.place.documents import PlacementDocument
-
-        output.write_document(PlacementDocument.of(placed, chosen))
-    else:
-        search = "" if chosen is None else chosen_view(chosen, output.style) + "\n"
-        output.write(search + place_view(placed, title, found.words, output.style, tensors))
-    if placed.error is not None and format not in DOCUMENTS:
-        from ggmltool.show.text import ggml_error
-
-        note(ggml_error(dict(placed.error)))
-    if format == "scenario":
-        from ggmltool.show.text import size
-
         for device, n in placed.short.items():
             note(f"{device} does not fit: {size(n)} short")
-    return 1 if placed.short or placed.error is not None else 0
+    else:
+        output.answer(answer, format or "text")
+    if placed.error is not None and format not in DOCUMENTS:
+        note(ggml_error(dict(placed.error)))
+    return FINE if answer.fine else GGML_FAILED
 
 
 def scenario_bytes(found: Found) -> bytes:

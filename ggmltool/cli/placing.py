@@ -9,10 +9,10 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from ggmltool.ask.place.options import Common, named_devices, read_margins
 from ggmltool.cli.options import Pipeline, depth_option
 from ggmltool.estimate.forecast import PROMPT
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.placing import Common, named_devices, read_margins
 
 F = TypeVar("F", bound=Callable[..., Any])
 

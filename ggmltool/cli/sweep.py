@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ggmltool.ask.place.options import Common
+from ggmltool.ask.sweep.record import most_layers, sweep_of, varied
+from ggmltool.ask.sweep.record import sweep as run_sweep
 from ggmltool.cli.captures import open_captures
 from ggmltool.cli.command import Command
 from ggmltool.cli.model_options import ModelOptions, model_options
@@ -13,10 +16,6 @@ from ggmltool.cli.options import DOCUMENTS, format_option, output_option, scenar
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.placing import common_options, value_of
 from ggmltool.cli.progress import progress
-from ggmltool.inspect.placing import Common
-from ggmltool.inspect.swept import most_layers, varied
-from ggmltool.inspect.swept import sweep as run_sweep
-from ggmltool.views.place.sweep import sweep_view
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.place.place import Placer
@@ -95,14 +94,7 @@ def sweep(
     with value_of("--n-cpu-moe"):
         values = varied(most, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe)
     found = run_sweep(graphs, common, values, jobs, note, _with_progress)
-    result = found.sweep
-    if format in DOCUMENTS:
-        from ggmltool.views.place.documents import SweepDocument
-
-        output.write_document(SweepDocument.of(result))
-    else:
-        output.write(sweep_view(result, found.title, output.style, found.again))
-    return 0 if found.ok else 1
+    return output.answer(sweep_of(found), format or "text")
 
 
 def _with_progress(placers: list[Placer], work: list[Job], processes: int) -> list[Outcome]:

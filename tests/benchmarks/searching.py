@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice, product
 
-from ggmltool.inspect.fit_wishes import Ranges, Wishes
-from ggmltool.inspect.fitting import fit
-from ggmltool.inspect.placing import Common
+from ggmltool.ask.fit.record import fit
+from ggmltool.ask.fit.wishes import Ranges, Wishes
+from ggmltool.ask.place.options import Common
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.capture.capture import capture

@@ -16,7 +16,7 @@ import ggmltool
 from ggmltool.inspect.gauges import Checked, _all
 from ggmltool.inspect.limit_watch import LimitWatch
 from ggmltool.scenario.devices.texts import listed_devices, read_devices
-from ggmltool.sources.llama import capture as capturing
+from ggmltool.sources.llama.capture import capture as capturing
 from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.needs import margins_of, measure, place_and_measure
 from ggmltool.sources.llama.place.options import PlaceOptions

@@ -20,9 +20,9 @@ from dataclasses import replace
 from itertools import chain, pairwise, product
 from pathlib import Path
 
-from ggmltool.inspect.fit_wishes import Ranges, Wishes
-from ggmltool.inspect.fitting import Fit, fit
-from ggmltool.inspect.placing import Common, devices_of
+from ggmltool.ask.fit.record import Fit, fit
+from ggmltool.ask.fit.wishes import Ranges, Wishes
+from ggmltool.ask.place.options import Common, devices_of
 from ggmltool.inspect.ranges import doublings
 from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.capture.capture import capture

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ggmltool.inspect.chosen import FitAsked, printed
-from ggmltool.inspect.chosen import choose as choose_for
+from ggmltool.ask.place.chosen import FitAsked, printed
+from ggmltool.ask.place.chosen import choose as choose_for
+from ggmltool.ask.place.options import Asked, Common
 from ggmltool.inspect.opened import Opened
-from ggmltool.inspect.placing import Asked, Common
 from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.inspect.fit_wishes import Ranges, Wishes
-from ggmltool.inspect.fitting import fit
-from ggmltool.inspect.placing import Common
+from ggmltool.ask.fit.record import fit
+from ggmltool.ask.fit.wishes import Ranges, Wishes
+from ggmltool.ask.place.options import Common
 from tests.sources.exhaustive import better, fitted, same_numbers
 from tests.sources.library import needs_library
 from tests.sources.real_models import real

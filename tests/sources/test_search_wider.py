@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from ggmltool.inspect.fit_wishes import Ranges, Wishes
-from ggmltool.inspect.fitting import fit
-from ggmltool.inspect.placing import Common
+from ggmltool.ask.fit.record import fit
+from ggmltool.ask.fit.wishes import Ranges, Wishes
+from ggmltool.ask.place.options import Common
 from ggmltool.sources.llama.search.anatomy import Request
 from ggmltool.sources.llama.search.candidates import OBJECTIVES, Found, Objective, costs_of
 from tests.sources.library import needs_library

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Union, get_args, get_type_hints
 
 import msgspec
+from msgspec.structs import astuple
 
 from ggmltool.ggml.events import Event
 from ggmltool.inspect.allocations import AllocEvent, AllocStep
@@ -25,8 +26,13 @@ def _rows(events: Any, more: Iterable[tuple[str, Any]] = ()) -> dict[type, type[
 
 def _row(event: type, more: Iterable[tuple[str, Any]]) -> type[msgspec.Struct]:
     name, fields = event.__name__, [*_fields(event), *more]
-    about = {"__doc__": event.__doc__}
+    about = {"__doc__": event.__doc__, "__reduce__": lambda row: (_again, (event, bool(more), astuple(row)))}
     return msgspec.defstruct(name, fields, bases=(Row,), tag_field="event", tag=name, namespace=about)
+
+
+def _again(event: type, of_allocator: bool, values: tuple[Any, ...]) -> msgspec.Struct:
+    """A row, from what it was pickled as: its class is made here, and no module has it by name."""
+    return (_ALLOC_EVENTS if of_allocator else _EVENTS)[event](*values)
 
 
 def _fields(event: type) -> Iterator[tuple[str, Any]]:

@@ -6,14 +6,19 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from msgspec import field
+
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.place.options import AUTO_SPLIT, Common, asked, devices_of, options_of, overrides, shares_of, spelled
 from ggmltool.estimate.forecast import Speeds
+from ggmltool.estimate.records import Estimate
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened
-from ggmltool.inspect.placing import AUTO_SPLIT, Common, asked, devices_of, options_of, overrides, shares_of, spelled
 from ggmltool.inspect.program import answers_for
 from ggmltool.inspect.ranges import read_range
+from ggmltool.show.document import ReleaseDocument, part
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.needs import GraphCost, least_room
 from ggmltool.sources.llama.place.parts import n_layer
@@ -282,3 +287,106 @@ def _again(graphs: Sequence[Graph], common: Common, result: Sweep, work: list[Jo
     words = ["ggmltool", "place", graph.opened.argument, *(w for d in common.device for w in ("--device", d))]
     placed = {name: shlex.quote(best.options[name]) for name in _PLACED if best.options[name]}
     return " ".join(filter(None, [shlex.join(words), asked(common, **placed), spelled(graph.words)]))
+
+
+class SweepTable(ReleaseDocument, kw_only=True):
+    """`sweep --json`: many placements of a captured model; `best` is the number of the largest that fits.
+
+    A placement has a key for every option that varies, `splits` and `copied` (of several graphs each with its name
+    before it), `parallel`, `fits` and `error`; then by device `needs` in bytes, its `parts`, what is `left`, and the
+    `margin` that has to be; with `with_pipeline_copies` where those would need more.
+    """
+
+    view = "placements"
+    kind: Literal["sweep"] = "sweep"
+    options: str
+    devices: list[str]
+    memory: dict[str, int]
+    best_number: int | None = field(name="best")
+    placements: list[dict[str, Any]]
+
+
+class SweepShown(SweepTable, kw_only=True):
+    """The placements as they were made. `again` is the command that shows one of them, without its options."""
+
+    sweep: Sweep
+    again: str
+
+    def best(self) -> Swept | None:
+        """The largest that fits."""
+        return self.sweep.best()
+
+    def document(self) -> SweepTable:
+        """As numbers and words."""
+        return part(self, SweepTable)
+
+    def rows(self) -> tuple[Swept, ...]:
+        """The placements."""
+        return tuple(self.sweep.swept)
+
+    @classmethod
+    def of(cls, found: Found) -> SweepShown:
+        """A sweep."""
+        sweep = found.sweep
+        best = sweep.best() if sweep.memory else None
+        return cls(
+            ggml=sweep.ggml,
+            options=sweep.fixed,
+            devices=list(sweep.devices),
+            memory=dict(sweep.memory),
+            best_number=None if best is None else list(sweep.swept).index(best),
+            placements=[{**costs_of(s), **_bytes_of(s)} for s in sweep.swept],
+            sweep=sweep,
+            again=found.again,
+        )
+
+
+def sweep_of(found: Found) -> Answer[SweepShown]:
+    """A sweep as an answer: it is fine if something fits."""
+    return Answer(SweepShown.of(found), found.title, fine=found.ok)
+
+
+def _bytes_of(s: Swept) -> dict[str, Any]:
+    parts = {device: needs._asdict() for device, needs in s.needs.items()}
+    needs = {device: needs.total for device, needs in s.needs.items()}
+    more = {"with_pipeline_copies": dict(s.with_copies)} if s.with_copies else {}
+    return {"needs": needs, "parts": parts, "left": dict(s.left), "margin": dict(s.margins), **more}
+
+
+def costs_of(s: Swept) -> dict[str, Any]:
+    """The options of a placement and what they cost, by name."""
+    return {
+        **s.options,
+        **_costs_of(s),
+        **_speeds_of(s),
+        "parallel": s.parallel,
+        "fits": s.fits,
+        "error": s.error or None,
+    }
+
+
+def _speeds_of(s: Swept) -> dict[str, float]:
+    """Estimated tokens a second, each with its range."""
+    return {
+        f"{title} {case}".rstrip(): float(f"{getattr(rate, field):.4g}")
+        for title, rate in rates_of(s).items()
+        for case, field in (("", "mid"), ("low", "low"), ("high", "high"))
+    }
+
+
+def _costs_of(s: Swept) -> dict[str, int]:
+    """The splits and copied bytes of each graph, under its name if there are several."""
+    prefix = len(s.graphs) > 1
+    return {
+        f"{name} " * prefix + what: n
+        for name, splits, copied in s.graphs
+        for what, n in (("splits", splits), ("copied", copied))
+    }
+
+
+def rates_of(s: Swept) -> dict[str, Estimate]:
+    """Tokens a second of answers and of a prompt, as far as they are estimated, by their headings."""
+    if s.speeds is None:
+        return {}
+    rates = {"tokens/s": s.speeds.token_rate, "prompt/s": s.speeds.prompt_rate}
+    return {title: rate for title, rate in rates.items() if rate is not None}

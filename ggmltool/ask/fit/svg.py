@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil, floor, log2
 from typing import NamedTuple
 
+from ggmltool.ask.fit.record import Fit
+from ggmltool.ask.fit.text import spilled
+from ggmltool.ask.fit.wishes import shell_words
 from ggmltool.show.colors import DARK, LIGHT, PALETTE
 from ggmltool.show.svg import Box, Svg, Text, document, number, path, rect, round_numbers, style
+from ggmltool.sources.llama.search.candidates import Candidate
 
 _WIDTH, _PLOT_HEIGHT = 860, 400
 _LEFT, _RIGHT, _TOP = 64, 24, 62
@@ -167,3 +171,37 @@ def _free(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
 def _row(point: Point, unit: str) -> str:
     about = f"{point.mid:.3g}" + (f" ({point.low:.3g}–{point.high:.3g})" if point.high > point.low else "")
     return f"{point.n_ctx:>7}  {about} {unit.partition(',')[0]}  {point.words}"
+
+
+_MOST = 40
+"""Placements in a chart."""
+
+_APART = ("-c", "--n-cpu-moe", "--n-cpu-ffn", "-ot")
+"""Options that are told otherwise."""
+
+
+def chart_of(fit: Fit) -> str:
+    """The chart of the best placement of each setting, as SVG; where no speeds are known, of what tells them apart:
+    layers on GPUs, or else the room that is left."""
+    shown = [ranked.candidate for ranked in fit.found.ranked[:_MOST]]
+    devices = ", ".join(f"{device}:{n / 2**30:.3g}GiB" for device, n in fit.memory.items())
+    unit, value = _measure(fit, shown)
+    points = [_point(fit, c, value(c), c is fit.found.best) for c in shown]
+    return fit_chart(points, f"{fit.title} on {devices}" if devices else fit.title, unit)
+
+
+def _measure(fit: Fit, shown: Sequence[Candidate]) -> tuple[str, Callable[[Candidate], tuple[float, float, float]]]:
+    """What the chart is of, and its value for a placement, likely and between what."""
+    if all(fit.token(c) is not None for c in shown):
+        return "tokens/s, one token at a time", lambda c: c.seconds.token.rate(1)
+    unknown = "since the speed of these devices is not known"
+    if len({c.choice.n_gpu_layers for c in shown}) > 1:
+        return f"layers on GPUs, {unknown}", lambda c: (c.choice.n_gpu_layers,) * 3
+    return f"MiB left on the fullest device, beyond the margin, {unknown}", lambda c: (max(c.room >> 20, 0),) * 3
+
+
+def _point(fit: Fit, c: Candidate, value: tuple[float, float, float], best: bool) -> Point:
+    options = fit.wishes.options(c)
+    words = shell_words({name: value for name, value in options.items() if name not in _APART})
+    low, mid, high = value
+    return Point(c.n_ctx, low, mid, high, " ".join(filter(None, [words, spilled(options)])), best)

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.place.record import Placed, PlacedTensor, PlacementShown
 from ggmltool.ask.splits.seconds import speed_lines
-from ggmltool.inspect.placed import Placed, PlacedTensor
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Shown, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, size
 from ggmltool.sources.llama.place.needs import BufferUse
 from ggmltool.views.explain.reasons import refusal_text
 
+if TYPE_CHECKING:
+    from ggmltool.ask.place.chosen import Chosen
+
 MARGIN = "margin: {} stays free for the driver's context, runtime pools and whatever else no plan has (--margin)"
 
 
-def place_view(placed: Placed, title: str, options: str, style: Style, tensors: bool = False) -> str:
-    """The devices with what they need, then the layers, or every tensor; at the end what to know of the plan."""
+def placement(answer: Answer[PlacementShown], style: Style) -> str:
+    """What llama.cpp chose, where it did; then the devices with what they need, the layers, or every tensor; at the end
+    what to know of the plan."""
+    placed, chosen = answer.facts.placed, answer.facts.chosen
+    search = [] if chosen is None else [chosen_view(chosen, style), "\n"]
     n_layer = len(placed.layers) - 1
-    parts = [heading(title, [options or "all layers on GPUs", count(n_layer, "layer")], style)]
-    parts += ["\n", device_table(placed).render(placed.needs.uses, style)]
+    top = heading(answer.title, [answer.heading or "all layers on GPUs", count(n_layer, "layer")], style)
+    parts = [*search, top, "\n", device_table(placed).render(placed.needs.uses, style)]
     if placed.tensors:
-        parts += ["\n", _tensor_table(placed, style) if tensors else _layer_table(placed, style)]
+        parts += ["\n", _tensor_table(placed, style) if answer.facts.all_tensors else _layer_table(placed, style)]
     parts += ["\n", render_lines(placement_facts(placed, style), style)]
     return "".join(parts)
 
@@ -203,3 +210,49 @@ def _of_margin(placed: Placed, device: str) -> str:
     """What of a lack is due to the margin alone."""
     left = placed.needs.left(device)
     return f" of its margin ({size(left)} left)" if left is not None and left >= 0 else ""
+
+
+_LEAST = 20
+
+
+def chosen_view(chosen: Chosen, style: Style) -> str:
+    """What --fit looked at and said, without the tables of memory that it logs, and the parameters that it set."""
+    facts = [f"{d.name} {_memory(d.free)}" for d in chosen.devices] or ["no GPU"]
+    facts.append(f"target {', '.join(dict.fromkeys(map(size, chosen.margins)))}")
+    lines = [line for said in _said(chosen) for line in _wrapped(said, style)]
+    parts = [heading("llama.cpp's --fit", facts, style), "\n", render_lines(lines, style)]
+    parts += ["\n", render_lines([line for text in _result(chosen) for line in _wrapped(text, style)], style)]
+    return "".join(parts)
+
+
+def _memory(free: int) -> str:
+    return f"{size(free)} free" if free else "reports no memory"
+
+
+def _said(chosen: Chosen) -> Iterator[str]:
+    """The lines of the search; the function that says nearly all of them is not named."""
+    for line in chosen.fitted.log:
+        function, _, text = line.partition(": ")
+        if function != "common_memory_breakdown_print":
+            yield text if function == "common_params_fit_impl" else line
+
+
+def _wrapped(text: str, style: Style) -> list[str]:
+    indent = len(text) - len(text.lstrip())
+    return wrap(printable(text), max(style.width, _LEAST), subsequent_indent=" " * (indent + 2)) or [""]
+
+
+def _result(chosen: Chosen) -> Iterator[str]:
+    fitted = chosen.fitted
+    if fitted.status == "crash":
+        yield f"llama.cpp {fitted.reason} and ends here"
+        return
+    yield f"after {count(len(fitted.trials), 'measurement')}: {chosen.arguments}"
+    if not fitted.ok:
+        yield f"llama.cpp gives up: {fitted.reason}; it goes on with the parameters above"
+
+
+def failure(chosen: Chosen) -> str:
+    """Why there is no success, in a line."""
+    fitted = chosen.fitted
+    return f"llama.cpp {fitted.reason}" if fitted.status == "crash" else fitted.log[-1]

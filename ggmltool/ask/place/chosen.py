@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.ask.place.options import DEFAULT_MARGIN, Asked, Common, devices_of
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.placing import DEFAULT_MARGIN, Asked, Common, devices_of
 from ggmltool.scenario.versions import lacks
+from ggmltool.show.document import Row
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.own_fit.common_fit import common_fit_params
 from ggmltool.sources.llama.own_fit.memory import PlacedMemory, fit_devices, fit_model, place_options
@@ -22,6 +23,7 @@ from ggmltool.sources.llama.own_fit.records import (
     FitSettings,
     Fitted,
     Measured,
+    Status,
 )
 from ggmltool.sources.llama.place.needs import margins_of
 from ggmltool.sources.llama.place.place import Placer
@@ -29,6 +31,7 @@ from ggmltool.sources.llama.place.place import Placer
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
     from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
+    from ggmltool.sources.llama.own_fit.records import Trial
     from ggmltool.sources.llama.place.options import PlaceOptions
 
 FOLLOWED_SINCE = "2026-08-21"
@@ -234,3 +237,58 @@ def _chosen(asked: Asked, params: FitParams, split: Sequence[float]) -> Asked:
 
 def _overrides(params: FitParams) -> str:
     return ",".join(f"{o.pattern.pattern}={o.buft}" for o in params.overrides)
+
+
+class TriedRow(Row):
+    """Bytes of a device (or of the host) with parameters that --fit measured."""
+
+    device: str
+    model: int
+    context: int
+    compute: int
+
+
+class TrialRow(Row):
+    """Parameters that --fit measured, as llama-fit-params prints them, and what they need."""
+
+    why: str
+    arguments: str
+    needs: list[TriedRow]
+
+
+class FitRow(Row):
+    """llama.cpp's own choice: `arguments` as llama-fit-params prints them, whatever the `status`; `reason` says why
+    there is no success; `log` has its lines as it prints them with -lv 4."""
+
+    status: Status
+    reason: str | None
+    arguments: str
+    n_ctx: int
+    n_gpu_layers: int
+    tensor_split: list[float]
+    overrides: list[str]
+    trials: list[TrialRow]
+    log: list[str]
+
+    @classmethod
+    def of(cls, chosen: Chosen) -> FitRow:
+        """A choice."""
+        fitted, params = chosen.fitted, chosen.fitted.params
+        return cls(
+            status=fitted.status,
+            reason=fitted.reason or None,
+            arguments=chosen.arguments,
+            n_ctx=params.n_ctx,
+            n_gpu_layers=params.n_gpu_layers,
+            tensor_split=list(params.tensor_split),
+            overrides=[f"{o.pattern.pattern}={o.buft}" for o in params.overrides],
+            trials=[_trial(chosen, trial) for trial in fitted.trials],
+            log=list(fitted.log),
+        )
+
+
+def _trial(chosen: Chosen, trial: Trial) -> TrialRow:
+    names = (*(d.name for d in chosen.devices), "Host")
+    needs = (*trial.measured.devices, trial.measured.host)
+    rows = [TriedRow(name, *parts) for name, parts in zip(names, needs, strict=True)]
+    return TrialRow(trial.why, arguments(trial.params), rows)

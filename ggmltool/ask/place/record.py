@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ggmltool.estimate.forecast import Speeds, forecast
+from msgspec import UNSET, UnsetType
+
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.place.chosen import FitRow
+from ggmltool.ask.place.options import Asked, Common, devices_of
+from ggmltool.estimate.forecast import SOME_HOST, Speeds, forecast
 from ggmltool.estimate.records import Rates
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.placing import Asked, Common, devices_of
 from ggmltool.inspect.program import answers_for
 from ggmltool.inspect.reasons import TurnedDown, unsupported
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
+from ggmltool.show.document import Error, EstimateRow, ReleaseDocument, Row, part
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.meta_device import Share, place_on_all
@@ -23,6 +28,10 @@ from ggmltool.sources.llama.place.place import Placement, Placer
 from ggmltool.sources.llama.search.sweep import best_split
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ggmltool.ask.place.chosen import Chosen
+    from ggmltool.estimate.forecast import Speeds
     from ggmltool.inspect.opened import Opened
     from ggmltool.sources.llama.place.options import PlaceOptions
 
@@ -176,3 +185,202 @@ def _without_effect(placement: Placement, options: PlaceOptions) -> list[str]:
     asked_for = dict.fromkeys(override.option for override in options.overrides)
     idle = [option for option in asked_for if not any(t.rule.startswith(option) for t in placement.tensors)]
     return out + [f"no weight is placed by {option}" for option in idle]
+
+
+class UseRow(Row):
+    """What lies in the buffers of a type on a device, in bytes; how much the device has, what is left of it, and the
+    margin that has to be; null where the memory is not known."""
+
+    device: str
+    buft: str
+    weights: int
+    cache: int
+    compute: int
+    output: int
+    total: int
+    memory: int | None
+    left: int | None
+    margin: int | None
+
+
+class PlacedGraph(Row):
+    """A graph: its splits, and the bytes that they copy."""
+
+    graph: str
+    splits: int
+    copied: int
+
+
+class LayerRow(Row):
+    """The device of a layer, or of the output layer."""
+
+    layer: int | str
+    device: str
+
+
+class PlacedRow(Row):
+    """A tensor of the model: where it goes, by which `rule`; `option`: an option says so; `used`: a graph reads it."""
+
+    id: str
+    name: str
+    kind: str
+    layer: str
+    type: str
+    nbytes: int
+    buft: str
+    device: str
+    rule: str
+    option: bool
+    used: bool
+
+
+class UnsupportedRow(Row):
+    """An op that a device does not support, why, and how many nodes run elsewhere for it."""
+
+    backend: str
+    op: str
+    why: str
+    lacks: bool
+    runs_on: str
+    nodes: int
+
+
+class ShareRow(Row):
+    """With -sm tensor, the part of 1 of all cut tensors that a GPU was to have, and has; the bytes that are whole."""
+
+    gpu: str
+    asked: float
+    got: float
+    whole: int
+
+
+class SpeedsRow(Row):
+    """What is estimated of a placement: tokens of answers a second, tokens of a prompt a second, and the seconds to the
+    first token behind a prompt of `n_prompt` tokens, `n_depth` tokens being in the caches; null for what was not
+    captured. `rates` names the hardware of each backend, null where nobody named it."""
+
+    tokens_per_second: EstimateRow | None
+    prompt_tokens_per_second: EstimateRow | None
+    first_token: EstimateRow | None
+    n_prompt: int
+    n_depth: int
+    n_seqs: int
+    rates: dict[str, str | None]
+
+    @classmethod
+    def of(cls, speeds: Speeds, rates: Mapping[str, Rates]) -> SpeedsRow:
+        """The speeds of a placement on backends of these rates."""
+        token, prompt, first = (
+            None if estimate is None else EstimateRow.of(estimate)
+            for estimate in (speeds.token_rate, speeds.prompt_rate, speeds.prompt)
+        )
+        named = {name: None if of is SOME_HOST else of.name for name, of in rates.items()}
+        return cls(token, prompt, first, speeds.n_prompt, speeds.cached, speeds.n_seqs, named)
+
+
+class PlacementTable(ReleaseDocument, kw_only=True):
+    """`place --json`: where llama.cpp puts a captured model, tensor by tensor, and whether it fits.
+
+    `short` is what devices lack; `decided` says which part of llama.cpp decided what; `with_pipeline_copies` are the
+    bytes that the copies of pipeline parallelism would need, where there are none. `speeds` are estimates, where the
+    hardware of the devices is named. With --fit, `fit` is llama.cpp's own choice.
+    """
+
+    view = "placement"
+    tells_refusal = ("text", "json", "csv", "scenario")
+    main_table = "devices"
+    kind: Literal["placement"] = "placement"
+    options: dict[str, Any]
+    fits: bool
+    short: dict[str, int]
+    graphs: list[PlacedGraph]
+    parallel: bool
+    no_pipeline_because: str | None
+    with_pipeline_copies: dict[str, int] | None
+    decided: dict[str, str]
+    devices: list[UseRow]
+    layers: list[LayerRow]
+    tensors: list[PlacedRow]
+    unsupported: list[UnsupportedRow]
+    speeds: SpeedsRow | UnsetType = UNSET
+    warnings: list[str]
+    shares: list[ShareRow] | UnsetType = UNSET
+    error: Error | UnsetType = UNSET
+    fit: FitRow | UnsetType = UNSET
+
+
+class PlacementShown(PlacementTable, kw_only=True):
+    """The placement as it was found, `chosen` by llama.cpp or not; `all_tensors`: it is shown tensor by tensor."""
+
+    placed: Placed
+    chosen: Chosen | None
+    all_tensors: bool
+
+    @property
+    def needs(self) -> Needs:
+        """What lies on each device."""
+        return self.placed.needs
+
+    def document(self) -> PlacementTable:
+        """As numbers and words."""
+        return part(self, PlacementTable)
+
+    def rows(self) -> tuple[PlacedTensor, ...]:
+        """The tensors of the model."""
+        return tuple(self.placed.tensors)
+
+    @classmethod
+    def of(cls, placed: Placed, chosen: Chosen | None = None, all_tensors: bool = False) -> PlacementShown:
+        """A placement; `chosen` is what llama.cpp chose it as."""
+        *layers, output = placed.layers
+        return cls(
+            ggml=placed.ggml,
+            options=dict(placed.options),
+            fits=not placed.short,
+            short=placed.short,
+            graphs=[PlacedGraph(*graph) for graph in placed.needs.graphs],
+            parallel=placed.parallel,
+            no_pipeline_because=placed.pipeline or None,
+            with_pipeline_copies=dict(placed.needs.with_copies) or None,
+            decided=dict(placed.needs.decided),
+            devices=use_rows(placed),
+            layers=[*(LayerRow(i, device) for i, device in enumerate(layers)), LayerRow("output", output)],
+            tensors=placed_rows(placed),
+            unsupported=[UnsupportedRow(*refused, there, n) for refused, there, n in placed.unsupported],
+            speeds=UNSET if placed.speeds is None else SpeedsRow.of(placed.speeds, placed.rates),
+            warnings=list(placed.warnings),
+            shares=[ShareRow(*share) for share in placed.shares] or UNSET,
+            error=UNSET if placed.error is None else Error(**placed.error),
+            fit=UNSET if chosen is None else FitRow.of(chosen),
+            placed=placed,
+            chosen=chosen,
+            all_tensors=all_tensors,
+        )
+
+
+def placement_of(
+    found: Found, title: str, chosen: Chosen | None = None, all_tensors: bool = False
+) -> Answer[PlacementShown]:
+    """A placement as an answer: it is fine if it fits, ggml plans it, and llama.cpp chose it where it was to."""
+    placed = found.placed
+    fine = not placed.short and placed.error is None and (chosen is None or chosen.ok)
+    return Answer(PlacementShown.of(placed, chosen, all_tensors), title, found.words, found.plan, fine)
+
+
+def placed_rows(placed: Placed) -> list[PlacedRow]:
+    """All weights and caches."""
+    return [PlacedRow(*t) for t in placed.tensors]
+
+
+def use_rows(placed: Placed) -> list[UseRow]:
+    """What lies in the buffers of each type."""
+    return [
+        UseRow(
+            **asdict(use),
+            total=use.total,
+            memory=placed.needs.memory.get(use.device),
+            left=placed.needs.left(use.device),
+            margin=placed.needs.margins.get(use.device, 0) if use.device in placed.needs.memory else None,
+        )
+        for use in placed.needs.uses
+    ]

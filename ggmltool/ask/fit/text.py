@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.fit.record import Fit, FitShown
+from ggmltool.ask.fit.wishes import LEAST_CTX, OwnChoice, shell_words
+from ggmltool.ask.place.record import Placed, PlacedTensor
+from ggmltool.ask.place.text import device_table, placement_facts
 from ggmltool.estimate.records import Estimate
-from ggmltool.inspect.fit_own import OwnChoice
-from ggmltool.inspect.fit_wishes import LEAST_CTX, shell_words
-from ggmltool.inspect.fitting import Fit
-from ggmltool.inspect.placed import Placed, PlacedTensor
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, size
 from ggmltool.sources.llama.search.candidates import Progress, Ranked
 from ggmltool.sources.llama.search.space import Setting
-from ggmltool.views.place.place import device_table, placement_facts
 
 BIGGEST = 3
 """Kinds of tensors that are named for each device."""
@@ -31,8 +31,9 @@ _UNSAID = {"-np": "1", "-ctk": "f16", "-ctv": "f16", "-fa": "auto", "-b": "2048"
 """llama.cpp's defaults."""
 
 
-def fit_view(fit: Fit, style: Style, top: int = 5) -> str:
+def fit(answer: Answer[FitShown], style: Style) -> str:
     """The headline, the best placements, the bytes of the first, and the lines that run it."""
+    fit, top = answer.facts.fit, answer.facts.top
     devices = [f"{device} {size(n)}" for device, n in fit.memory.items()]
     facts = [fit.wishes.objective, *([", ".join(devices)] if devices else []), *([fit.fixed] if fit.fixed else [])]
     parts = [heading(fit.title, facts, style), "\n", render_lines(_headline(fit, style), style)]

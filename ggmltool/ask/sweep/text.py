@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import wrap
-from typing import Any
 
-from ggmltool.estimate.records import Estimate
-from ggmltool.inspect.swept import Sweep, Swept
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.place.text import MARGIN
+from ggmltool.ask.sweep.record import Sweep, SweepShown, Swept, rates_of
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, rate_text, size
 from ggmltool.sources.llama.search.sweep import NOTHING
-from ggmltool.views.place.place import MARGIN
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _WIDEST_BAR = 40
@@ -28,10 +27,11 @@ EQUAL = (
 )
 
 
-def sweep_view(sweep: Sweep, title: str, style: Style, again: str = "") -> str:
-    """The table, the chart, and the best. `again` is the command that shows one placement, without its options."""
+def placements(answer: Answer[SweepShown], style: Style) -> str:
+    """The table, the chart, and the best."""
+    sweep, again = answer.facts.sweep, answer.facts.again
     facts = [count(len(sweep.swept), "placement"), *([sweep.fixed] if sweep.fixed else [])]
-    parts = [heading(title, facts, style), "\n", _table(sweep, style), "\n", _chart(sweep, style), "\n"]
+    parts = [heading(answer.title, facts, style), "\n", _table(sweep, style), "\n", _chart(sweep, style), "\n"]
     return "".join([*parts, render_lines(_summary(sweep, again, style), style)])
 
 
@@ -54,7 +54,7 @@ def _table(sweep: Sweep, style: Style) -> str:
             cells += [""] * (2 * len(s.graphs) + len(_speed_titles(sweep)) + (1 + len(_PARTS)) * len(sweep.devices))
         else:
             cells += [text for _, splits, copied in s.graphs for text in (str(splits), size(copied))]
-            rates = _rates(s)
+            rates = rates_of(s)
             cells += [rate_text(rates[title]) if title in rates else "" for title in _speed_titles(sweep)]
             for device in sweep.devices:
                 needs = s.needs.get(device, NOTHING)
@@ -84,17 +84,9 @@ def _graph_titles(sweep: Sweep) -> list[tuple[str, tuple[str, str]]]:
     return [(name, (f"{name} splits", f"{name} copied")) for name in names]
 
 
-def _rates(s: Swept) -> dict[str, Estimate]:
-    """Tokens a second of answers and of a prompt, as far as they are estimated, by their headings."""
-    if s.speeds is None:
-        return {}
-    rates = {"tokens/s": s.speeds.token_rate, "prompt/s": s.speeds.prompt_rate}
-    return {title: rate for title, rate in rates.items() if rate is not None}
-
-
 def _speed_titles(sweep: Sweep) -> list[str]:
     """The headings of estimated speeds."""
-    return list(dict.fromkeys(title for s in sweep.swept for title in _rates(s)))
+    return list(dict.fromkeys(title for s in sweep.swept for title in rates_of(s)))
 
 
 def _chart(sweep: Sweep, style: Style) -> str:
@@ -174,7 +166,7 @@ def _fastest(sweep: Sweep, style: Style) -> list[str]:
     """The fastest placements that fit, for answers and for prompts, where speeds are estimated."""
     lines = []
     for title in _speed_titles(sweep):
-        fit = [(rates[title], s) for s in sweep.swept if s.fits and title in (rates := _rates(s))]
+        fit = [(rates[title], s) for s in sweep.swept if s.fits and title in (rates := rates_of(s))]
         if not fit:
             continue
         rate, fastest = max(fit, key=lambda pair: pair[0].mid)
@@ -212,27 +204,3 @@ def _shell(value: str) -> str:
     from shlex import quote
 
     return quote(value)
-
-
-def costs_of(s: Swept) -> dict[str, Any]:
-    """The options of a placement and what they cost, by name."""
-    return {**s.options, **_costs(s), **_speeds(s), "parallel": s.parallel, "fits": s.fits, "error": s.error or None}
-
-
-def _speeds(s: Swept) -> dict[str, float]:
-    """Estimated tokens a second, each with its range."""
-    return {
-        f"{title} {case}".rstrip(): float(f"{getattr(rate, field):.4g}")
-        for title, rate in _rates(s).items()
-        for case, field in (("", "mid"), ("low", "low"), ("high", "high"))
-    }
-
-
-def _costs(s: Swept) -> dict[str, int]:
-    """The splits and copied bytes of each graph, under its name if there are several."""
-    prefix = len(s.graphs) > 1
-    return {
-        f"{name} " * prefix + what: n
-        for name, splits, copied in s.graphs
-        for what, n in (("splits", splits), ("copied", copied))
-    }

@@ -1,0 +1,1 @@
+"""`fit`: the best way to put a model on devices."""

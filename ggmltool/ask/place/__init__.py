@@ -1,0 +1,1 @@
+"""`place`: where llama.cpp puts a captured model, and whether it fits."""

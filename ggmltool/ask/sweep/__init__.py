@@ -1,0 +1,1 @@
+"""`sweep`: a captured model placed in many ways."""

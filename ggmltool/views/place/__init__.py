@@ -1,1 +1,0 @@
-"""Placements of a model on devices."""
