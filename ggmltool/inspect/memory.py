@@ -113,13 +113,19 @@ class MemoryRecorder(Part):
     """The lifetimes of the allocator's last plan, while it is made.
 
     Copies of tensors with the same name have the same name too, so what is freed is known by its place as well.
-    Tensors without bytes lie nowhere.
+    Tensors without bytes lie nowhere. `number` is that of the event that is heard, for who counts events.
     """
 
     hears = frozenset({AllocationStarted, Allocated, Reused, Freed, Kept})
 
     def __init__(self) -> None:
+        self.number = 0
         self._begin_anew()
+
+    @property
+    def allocations(self) -> list[Allocation]:
+        """The lifetimes so far, with the events at which they began and ended."""
+        return [made._replace(life=life) for made, life in zip(self._made, self._lives, strict=True)]
 
     @property
     def plan(self) -> MemoryPlan:
@@ -146,6 +152,7 @@ class MemoryRecorder(Part):
                     self._begin(Lifetime(tensor, buft, chunk, offset, size, self._step, reused=parent))
             case Freed(tensor, extra=True):
                 self._lives[-1] = self._lives[-1]._replace(size=self._lives[-1].size - event.size)
+                self._made[-1] = self._made[-1]._replace(trimmed=self.number, given_back=event.size)
                 self._tails.append(tensor)
             case Freed(tensor, buft, chunk, offset) if event.size:
                 self._end(tensor, buft, chunk, offset, self._step)
@@ -169,46 +176,16 @@ class MemoryRecorder(Part):
         self._tails: list[str] = []
         self._there: dict[tuple[str, str, int, int], int] = {}
         self._step = -1
-
-    def _begin(self, life: Lifetime) -> None:
-        self._there[life.tensor, life.buft, life.chunk, life.offset] = len(self._lives)
-        self._lives.append(life)
-
-    def _end(self, tensor: str, buft: str, chunk: int, offset: int, step: int) -> Lifetime:
-        i = self._there.pop((tensor, buft, chunk, offset))
-        self._lives[i] = self._lives[i]._replace(end=step)
-        return self._lives[i]
-
-
-class AllocationRecorder(MemoryRecorder):
-    """The same with the events at which it happens: who has which bytes from which event to which."""
-
-    def hear_at(self, number: int, event: Event) -> None:
-        """Hear the event of this number."""
-        self._now = number
-        if type(event) in self.hears:
-            self.hear(event)
-
-    @property
-    def allocations(self) -> list[Allocation]:
-        """The lifetimes so far."""
-        return [made._replace(life=life) for made, life in zip(self._made, self._lives, strict=True)]
-
-    def hear(self, event: Event) -> None:
-        super().hear(event)
-        if isinstance(event, Freed) and event.extra:
-            self._made[-1] = self._made[-1]._replace(trimmed=self._now, given_back=event.size)
-
-    def _begin_anew(self) -> None:
-        super()._begin_anew()
         self._made: list[Allocation] = []
         self._ended = -1
 
     def _begin(self, life: Lifetime) -> None:
-        self._made.append(Allocation(life, self._now, took=None if life.reused is None else self._ended))
-        super()._begin(life)
+        self._made.append(Allocation(life, self.number, took=None if life.reused is None else self._ended))
+        self._there[life.tensor, life.buft, life.chunk, life.offset] = len(self._lives)
+        self._lives.append(life)
 
     def _end(self, tensor: str, buft: str, chunk: int, offset: int, step: int) -> Lifetime:
-        self._ended = self._there[tensor, buft, chunk, offset]
-        self._made[self._ended] = self._made[self._ended]._replace(died=self._now)
-        return super()._end(tensor, buft, chunk, offset, step)
+        i = self._ended = self._there.pop((tensor, buft, chunk, offset))
+        self._lives[i] = self._lives[i]._replace(end=step)
+        self._made[i] = self._made[i]._replace(died=self.number)
+        return self._lives[i]

@@ -44,10 +44,10 @@ class Record:
         self.passes = PassRecorder()
         self.limits = LimitWatch()
         whole = Keep.ALLOCATIONS in keep
-        self._lifetimes = self.allocations.lifetimes if whole else MemoryRecorder()
+        self.lifetimes = self.allocations.lifetimes if whole else MemoryRecorder()
         parts: dict[Keep, Part] = {
             Keep.DECISIONS: self.decisions,
-            Keep.ALLOCATIONS if whole else Keep.MEMORY: self.allocations if whole else self._lifetimes,
+            Keep.ALLOCATIONS if whole else Keep.MEMORY: self.allocations if whole else self.lifetimes,
             Keep.PASSES: self.passes,
             Keep.LIMITS: self.limits,
         }
@@ -58,7 +58,7 @@ class Record:
     @property
     def memory(self) -> MemoryPlan:
         """The lifetimes of the allocator's last plan."""
-        return self._lifetimes.plan
+        return self.lifetimes.plan
 
     @property
     def hears_memory(self) -> bool:
@@ -67,7 +67,7 @@ class Record:
 
     def put(self, moves: Mapping[PlacedAt, PlacedAt]) -> None:
         """Tensors lie elsewhere than was announced."""
-        self._lifetimes.put(moves)
+        self.lifetimes.put(moves)
 
     @property
     def listener(self) -> Listener | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.events import AllocationStarted, NotReused, PassedOver, Refused
-from ggmltool.inspect.memory import Allocation, AllocationRecorder
+from ggmltool.inspect.memory import Allocation
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched
 
@@ -55,6 +55,7 @@ class _Tape(Record):
         return self
 
     def __call__(self, event: Event) -> None:
+        self.lifetimes.number = len(self.events)
         self.events.append(event)
         super().__call__(event)
 
@@ -74,13 +75,17 @@ def tell(opened: Opened, moment: Moment) -> Told:
     first = kept[0].event
     events = tape.events[first:]
     told = [step._replace(event=step.event - first) for step in kept]
-    left_out = 0
+    numbers: Sequence[int] = range(len(events))
     if len(events) > MOST_EVENTS:
         numbers = [i for i, event in enumerate(events) if not isinstance(event, _SETTLE_NOTHING)]
         told = [step._replace(event=bisect_left(numbers, step.event)) for step in told]
-        left_out = len(events) - len(numbers)
-        events = [events[i] for i in numbers]
-    walk = AllocationRecorder()
-    for number, event in enumerate(events):
-        walk.hear_at(number, event)
-    return Told(at, events, told, walk.allocations, walk.plan.nodes, left_out)
+
+    def number(event: int | None) -> int | None:
+        return None if event is None else bisect_left(numbers, event - first)
+
+    allocations = [
+        a._replace(born=bisect_left(numbers, a.born - first), died=number(a.died), trimmed=number(a.trimmed))
+        for a in tape.lifetimes.allocations
+    ]
+    left_out = len(events) - len(numbers)
+    return Told(at, [events[i] for i in numbers], told, allocations, tape.memory.nodes, left_out)

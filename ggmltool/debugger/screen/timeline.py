@@ -22,7 +22,7 @@ from ggmltool.ggml.events import (
     Refused,
     SplitStarted,
 )
-from ggmltool.inspect.memory import Allocation, AllocationRecorder
+from ggmltool.inspect.memory import Allocation, MemoryRecorder
 
 if TYPE_CHECKING:
     from ggmltool.inspect.history.history import Point
@@ -123,7 +123,7 @@ class Timeline:
         self.split_marks: list[int] = []
         self.work: list[Work] = []
         self._at_work: list[int] = []
-        self._memory = AllocationRecorder()
+        self._memory = MemoryRecorder()
         self._about = ""
         for at, point in enumerate(points):
             if point.event is not None:
@@ -159,7 +159,9 @@ class Timeline:
                 self._turn(at, event)
             case _:
                 pass
-        self._memory.hear_at(at, event)
+        if type(event) in MemoryRecorder.hears:
+            self._memory.number = at
+            self._memory.hear(event)
 
     def _turn(self, at: int, event: AllocationStarted) -> None:
         """The allocator turns to a node, or begins a graph."""
