@@ -19,7 +19,7 @@ from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.mock import Answered, Callbacks, World
 from ggmltool.oracle.structs import CGraph, MultiBuffer, Tensor
 from ggmltool.oracle.tensors import Builder, read_values
-from ggmltool.scenario.spec import ContextSpec, GraphSpec, ScenarioSpec, Step, TensorSpec
+from ggmltool.scenario.spec import ContextSpec, ScenarioSpec, Step, TensorSpec
 
 if TYPE_CHECKING:
     pass
@@ -191,12 +191,14 @@ class ScenarioRun:
         lib = self.lib
         ctx = self.builder.context(len(context.tensors))
         known = self.persistent
-        if not _refers_only_to(context, known):
+        refers = {ref for t in context.tensors for ref in (t.view_src, *t.src) if ref is not None}
+        if refers - known.keys() - {t.id for t in context.tensors}:
             # A view of a tensor that has no memory yet: ggml sees a root without buffer and asserts.
             known = dict(known)
-            others = [c for c in self.model.contexts if c is not context and not _all_known(c, known)]
-            for other in others:
-                self.builder.tensors(self.builder.context(len(other.tensors)), _roots(other), known)
+            others = [c for c in self.model.contexts if c is not context]
+            for other in [c for c in others if any(t.id not in known for t in c.tensors)]:
+                roots = [t for t in other.tensors if t.view_src is None and not t.src]
+                self.builder.tensors(self.builder.context(len(other.tensors)), roots, known)
         self.builder.tensors(ctx, context.tensors, known)
         self.persistent.update((t.id, known[t.id]) for t in context.tensors)
         address = self.world.buft_of(buft).address
@@ -278,12 +280,10 @@ class ScenarioRun:
             return found[0][1]
         if id in self.persistent:
             return self.persistent[id]
-        name = next(name for name, graph in self.model.graphs.items() if self._has(graph, id))
+        known = self.model.tensors()
+        name = next(name for name, g in self.model.graphs.items() if any(t.id == id for t in (*known, *g.nodes)))
         self._build(name)
         return self.tables[name][id]
-
-    def _has(self, graph: GraphSpec, id: str) -> bool:
-        return any(t.id == id for t in (*self.model.tensors(), *graph.nodes))
 
     def _tensors(self, graph: str) -> list[int]:
         """Leafs and nodes of the newest build of a graph."""
@@ -472,16 +472,3 @@ class UsedExperts:
             for column in range(ids.ne[0]):
                 self.used[words[(row * ids.nb[1] + column * ids.nb[0]) // 4]] = True
         self.ids = address
-
-
-def _refers_only_to(context: ContextSpec, known: dict[str, int]) -> bool:
-    own = {t.id for t in context.tensors}
-    return all(ref in own or ref in known for t in context.tensors for ref in (t.view_src, *t.src) if ref is not None)
-
-
-def _all_known(context: ContextSpec, known: dict[str, int]) -> bool:
-    return all(t.id in known for t in context.tensors)
-
-
-def _roots(context: ContextSpec) -> list[TensorSpec]:
-    return [t for t in context.tensors if t.view_src is None and not t.src]
