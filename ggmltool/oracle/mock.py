@@ -292,6 +292,7 @@ class World:
 
     def __init__(self, callbacks: Callbacks, model: ScenarioSpec, computing: bool) -> None:
         self.callbacks = callbacks
+        self.release = model.release.name
         self.tracing = computing
         self.trace: list[str] = []
         self.freed: list[tuple[int, int]] = []

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
 from ggmltool.ggml.sched.used_experts import EXPERT_TAIL
 from ggmltool.ggml.tensor import is_computed
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
-from ggmltool.oracle import state, structs
+from ggmltool.oracle import structs
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.mock import Answered, Callbacks, World
+from ggmltool.oracle.state import StateReader, check_layout
 from ggmltool.oracle.structs import CGraph, MultiBuffer, Tensor
 from ggmltool.oracle.tensors import Builder, read_values
 from ggmltool.scenario.spec import ContextSpec, ScenarioSpec, Step, TensorSpec
@@ -127,29 +129,16 @@ class Runner:
     def check_layout(self, world: World, sched: int, graph_size: int, op_offload: bool) -> None:
         """Checks the layout of the scheduler's state once."""
         if not self._checked:
-            state.check_layout(self.lib, world, sched, graph_size, op_offload, self.debug)
+            check_layout(self.lib, world, sched, graph_size, op_offload, self.debug)
             self._checked = True
 
 
 def failed_plan(
-    model: ScenarioSpec, step: Step | None, error: dict[str, str | None], log: Sequence[str]
+    model: ScenarioSpec, step: Step | None, error: Mapping[str, str | None], log: Sequence[str]
 ) -> dict[str, Any]:
     """The plan of a step that did not end well."""
-    return {
-        **_head(model, step.graph if step else None, step.kind if step else "alloc", False),
-        "backends": [],
-        "splits": [],
-        "nodes": [],
-        "leafs": [],
-        "copies": [],
-        "buffer_sizes": {},
-        "log": list(log),
-        "error": error,
-    }
-
-
-def _head(model: ScenarioSpec, graph: str | None, step: str, ok: bool) -> dict[str, Any]:
-    return {"ggmltool": 1, "kind": "plan", "ggml": model.ggml, "graph": graph, "step": step, "ok": ok}
+    graph, kind = (step.graph, step.kind) if step else (None, "alloc")
+    return Plan(graph, kind, False, (), log=tuple(log), error=tuple(error.items()), ggml=model.ggml).as_dict()
 
 
 class ScenarioRun:
@@ -240,7 +229,6 @@ class ScenarioRun:
         if model.scheduler.copy_callback == USED_EXPERTS:
             self.experts = UsedExperts(lib)
             lib.ggml_backend_sched_set_copy_callback(self.sched, self.experts.callback, None)
-        self.reader = state.StateReader(lib, self.world, self.sched, self.builder.ids, self.chunks)
 
     def _default_graph_size(self) -> int:
         n_tensors = len(self.model.tensors())
@@ -392,12 +380,9 @@ class ScenarioRun:
             error = {"kind": "failed", "condition": None, "message": "\n".join(log)}
             emit("plan", (failed_plan(self.model, step, error, log), debug))
             return False
-        plan = {
-            **_head(self.model, name, step.kind, True),
-            "backends": [{"name": d.name, "buft": d.buft.name} for d in self.world.order],
-            **self.reader.plan(graph),
-            "log": log,
-        }
+        order = tuple((device.name, device.buft.name) for device in self.world.order)
+        rows = StateReader(lib, self.world, sched, self.builder.ids, self.chunks).rows(graph)
+        plan = Plan(name, step.kind, True, order, *rows, log=tuple(log), ggml=self.model.ggml).as_dict()
         emit("plan", (plan, debug))
         if step.kind == "alloc":
             self._write_data([t for c in self.model.contexts if c.buft is None for t in c.tensors], table)

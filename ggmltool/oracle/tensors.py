@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.dtypes import TYPES_BY_ID
@@ -13,58 +12,24 @@ from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import MEM_ALIGN
 from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Lib
-from ggmltool.oracle.structs import MAX_DIMS, MAX_NAME, MAX_PARAMS, MAX_SRC, TypeTraits
+from ggmltool.oracle.structs import KNOWN, MAX_NAME, MAX_PARAMS, MAX_SRC, TypeTraits
 from ggmltool.scenario.spec import GraphSpec, TensorSpec
+from ggmltool.state.memory.tensors import tensor_record
 
 if TYPE_CHECKING:
     import numpy as np
-
-TENSOR_LAYOUT = struct.Struct("=i4xQ4q4Qi16ii10QQQQ64sQ8x")
-"""ggml_tensor as fields: type, buffer, ne, nb, op, op_params, flags, src, view_src, view_offs, data, name, extra."""
-
-
-class TensorState(NamedTuple):
-    """The fields of a tensor in the library's memory; addresses are 0 where NULL."""
-
-    type: int
-    buffer: int
-    ne: tuple[int, ...]
-    nb: tuple[int, ...]
-    op: int
-    src: tuple[int, ...]
-    view_src: int
-    data: int
-    name: str
-
-
-def read_tensor(address: int) -> TensorState:
-    """The tensor at `address`."""
-    f = TENSOR_LAYOUT.unpack(ctypes.string_at(address, TENSOR_LAYOUT.size))
-    src = f[28 : 28 + MAX_SRC]
-    name = f[41].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-    return TensorState(f[0], f[1], f[2 : 2 + MAX_DIMS], f[6 : 6 + MAX_DIMS], f[10], src, f[38], f[40], name)
 
 
 def tensor_bytes(
     t: Tensor | TensorSpec, op: int, src: Sequence[int], view_src: int, view_offs: int, buffer: int = 0, data: int = 0
 ) -> bytes:
     """A ggml_tensor, given the addresses that it has of others."""
-    return TENSOR_LAYOUT.pack(
-        t.type.id,
-        buffer,
-        *t.ne,
-        *t.nb,
-        op,
-        *t.op_params,
-        *[0] * (MAX_PARAMS - len(t.op_params)),
-        t.flags,
-        *src,
-        *[0] * (MAX_SRC - len(src)),
-        view_src,
-        view_offs,
-        data,
-        t.name.encode("utf-8", "surrogateescape")[: MAX_NAME - 1],
-        0,
+    params, sources = [*t.op_params], [*src]
+    params += [0] * (MAX_PARAMS - len(params))
+    sources += [0] * (MAX_SRC - len(sources))
+    name = t.name.encode("utf-8", "surrogateescape")[: MAX_NAME - 1]
+    return tensor_record(KNOWN.types).pack(
+        t.type.id, buffer, *t.ne, *t.nb, op, *params, t.flags, *sources, view_src, view_offs, data, name
     )
 
 
@@ -134,9 +99,9 @@ def read_values(lib: Lib, address: int) -> np.ndarray[Any, Any]:
     """
     import numpy as np
 
-    t = read_tensor(address)
+    t = structs.Tensor.from_address(address)
     dtype = TYPES_BY_ID[t.type]
-    ne, nb = t.ne, t.nb
+    ne, nb = tuple(t.ne), tuple(t.nb)
     if 0 in ne:
         lib.ggml_backend_tensor_get(address, None, 0, 0)
         return np.zeros(ne[::-1], dtype=np.float32)

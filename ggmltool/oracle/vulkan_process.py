@@ -21,7 +21,6 @@ from ggmltool.ggml.version import MEM_ALIGN
 from ggmltool.oracle import fork, structs
 from ggmltool.oracle.lib import LOG_CALLBACK, Files, Lib, OracleUnavailable
 from ggmltool.oracle.structs import MAX_SRC, CGraph, Tensor
-from ggmltool.oracle.tensors import TENSOR_LAYOUT
 
 Raw = Mapping[int, bytes]
 """Tensors as ggml_tensor structs by the addresses that they have for each other; `buffer` is 1 for weights, else 0."""
@@ -116,7 +115,7 @@ class Backend:
         one = (ctypes.c_int64 * 1)(1)
         made = {given: int(self.lib.ggml_new_tensor(ctx, 0, 1, one)) for given in raw}
         for given, data in raw.items():
-            ctypes.memmove(made[given], data, TENSOR_LAYOUT.size)
+            ctypes.memmove(made[given], data, len(data))
             t = Tensor.from_address(made[given])
             t.buffer = self._weights if t.buffer else None
             for i in range(MAX_SRC):

@@ -22,7 +22,6 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.oracle import fork, structs
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.run import Runner, ScenarioRun, World
-from ggmltool.oracle.tensors import read_tensor
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.steps import GRAPH_STEPS
@@ -59,7 +58,9 @@ class RealTables:
         taken = {i: keys[i] for i in range(real.hash_set.size) if used[i // 32] >> i % 32 & 1}
         if taken != self.keys:
             self.keys = taken
-            self.names = {i: self.run.builder.ids.get(key) or read_tensor(key).name for i, key in taken.items()}
+            raw = {i: structs.Tensor.from_address(key).name for i, key in taken.items()}
+            ids = self.run.builder.ids
+            self.names = {i: ids.get(key) or raw[i].decode("utf-8", "surrogateescape") for i, key in taken.items()}
         nodes = [(self.names[i], _values(values[i])) for i in taken]
         node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.NodeAlloc))
         leaf_allocs = ctypes.cast(real.leaf_allocs, ctypes.POINTER(LeafAlloc))

@@ -22,7 +22,8 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
-from ggmltool.oracle.tensors import TENSOR_LAYOUT, Builder, read_tensor
+from ggmltool.oracle.structs import Tensor
+from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.samples import sample_name
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.cli.conftest import Call, call
@@ -45,9 +46,13 @@ def structs(lib: Lib, model: ScenarioSpec, graph: str) -> dict[str, tuple[Any, .
     builder.graph(made, model.graphs[graph], known, len(tensors) + 1)
     found = {}
     for id, address in known.items():
-        f = TENSOR_LAYOUT.unpack(ctypes.string_at(address, TENSOR_LAYOUT.size))
-        src = [builder.ids.get(p, "") for p in f[28:38]]
-        found[id] = (f[0], f[2:6], f[6:10], f[10], f[11:27], f[27], src, builder.ids.get(f[38], ""), f[39], f[41])
+        t = Tensor.from_address(address)
+        src = [builder.ids.get(p, "") for p in t.src]
+        root = builder.ids.get(t.view_src, "")
+        found[id] = (
+            t.type, (*t.ne,), (*t.nb,), t.op, (*t.op_params,), t.flags, src, root, t.view_offs,
+            ctypes.string_at(address + Tensor.name.offset, Tensor.name.size),
+        )  # fmt: skip
     return found
 
 
@@ -142,8 +147,8 @@ def after_alloc(lib: Lib, model: ScenarioSpec) -> tuple[list[Row], list[Row], in
 
 
 def _row(address: int) -> Row:
-    t = read_tensor(address)
-    return t.name, Op(t.op).name, list(t.ne)
+    t = Tensor.from_address(address)
+    return t.name.decode(), Op(t.op).name, list(t.ne)
 
 
 def test_the_schedulers_graph_and_table_are_those_of_the_library(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -53,11 +54,21 @@ class Record:
             out.insert(i, value)
         return out
 
+    def pack(self, *values: Any) -> bytes:
+        """A struct with these values, arrays laid flat, in the order of the fields in it; the rest is 0."""
+        return self._struct.pack(*values)
+
     def flat(self, data: bytes) -> list[tuple[Any, ...]]:
         """The fields of an array of such structs, where none of them is an array itself."""
         if not self._constants:
             return [tuple(self._pick(f)) for f in self._struct.iter_unpack(data)]
         return [tuple(self.unpack(data, at)) for at in range(0, len(data), self.size)]
+
+
+@lru_cache(256)
+def record(layout: Layout, tag: str, names: tuple[str, ...]) -> Record:
+    """The fields of a struct, found once for each ggml."""
+    return Record(layout, tag, names)
 
 
 def _picking(places: Sequence[int | slice]) -> Callable[[tuple[Any, ...]], Sequence[Any]]:

@@ -9,7 +9,7 @@ from ggmltool.ggml.state import NO_SLOTS, GraphState, HashSetState
 from ggmltool.ggml.version import hash_size
 from ggmltool.state.memory import limits
 from ggmltool.state.memory.errors import NotAsLaidOut
-from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.fields import record
 from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout
 
@@ -22,8 +22,8 @@ class Graphs:
 
     def __init__(self, memory: Memory, layout: Layout) -> None:
         self.memory = memory
-        self.record = Record(layout, "ggml_cgraph", _GRAPH)
-        self.hashes = Record(layout, "ggml_hash_set", ("size", "used", "keys"))
+        self.record = record(layout, "ggml_cgraph", _GRAPH)
+        self.hashes = record(layout, "ggml_hash_set", ("size", "used", "keys"))
         self._sets: dict[tuple[int, int, int], HashSetState] = {}
         self._counts: dict[tuple[int, int], Mapping[int, int]] = {}
 
@@ -48,8 +48,8 @@ class Graphs:
             address,
         )
 
-    def hash_set(self, data: bytes, at: int, what: str) -> HashSetState:
-        """The hash set that lies in these bytes. Raises NoBytes, NotAsLaidOut."""
+    def hash_set(self, data: bytes, at: int, what: str, slots: bool = True) -> HashSetState:
+        """The hash set that lies in these bytes, with what stands in its `slots`. Raises NoBytes, NotAsLaidOut."""
         size, used, keys = key = tuple(self.hashes.unpack(data, at))
         if not size or not keys:
             return NO_SLOTS
@@ -57,11 +57,13 @@ class Graphs:
         if found is None:
             if size > limits.SLOTS or hash_size(size) != size:
                 raise NotAsLaidOut(f"{what} has {size} slots, and that is none of ggml's sizes")
+            if not slots:
+                return HashSetState(size, frozenset(), MappingProxyType({}))
             words = (size + 31) // 32
             self.memory.prefetch([(used, 4 * words)])
-            slots = [slot for slot in _bits(self.memory.read(used, 4 * words)) if slot < size]
-            held = self.memory.cells(keys, "Q", slots)
-            taken = {slot: key for slot, (key,) in zip(slots, held, strict=True)}
+            taken_slots = [slot for slot in _bits(self.memory.read(used, 4 * words)) if slot < size]
+            held = self.memory.cells(keys, "Q", taken_slots)
+            taken = {slot: key for slot, (key,) in zip(taken_slots, held, strict=True)}
             found = HashSetState(size, frozenset(taken.values()), taken)
             self._sets[key] = found
         return found

@@ -19,11 +19,11 @@ from ggmltool.ggml.state import (
     SchedState,
     SplitState,
 )
-from ggmltool.ggml.vbuffer import TensorAlloc
+from ggmltool.ggml.vbuffer import NodeAlloc, TensorAlloc
 from ggmltool.ggml.version import SCHED_MAX_COPIES, hash_size
 from ggmltool.state.memory import limits
 from ggmltool.state.memory.errors import AttachError, NoBytes, NotAsLaidOut
-from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.fields import record
 from ggmltool.state.memory.graphs import Graphs
 from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout
@@ -55,19 +55,20 @@ class Schedulers:
             raise NotAsLaidOut(f"the scheduler of ggml {layout.name} is too old to be read; ggml since 2025-01 is")
         self.memory = memory
         self.graphs = graphs
-        self.record = Record(layout, "ggml_backend_sched", _SCHED)
-        self.split = Record(layout, "ggml_backend_sched_split", _SPLIT)
-        self.galloc_record = Record(layout, "ggml_gallocr", _GALLOC)
-        self.tensor_alloc = Record(layout, "tensor_alloc", _TENSOR_ALLOC)
-        self.hash_node = Record(layout, "hash_node", _HASH_NODE)
-        self.node_alloc = Record(layout, "node_alloc", ()).size
-        self.leaf_alloc = Record(layout, "leaf_alloc", ()).size
-        self.block = Record(layout, "free_block", ("offset", "size"))
+        self.record = record(layout, "ggml_backend_sched", _SCHED)
+        self.split = record(layout, "ggml_backend_sched_split", _SPLIT)
+        self.galloc_record = record(layout, "ggml_gallocr", _GALLOC)
+        self.tensor_alloc = record(layout, "tensor_alloc", _TENSOR_ALLOC)
+        self.hash_node = record(layout, "hash_node", _HASH_NODE)
+        self.node_alloc = record(layout, "node_alloc", ()).size
+        self.leaf_alloc = record(layout, "leaf_alloc", ()).size
+        self.block = record(layout, "free_block", ("offset", "size"))
         self._chunks = Chunks(memory, layout)
         self._arena = Arena(layout)
 
-    def sched(self, address: int) -> SchedState:
-        """A ggml_backend_sched."""
+    def sched(self, address: int, tables: bool = True) -> SchedState:
+        """A ggml_backend_sched. Without `tables`, what stands in the slots of its hash sets is left out, and where the
+        allocator planned the nodes' sources."""
         memory = self.memory
         data = memory.read(address, self.record.size)
         f = dict(zip((name.rstrip("|") for name in _SCHED), self.record.unpack(data), strict=True))
@@ -75,11 +76,11 @@ class Schedulers:
         _between(n, 1, len(f["backends"]), f"the scheduler at {address:#x}", "backends")
         _between(n_copies, 1, SCHED_MAX_COPIES, f"the scheduler at {address:#x}", "copies")
         _between(f["n_splits"], 0, min(limits.SPLITS, f["splits_capacity"]), "the scheduler", "splits")
-        hash_set = self.graphs.hash_set(data, f["hash_set"], "the hash set of the scheduler")
+        hash_set = self.graphs.hash_set(data, f["hash_set"], "the hash set of the scheduler", tables)
         if not hash_set.size:
             raise NotAsLaidOut("the scheduler has no hash set")
         graph = self.graphs.graph(address + f["graph"], "the scheduler's own graph")
-        galloc = self.galloc(f["galloc"])
+        galloc = self.galloc(f["galloc"], tables)
         if len(galloc.bufts) != n:
             raise NotAsLaidOut(f"the graph allocator has {len(galloc.bufts)} buffers, the scheduler {n} backends")
         nodes, leafs = len(graph.nodes), len(graph.leafs)
@@ -89,10 +90,12 @@ class Schedulers:
             (f["prev_node_backend_ids"], before), (f["prev_leaf_backend_ids"], before),
         ]  # fmt: skip
         memory.prefetch([(at, 4 * k) for at, k in arrays])
-        node_ids, leaf_ids, prev_nodes, prev_leafs = ids = [memory.numbers(at, "i", k) for at, k in arrays]
-        wrong = next((b for of in ids for b in {*of} if not -1 <= b < n), None)
+        node_ids, leaf_ids, *prev = [memory.numbers(at, "i", k) for at, k in arrays]
+        wrong = next((b for b in {*node_ids, *leaf_ids} if not -1 <= b < n), None)
         if wrong is not None:
             raise NotAsLaidOut(f"a tensor of the scheduler at {address:#x} is for backend {wrong} of {n}")
+        # Behind what the graph before had, nobody wrote anything.
+        prev_nodes, prev_leafs = (tuple([b if -1 <= b < n else -1 for b in of]) for of in prev)
         splits, views = self._splits(f["splits"], f["n_splits"])
         return SchedState(
             is_reset=bool(f["is_reset"]),
@@ -167,7 +170,7 @@ class Schedulers:
             views.append(view)
         return tuple(out), tuple(views)
 
-    def galloc(self, address: int) -> GallocState:
+    def galloc(self, address: int, tables: bool = True) -> GallocState:
         """A ggml_gallocr."""
         memory = self.memory
         data = memory.read(address, self.galloc_record.size)
@@ -176,9 +179,8 @@ class Schedulers:
         _between(n_nodes, 0, limits.NODES, "the graph allocator", "nodes")
         _between(n_leafs, 0, limits.NODES, "the graph allocator", "leafs")
         memory.prefetch([(nodes, n_nodes * self.node_alloc), (leafs, n_leafs * self.leaf_alloc)])
-        places = self._places(memory.read(nodes, n_nodes * self.node_alloc))
-        step = self.node_alloc // self.tensor_alloc.size
-        hash_set = self.graphs.hash_set(data, hashes, "the hash set of the graph allocator")
+        planned = memory.read(nodes, n_nodes * self.node_alloc)
+        hash_set = self.graphs.hash_set(data, hashes, "the hash set of the graph allocator", tables)
         made = [self._chunks.buffers(at) for at in memory.numbers(buffers, "Q", n)]
         return GallocState(
             bufts=memory.numbers(bufts, "Q", n),
@@ -186,7 +188,7 @@ class Schedulers:
             buf_tallocs=self._chunks.read(memory.numbers(tallocs, "Q", n)),
             hash_set=hash_set,
             hash_values=self._hash_values(values, hash_set),
-            node_allocs=tuple((places[i], tuple(places[i + 1 : i + step])) for i in range(0, len(places), step)),
+            node_allocs=self._with_sources(planned) if tables else self._nodes_alone(planned),
             leaf_allocs=tuple(self._places(memory.read(leafs, n_leafs * self.leaf_alloc))),
             address=address,
         )
@@ -199,6 +201,14 @@ class Schedulers:
             f = self.hash_node.unpack(self.memory.read(address + slot * size, size))
             out[tensor] = HashNodeState(f[0], f[1], f[2], f[3], f[4], bool(f[5]))
         return out
+
+    def _with_sources(self, data: bytes) -> tuple[NodeAlloc, ...]:
+        places, step = self._places(data), self.node_alloc // self.tensor_alloc.size
+        return tuple([(places[i], tuple(places[i + 1 : i + step])) for i in range(0, len(places), step)])
+
+    def _nodes_alone(self, data: bytes) -> tuple[NodeAlloc, ...]:
+        unpack, step = self.tensor_alloc.unpack, self.node_alloc
+        return tuple([(TensorAlloc(*unpack(data, at)), ()) for at in range(0, len(data), step)])
 
     def _places(self, data: bytes) -> list[TensorAlloc]:
         # Most sources have no place of their own: one record stands for all that are equal.
@@ -213,16 +223,16 @@ class Chunks:
         self.memory = memory
         struct = layout.structs["ggml_dyn_tallocr"].members or {}
         self.several = "chunks" in struct
-        self.block = Record(layout, "free_block", ("offset", "size"))
+        self.block = record(layout, "free_block", ("offset", "size"))
         inner = "tallocr_chunk" if self.several else "ggml_dyn_tallocr"
-        self.chunk = Record(layout, inner, ("n_free_blocks", "max_size"))
+        self.chunk = record(layout, inner, ("n_free_blocks", "max_size"))
         members = layout.structs[inner].members or {}
         self.first_block = members["free_blocks"].offset
         blocks = bare(members["free_blocks"].type)
         if not isinstance(blocks, Array):
             raise NotAsLaidOut(f"an allocator of ggml {layout.name} has no free blocks")
         self.max_blocks = blocks.length
-        self.talloc = Record(layout, "ggml_dyn_tallocr", ("chunks", "n_chunks") if self.several else ())
+        self.talloc = record(layout, "ggml_dyn_tallocr", ("chunks", "n_chunks") if self.several else ())
         self.vbuffer = layout.structs["vbuffer"].size // 8 if "vbuffer" in layout.structs else 0
 
     def read(self, tallocs: Sequence[int]) -> tuple[tuple[ChunkState, ...], ...]:

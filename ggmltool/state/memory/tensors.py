@@ -11,7 +11,7 @@ from ggmltool.ggml.state import TensorState
 from ggmltool.ggml.tensor import Dims
 from ggmltool.state.memory import limits
 from ggmltool.state.memory.errors import AttachError, NoBytes, NotAsLaidOut
-from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.fields import Record, record
 from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout
 
@@ -76,13 +76,18 @@ def tensor_states(
     return out
 
 
+def tensor_record(layout: Layout) -> Record:
+    """The fields of a TensorStruct but for the address."""
+    return record(layout, "ggml_tensor", _FIELDS)
+
+
 class Tensors:
     """The tensors read so far, by address. Those that `must` be there raise; others are left out."""
 
     def __init__(self, memory: Memory, layout: Layout) -> None:
         self.memory = memory
-        self.record = Record(layout, "ggml_tensor", _FIELDS)
-        self.object = Record(layout, "ggml_object", _OBJECT)
+        self.record = tensor_record(layout)
+        self.object = record(layout, "ggml_object", _OBJECT)
         self.is_tensor = layout.enums["ggml_object_type"].members["GGML_OBJECT_TYPE_TENSOR"]
         self.read: dict[int, TensorStruct] = {}
         self.left_out = 0
