@@ -19,8 +19,9 @@ import ggmltool
 from ggmltool.ask.diff.rules import Change, changes
 from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.scenario.devices.backends import BACKEND_KEYS, BUFFER_TYPE_KEYS, SCHEDULER_KEYS
-from ggmltool.scenario.load import CONTEXT_KEYS, GRAPH_KEYS, TOP_KEYS, USAGES
+from ggmltool.scenario.devices.backends import BackendKeys, BufferTypeKeys, SchedulerKeys
+from ggmltool.scenario.kinds import key_names
+from ggmltool.scenario.load import USAGES, ContextKeys, GraphKeys, TopKeys
 from ggmltool.scenario.nodes.long_form import KEYS
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, OTHER_STEPS
 from tests.attach.programs import started
@@ -352,13 +353,13 @@ def with_data(data: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("section", "keys"),
     [
-        ("Top level", TOP_KEYS),
-        ("Contexts", CONTEXT_KEYS),
+        ("Top level", key_names(TopKeys)),
+        ("Contexts", key_names(ContextKeys)),
         ("Tensors and nodes", KEYS),
-        ("Graphs", GRAPH_KEYS),
-        ("Backends", BACKEND_KEYS),
-        ("Buffer types", BUFFER_TYPE_KEYS),
-        ("Scheduler", SCHEDULER_KEYS),
+        ("Graphs", key_names(GraphKeys)),
+        ("Backends", key_names(BackendKeys)),
+        ("Buffer types", key_names(BufferTypeKeys)),
+        ("Scheduler", key_names(SchedulerKeys)),
     ],
 )
 def test_a_table_has_the_keys_that_the_loader_knows(section: str, keys: tuple[str, ...]) -> None:

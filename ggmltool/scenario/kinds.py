@@ -1,11 +1,17 @@
-"""Kinds of values in a scenario: how one is read, and what its JSON Schema is."""
+"""The format of scenarios as structs, whose fields are the keys of a map: how each is read, and its JSON Schema.
+
+The annotation of a field is its kind. msgspec draws the schema from it. It is read by the function that stands in the
+annotation, else as the type says; what is neither is read by the part of the loader that knows it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import cache, partial
+from typing import Annotated, Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
+
+from msgspec import Meta, Struct
 
 from ggmltool.scenario.values import (
     INT64_MAX,
@@ -24,36 +30,68 @@ from ggmltool.scenario.values import (
     at,
 )
 
-T = TypeVar("T")
-
 Schema = dict[str, Any]
+Reader = Callable[[Any, str], Any]
+"""Takes a value and what messages call it, and raises Mistake."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
-    """What may stand at a key.
+class Keys(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The keys of a map, in the order in which they are read. Those that need not be there may be null."""
 
-    `read` takes the value and what messages call it, and raises Mistake. `schema` is made when it is asked for, as some
-    words are known only to modules that are loaded late.
-    """
-
-    read: Callable[[Any, str], T]
-    schema: Callable[[], Schema]
+    together: ClassVar[Schema] = {}
+    """What the schema says of the map as a whole."""
 
 
-Keys = Mapping[str, Kind[Any]]
-"""The keys of a map, in the order in which they are read."""
+def key_names(keys: type[Struct]) -> tuple[str, ...]:
+    """The names of the keys, as a scenario has them."""
+    return keys.__struct_encode_fields__
 
 
-def read_keys(given: Mapping[str, Any], keys: Keys, **readers: Callable[[Any], object]) -> dict[str, Any]:
+def read_keys(given: Mapping[str, Any], keys: type[Struct], **readers: Callable[[Any], object]) -> dict[str, Any]:
     """The converted values of those keys that are there and not null; some by `readers` of their own."""
     out: dict[str, Any] = {}
-    for key, kind in keys.items():
+    for key, read in _readers(keys).items():
         value = given.get(key)
         if value is not None:
             reader = readers.get(key)
-            out[key] = at(key, kind.read, value, key) if reader is None else at(key, reader, value)
+            out[key] = at(key, read, value, key) if reader is None else at(key, reader, value)
     return out
+
+
+@cache
+def _readers(keys: type[Struct]) -> dict[str, Reader]:
+    hints = get_type_hints(keys, include_extras=True)
+    return {key: reader_of(hints[name]) for name, key in zip(keys.__struct_fields__, key_names(keys), strict=True)}
+
+
+def reader_of(kind: Any) -> Reader:
+    """What reads a kind of value."""
+    parts = [part for part in (kind, *get_args(kind)) if part is not type(None)]
+    for part in parts:
+        for about in getattr(part, "__metadata__", ()):
+            if callable(about):
+                return cast("Reader", about)
+    for part in parts:
+        is_annotated = get_origin(part) is Annotated
+        plain = get_args(part)[0] if is_annotated else part
+        if plain is int:
+            bounds: Any = part.__metadata__[0] if is_annotated else Meta(ge=0, le=INT64_MAX)
+            return partial(as_int, low=bounds.ge, high=bounds.le)
+        if plain is str:
+            return as_text
+        if get_origin(plain) is Literal:
+            return partial(as_word, valid=get_args(plain))
+    return lambda value, what: value
+
+
+def said(**schema: object) -> Meta:
+    """What a schema says besides the type."""
+    return Meta(extra_json_schema=schema)
+
+
+def defined(name: str) -> Meta:
+    """What has a definition of its own in the schema."""
+    return Meta(extra_json_schema={"$ref": f"#/$defs/{name}"})
 
 
 def any_case(words: Iterable[str]) -> str:
@@ -61,67 +99,15 @@ def any_case(words: Iterable[str]) -> str:
     return "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else re.escape(c) for c in w.lower()) for w in words)
 
 
-def integer(low: int = 0, high: int = INT64_MAX) -> Kind[int]:
-    return Kind(
-        lambda value, what: as_int(value, what, low, high),
-        lambda: {"type": "integer", "minimum": low, "maximum": high},
-    )
+NO_CONTROLS = r"^(?![\s\S]*[\u0000-\u001f\u007f-\u009f])"
+"""Text without control characters."""
 
-
-def size(least: int = 0) -> Kind[int]:
-    return Kind(
-        as_size,
-        lambda: {
-            "type": ["integer", "string"],
-            "minimum": least,
-            "maximum": INT64_MAX,
-            "pattern": f"^{SIZE.pattern}$",
-            "maxLength": MAX_SIZE_LENGTH,
-        },
-    )
-
-
-def word(words: Callable[[], Mapping[str, T]]) -> Kind[T]:
-    """One of some words, read as what it stands for."""
-    return Kind(
-        lambda value, what: words()[as_word(value, what, words())],
-        lambda: {"enum": list(words())},
-    )
-
-
-BOOL = Kind(as_bool, lambda: {"type": ["boolean", "string"], "pattern": f"^(?:{any_case(TRUTH)})$"})
-NUMBER = Kind(as_float, lambda: {"type": ["number", "string"], "pattern": rf"^\s*(?:{any_case(NOT_FINITE)})\s*$"})
-TEXT = Kind(as_text, lambda: {"type": "string"})
-ID = Kind(as_id, lambda: {"type": "string", "minLength": 1, "maxLength": MAX_ID})
-
-
-def defined(name: str) -> Kind[Any]:
-    """What has a definition of its own in the schema, and is read by the part of the loader that knows it."""
-    return Kind(_as_it_is, lambda: {"$ref": f"#/$defs/{name}"})
-
-
-def _as_it_is(value: Any, what: str) -> Any:
-    return value
-
-
-def either(*schemas: Schema) -> Schema:
-    return {"anyOf": list(schemas)}
-
-
-def one_or_list(schema: Schema, **bounds: int) -> Schema:
-    """One of something, or a list of them."""
-    return either(schema, {"type": "array", "items": schema, **bounds})
-
-
-def nullable(schema: Schema) -> Schema:
-    """The same, or null, as a key without a value has it in YAML."""
-    match schema:
-        case {"type": str(one)}:
-            return {**schema, "type": [one, "null"]}
-        case {"type": [*several]}:
-            return {**schema, "type": [*several, "null"]}
-        case {"enum": words}:
-            return {**schema, "enum": [*words, None]}
-        case {"anyOf": schemas}:
-            return {**schema, "anyOf": [*schemas, {"type": "null"}]}
-    return either(schema, {"type": "null"})
+Count = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+Bool = Annotated[bool | str, said(pattern=f"^(?:{any_case(TRUTH)})$"), as_bool]
+Number = Annotated[float | str, said(pattern=rf"^\s*(?:{any_case(NOT_FINITE)})\s*$"), as_float]
+Id = Annotated[str, Meta(min_length=1, max_length=MAX_ID), as_id]
+PrintableId = Annotated[str, Meta(min_length=1, max_length=MAX_ID, pattern=NO_CONTROLS)]
+_SIZE = {"maximum": INT64_MAX, "pattern": f"^{SIZE.pattern}$", "maxLength": MAX_SIZE_LENGTH}
+Size = Annotated[int | str, said(minimum=0, **_SIZE), as_size]
+AT_LEAST_ONE = said(minimum=1, **_SIZE)
+"""Of a size that is not 0."""

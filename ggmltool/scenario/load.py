@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from msgspec import Meta
 
 from ggmltool.ggml import ops
 from ggmltool.ggml.bounds import BOUNDS, Bounds
@@ -20,6 +22,9 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.devices.backends import (
+    BackendKeys,
+    BufferTypeKeys,
+    SchedulerKeys,
     as_backend,
     as_buft,
     check_bufts,
@@ -30,13 +35,14 @@ from ggmltool.scenario.devices.backends import (
     read_scheduler,
 )
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
+from ggmltool.scenario.kinds import NO_CONTROLS, Count, Id, Keys, PrintableId, Schema, defined, key_names, said
 from ggmltool.scenario.nodes.captured import Seen, is_described
 from ggmltool.scenario.nodes.long_form import build_long
 from ggmltool.scenario.nodes.nodes import Scope, build_short
 from ggmltool.scenario.nodes.short_form import is_tensor
 from ggmltool.scenario.nodes.tensors import MAX_NAME_LENGTH, TensorReader, check_printable
 from ggmltool.scenario.spec import FORMAT, ContextSpec, GraphSpec, ScenarioSpec, Step, TensorSpec, Usage
-from ggmltool.scenario.steps import ALL_GRAPH_STEPS, StepReader, default_steps, translated
+from ggmltool.scenario.steps import ALL_GRAPH_STEPS, MAX_STEPS, StepKeys, StepReader, default_steps, translated
 from ggmltool.scenario.text.text import Document, Readable, read_document
 from ggmltool.scenario.values import (
     INT64_MAX,
@@ -57,6 +63,7 @@ from ggmltool.scenario.versions import (
     check_known,
     check_profiles,
     read_ggml,
+    release_names,
     without_flags,
     without_unknown,
 )
@@ -97,16 +104,53 @@ def _check_text(text: str) -> None:
 
 T = TypeVar("T")
 
-TOP_KEYS = (
-    "ggmltool", "ggml", "name", "meta", "backends", "buffer_types", "contexts", "graphs", "steps", "scheduler",
-    "cpu_base_misalign",
-)  # fmt: skip
-CONTEXT_KEYS = ("buft", "usage", "tensors", "tallocr", "size")
 MAX_MISALIGN = 4095
-GRAPH_KEYS = ("nodes", "expand", "uncomputed")
 USAGES: dict[str, Usage] = {"any": "any", "weights": "weights", "compute": "compute"}
 MAX_TENSORS = 1_000_000
 """Tensors and nodes of a scenario, at most."""
+
+Title = Annotated[str, Meta(max_length=MAX_NAME_LENGTH, pattern=NO_CONTROLS)]
+_Fact = Annotated[str | float | bool, said(maxLength=MAX_NAME_LENGTH, pattern=NO_CONTROLS)]
+_TEXT = {"type": "string"}
+
+
+class ContextKeys(Keys):
+    """What is allocated together."""
+
+    together: ClassVar[Schema] = {
+        "not": {"required": ["buft", "tallocr"], "properties": {"buft": _TEXT, "tallocr": _TEXT}},
+        "if": {"required": ["size"], "properties": {"size": {"type": "integer"}}},
+        "then": {"required": ["buft"], "properties": {"buft": _TEXT}},
+    }
+    buft: str | None = None
+    usage: Usage | None = None
+    tensors: dict[PrintableId, Annotated[Any, defined("tensor")]] | None = None
+    tallocr: str | None = None
+    size: Count | None = None
+
+
+class GraphKeys(Keys):
+    """Nodes, and what the graph is made of."""
+
+    nodes: dict[PrintableId, Annotated[Any, defined("node")]] | None = None
+    expand: Id | list[Id] | None = None
+    uncomputed: Id | list[Id] | None = None
+
+
+class TopKeys(Keys):
+    """Devices, tensors, graphs, and what is done with them: `ggmltool help scenario`."""
+
+    ggmltool: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
+    ggml: Annotated[Any, said(enum=[*release_names(), None])] = None
+    name: Title | None = None
+    meta: Annotated[dict[Title, _Fact], Meta(max_length=MAX_FACTS)] | None = None
+    backends: Annotated[list[Id | BackendKeys], Meta(min_length=1)] | None = None
+    buffer_types: dict[Annotated[str, Meta(min_length=1, max_length=MAX_ID)], BufferTypeKeys] | None = None
+    contexts: dict[PrintableId, ContextKeys] | None = None
+    graphs: dict[PrintableId, GraphKeys] | None = None
+    steps: Annotated[list[str | StepKeys], Meta(max_length=MAX_STEPS)] | None = None  # type: ignore[valid-type]
+    scheduler: SchedulerKeys | None = None
+    cpu_base_misalign: Annotated[int, Meta(ge=0, le=MAX_MISALIGN)] | None = None
 
 
 def load_spec(
@@ -182,7 +226,7 @@ class _Loader:
         if "ggmltool" not in self.top:
             hint = did_you_mean("ggmltool", self.top) or "it starts with `ggmltool: 1`"
             raise Mistake("this is not a scenario: it has no format version", hint)
-        check_keys(self.top, TOP_KEYS, "a scenario")
+        check_keys(self.top, key_names(TopKeys), "a scenario")
         self._part("ggmltool", _check_version)
         _check_count(self.top)
         self._choose_release()
@@ -264,7 +308,7 @@ class _Loader:
         return out
 
     def _context(self, name: str, given: dict[str, Any]) -> ContextSpec:
-        check_keys(given, CONTEXT_KEYS, "a context")
+        check_keys(given, key_names(ContextKeys), "a context")
         buft = given.get("buft")
         if buft is not None:
             buft = at("buft", as_buft, buft, self.bufts, self.known_bufts, self.reader.backends)
@@ -329,7 +373,7 @@ class _Loader:
         return e
 
     def _graph(self, name: str, given: dict[str, Any]) -> GraphSpec:
-        check_keys(given, GRAPH_KEYS, "a graph")
+        check_keys(given, key_names(GraphKeys), "a graph")
         nodes = given.get("nodes")
         nodes = at("nodes", as_map, {} if nodes is None else nodes, "nodes")
         scope = Scope(self.ctx, nodes, self.elsewhere, is_described(nodes), self.outer, self.release)

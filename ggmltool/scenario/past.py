@@ -5,94 +5,60 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
 from ggmltool.ggml.vbuffer import INVALID, NodeAlloc, TensorAlloc
 from ggmltool.ggml.version import SCHED_MAX_COPIES, SIZE_MAX, VBUFFER_MAX_CHUNKS
 from ggmltool.scenario.errors import Mistake
-from ggmltool.scenario.kinds import BOOL, Keys, Kind, Schema, integer, read_keys
+from ggmltool.scenario.kinds import Bool, Keys, key_names, read_keys
 from ggmltool.scenario.values import as_int, as_list, as_map, as_size, as_word, at, check_keys
 
 MOST_NODES = 1_000_000
 """Nodes, and leafs, of the scheduler's own graph."""
 _NONE = -1
 
-_PLACE: Schema = {
-    "type": ["array", "null"],
-    "items": {"type": "integer", "minimum": 0},
-    "minItems": 4,
-    "maxItems": 4,
-}
-_RUNS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "array",
-        "prefixItems": [{"type": ["string", "null"]}, {"type": "integer", "minimum": 1}],
-        "minItems": 2,
-        "maxItems": 2,
-    },
-}
-_CHUNK: Schema = {
-    "type": "array",
-    "prefixItems": [
-        {"type": "integer", "minimum": 0},
-        {
-            "type": "array",
-            "items": {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "maxItems": 2},
-        },
-    ],
-    "minItems": 2,
-    "maxItems": 2,
-}
+Natural = Annotated[int, Meta(ge=0)]
 
-
-_COPY: Schema = {
-    "type": ["array", "null"],
-    "items": {"type": "integer", "minimum": 0},
-    "minItems": 1,
-    "maxItems": 3,
-}
 MOST_SLOTS = 1_000_000
 """Tensors in the scheduler's arena."""
 
 
-def _as_given(value: Any, what: str) -> Any:
-    return value
+Place = Annotated[list[Natural], Meta(min_length=4, max_length=4)] | None
+Runs = list[tuple[str | None, Annotated[int, Meta(ge=1)]]]
+Block = Annotated[list[Natural], Meta(min_length=2, max_length=2)]
+Chunks = Meta(max_length=VBUFFER_MAX_CHUNKS)
+Copy = Annotated[list[Natural], Meta(min_length=1, max_length=3)] | None
+CopyNumber = Annotated[int, Meta(ge=0, le=SCHED_MAX_COPIES - 1)]
+GraphSize = Annotated[int, Meta(ge=0, le=1 << 40)]
 
 
-def _kind(schema: Schema) -> Kind[Any]:
-    return Kind(_as_given, lambda: schema)
+class PastKeys(Keys):
+    """What a scheduler has when the first step comes."""
 
-
-def _by_backend(items: Schema) -> Schema:
-    chunks = {"type": "array", "items": items, "maxItems": VBUFFER_MAX_CHUNKS}
-    return {"type": "object", "additionalProperties": chunks}
-
-
-PAST_KEYS: Keys = {
-    "is_reset": BOOL,
-    "is_alloc": BOOL,
-    "cur_copy": integer(0, SCHED_MAX_COPIES - 1),
-    "next_copy": integer(0, SCHED_MAX_COPIES - 1),
-    "node_ids": _kind(_RUNS),
-    "leaf_ids": _kind(_RUNS),
-    "prev_node_ids": _kind(_RUNS),
-    "prev_leaf_ids": _kind(_RUNS),
-    "nodes": _kind({"type": "array", "items": {"type": "array", "items": _PLACE, "minItems": 1}}),
-    "leafs": _kind({"type": "array", "items": _PLACE}),
-    "planners": _kind(_by_backend(_CHUNK)),
-    "buffers": _kind(_by_backend({"type": ["integer", "string"]})),
-    "hash_size": integer(0, 1 << 40),
-    "own_size": integer(0, 1 << 40),
-    "copies": _kind({"type": "object", "additionalProperties": _by_backend(_COPY)}),
-}
+    is_reset: Bool | None = None
+    is_alloc: Bool | None = None
+    cur_copy: CopyNumber | None = None
+    next_copy: CopyNumber | None = None
+    node_ids: Runs | None = None
+    leaf_ids: Runs | None = None
+    prev_node_ids: Runs | None = None
+    prev_leaf_ids: Runs | None = None
+    nodes: list[Annotated[list[Place], Meta(min_length=1)]] | None = None
+    leafs: list[Place] | None = None
+    planners: dict[str, Annotated[list[tuple[Natural, list[Block]]], Chunks]] | None = None
+    buffers: dict[str, Annotated[list[int | str], Chunks]] | None = None
+    hash_size: GraphSize | None = None
+    own_size: GraphSize | None = None
+    copies: dict[str, dict[str, Annotated[list[Copy], Chunks]]] | None = None
 
 
 def read_past(value: object, backends: tuple[str, ...]) -> Past:
     """The map `past` of a scheduler over these backends. Raises Mistake."""
     given = as_map(value, "past")
-    check_keys(given, PAST_KEYS, "past")
+    check_keys(given, key_names(PastKeys), "past")
 
     def runs(v: object) -> tuple[int, ...]:
         return _runs(v, backends)
@@ -102,7 +68,7 @@ def read_past(value: object, backends: tuple[str, ...]) -> Past:
 
     said = read_keys(
         given,
-        PAST_KEYS,
+        PastKeys,
         node_ids=runs,
         leaf_ids=runs,
         prev_node_ids=runs,

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.extent import span
@@ -29,7 +29,8 @@ from ggmltool.scenario.data import (
 )
 from ggmltool.scenario.encoded import can_encode, check_gguf_file, read_gguf_tensor
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import NUMBER, Keys, integer
+from ggmltool.scenario.kinds import Count, Keys, defined, key_names
+from ggmltool.scenario.kinds import Number as Value
 from ggmltool.scenario.values import as_float, as_int, as_map, as_text, at, check_keys, kind_of, shape_text
 
 MAX_ELEMENTS = 1 << 32
@@ -174,11 +175,45 @@ def _stripped(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape[i:]
 
 
-GENERATED: dict[str, Keys] = {
-    "normal": {"seed": integer(), "mean": NUMBER, "std": NUMBER},
-    "uniform": {"seed": integer(), "low": NUMBER, "high": NUMBER},
-    "arange": {"start": NUMBER, "step": NUMBER},
-}
+class NormalKeys(Keys):
+    """numpy's normal."""
+
+    seed: Count = 0
+    mean: Value = 0
+    std: Value = 1
+
+
+class UniformKeys(Keys):
+    """numpy's uniform."""
+
+    seed: Count = 0
+    low: Value = -1
+    high: Value = 1
+
+
+class ArangeKeys(Keys):
+    """start, start + step, …"""
+
+    start: Value = 0
+    step: Value = 1
+
+
+class DataKeys(Keys):
+    """Values of a tensor: a list, flat or nested as the tensor is, or a map with one of these keys."""
+
+    fill: Value = 0
+    normal: NormalKeys | None = None
+    uniform: UniformKeys | None = None
+    arange: ArangeKeys | None = None
+    npy: str = ""
+    gguf: str = ""
+    base64: str = ""
+    tensor: str = ""
+
+
+DATA = Annotated[Any, defined("data")]
+
+GENERATED: dict[str, type[Keys]] = {"normal": NormalKeys, "uniform": UniformKeys, "arange": ArangeKeys}
 """Kinds of data that are made up, with their options."""
 
 
@@ -187,7 +222,7 @@ def _options(given: dict[str, Any], kind: str) -> dict[str, Any]:
     if value is None:
         return {}
     options = as_map(value, kind)
-    check_keys(options, GENERATED[kind], kind)
+    check_keys(options, key_names(GENERATED[kind]), kind)
     return options
 
 

@@ -7,21 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+from msgspec import Meta, defstruct
 
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.read_data import parse_data
+from ggmltool.scenario.kinds import Id, Keys
+from ggmltool.scenario.read_data import DATA, parse_data
 from ggmltool.scenario.spec import GraphSpec, Step, StepKind, TensorSpec
-from ggmltool.scenario.values import as_id, as_list, as_map, check_keys, kind_of
+from ggmltool.scenario.values import MAX_ID, as_id, as_list, as_map, check_keys, kind_of
 
 GRAPH_STEPS = DEFAULT.steps
 ALL_GRAPH_STEPS = tuple(dict.fromkeys(kind for release in RELEASES.values() for kind in release.steps))
 """The steps that take a graph: of today's ggml, of any."""
 OTHER_STEPS = ("reset", "set", "get")
 MAX_STEPS = 100_000
+
+StepKeys = defstruct(
+    "StepKeys",
+    [
+        *((kind, Id, "") for kind in ALL_GRAPH_STEPS),
+        ("reset", None, None),
+        ("set", Annotated[dict[Annotated[str, Meta(min_length=1, max_length=MAX_ID)], DATA], Meta(min_length=1)], {}),
+        ("get", Id | Annotated[list[Id], Meta(min_length=1)], []),
+    ],
+    bases=(Keys,),
+    module=__name__,
+    namespace={"together": {"minProperties": 1, "maxProperties": 1}},
+)
+"""A step as a map, of any release."""
 
 
 def default_steps(graphs: Mapping[str, GraphSpec], kinds: Sequence[str] = GRAPH_STEPS) -> list[Step]:

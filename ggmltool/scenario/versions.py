@@ -150,3 +150,9 @@ def check_known(t: TensorSpec, release: Release) -> None:
     for part in CONSTRUCTORS[name].parts if name in CONSTRUCTORS else ():
         if lacks(release, part.since) and part.is_in(t.src, t.op_params):
             raise Mistake(f"{name} has no {part.what} in ggml {release.name}; available since {part.since}")
+
+
+def release_names(names: Iterable[str] = BY_NAME) -> list[str | float | None]:
+    """Names of releases as a scenario may have them; one that looks like a number is that number, too."""
+    spelled: list[str | float | None] = list(names)
+    return [*spelled, *(float(str(name)) for name in spelled if str(name).count(".") == 1)]

@@ -20,7 +20,8 @@ from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.write.redacted import redacted
 from ggmltool.attach.write.written import written
 from ggmltool.scenario.devices.recorded import WORDS
-from ggmltool.scenario.past import PAST_KEYS
+from ggmltool.scenario.kinds import key_names
+from ggmltool.scenario.past import PastKeys
 from tests.attach.recorded import FOLDER, recorded
 from tests.fuzz import junk, scenarios
 
@@ -148,7 +149,7 @@ def _other_question(rng: random.Random, text: str) -> str:
 def past(scenario: Scenario, rng: random.Random) -> None:
     """A part of the past is another, or gone."""
     of = scenario["scheduler"]["past"]
-    key = rng.choice(list(PAST_KEYS))
+    key = rng.choice(key_names(PastKeys))
     if rng.random() < 0.3:
         of[key] = junk.value(rng)
     elif rng.random() < 0.2:

@@ -13,17 +13,18 @@ from typing import Any
 import jsonschema
 
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.scenario.devices.backends import BACKEND_KEYS
-from ggmltool.scenario.devices.supports import CONDITION_KEYS, RULE_KEYS, SUPPORTS_KEYS
+from ggmltool.scenario.devices.backends import BackendKeys
+from ggmltool.scenario.devices.supports import RuleKeys, SourceKeys, SupportsKeys
 from ggmltool.scenario.errors import Mistake, ScenarioError
-from ggmltool.scenario.load import CONTEXT_KEYS, GRAPH_KEYS, TOP_KEYS, load_document
+from ggmltool.scenario.kinds import key_names
+from ggmltool.scenario.load import ContextKeys, GraphKeys, TopKeys, load_document
 from ggmltool.scenario.schema import scenario_schema
 from ggmltool.scenario.text.text import Document
 from tests.fuzz import bases, junk, scenarios
 
 NOT_OF_A_SCHEMA = {
-    "names that do not resolve": r"does not exist|comes after this node|is a node of graph|there is no (graph|tensor|"
-    r"buffer type)|(buft|backend|tallocr|device) cannot be",
+    "names that do not resolve": r"does not exist|comes after this node|is a node of graph|is not in expand|"
+    r"there is no (graph|tensor|buffer type)|(buft|backend|tallocr|device) cannot be",
     "memory that is not there": r"^no node can lie in|^at needs|lies where its view_src lies|does not end within the|"
     r"does not say where it lies",
     "names that are taken": r"two backends are called|there is a tensor .* already|own buffer type already",
@@ -53,7 +54,15 @@ NOT_OF_A_SCHEMA = {
 """What the loader says of files that a schema cannot tell from good ones, by what it is about."""
 
 
-KEYS = (*TOP_KEYS, *CONTEXT_KEYS, *GRAPH_KEYS, *BACKEND_KEYS, *SUPPORTS_KEYS, *RULE_KEYS, *CONDITION_KEYS)
+KEYS = (
+    *key_names(TopKeys),
+    *key_names(ContextKeys),
+    *key_names(GraphKeys),
+    *key_names(BackendKeys),
+    *key_names(SupportsKeys),
+    *key_names(RuleKeys),
+    *key_names(SourceKeys),
+)
 _KINDS: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 1.5, 2.0, "", "zzz", "true", "1KiB", "f32", [], [1], ["zzz"], [None], {}, {"zzz": 1},
 )  # fmt: skip

@@ -122,6 +122,10 @@ def test_an_editor_is_told_what_keys_mean() -> None:
         assert [key for key, schema in keys.items() if "description" not in schema] == [], definition
 
 
+def test_tensors_and_nodes_have_the_keys_that_the_loader_knows() -> None:
+    assert set(SCHEMA["$defs"]["leaf"]["properties"]) == set(SCHEMA["$defs"]["op_node"]["properties"]) == set(KEYS)
+
+
 def test_an_editor_can_complete_ops_types_and_parameters() -> None:
     assert set(CONSTRUCTORS) <= set(SCHEMA["$defs"]["op_node"]["properties"]["op"]["enum"])
     assert SCHEMA["$defs"]["type"]["anyOf"][0]["enum"] == list(TYPES)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta
 
 from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.sched.copy_callback import COPY_CALLBACKS
-from ggmltool.scenario.devices.rates import read_rates
-from ggmltool.scenario.devices.recorded import read_answers
-from ggmltool.scenario.devices.supports import op_keys, read_supports
+from ggmltool.scenario.devices.rates import RatesKeys, read_rates
+from ggmltool.scenario.devices.recorded import AnswersKeys, read_answers
+from ggmltool.scenario.devices.supports import OpList, SupportsKeys, op_keys, read_supports
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import BOOL, ID, Keys, Kind, defined, either, integer, one_or_list, read_keys, size, word
-from ggmltool.scenario.past import read_past
+from ggmltool.scenario.kinds import AT_LEAST_ONE, Bool, Count, Id, Keys, Size, key_names, read_keys, said
+from ggmltool.scenario.past import PastKeys, read_past
 from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec
 from ggmltool.scenario.values import as_id, as_int, as_list, as_map, as_size, as_text, as_word, at, check_keys, kind_of
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.profile import Profile
 
-DEVICE_TYPES: dict[str, DeviceType] = {"cpu": "cpu", "gpu": "gpu", "igpu": "igpu", "accel": "accel"}
-ENGINES: dict[str, Literal["numpy", "cupy", "auto"]] = {"numpy": "numpy", "cupy": "cupy", "auto": "auto"}
 MAX_GRAPH_SIZE = 1 << 28
 """Nodes a scheduler can be made for, at most; ggml reserves some hundred bytes for each."""
 
@@ -62,7 +62,7 @@ def _read_backend(value: object, folder: Path | None = None, by_file: bool = Tru
     if not isinstance(value, dict):
         raise Mistake(f"a backend must be a name or a map, not {kind_of(value)}")
     given = as_map(value, "a backend")
-    check_keys(given, BACKEND_KEYS, "a backend")
+    check_keys(given, key_names(BackendKeys), "a backend")
     if by_file and given.get("profile").__class__ is str:
         from ggmltool.scenario.devices.files import is_device_file, profile_file
 
@@ -73,13 +73,13 @@ def _read_backend(value: object, folder: Path | None = None, by_file: bool = Tru
         raise Mistake("a backend needs a name", "{name: ..., ...}")
     name = at("name", as_id, given["name"], "name")
     written = given.get("profile")
-    profile = profile_of_name(name) if written is None else at("profile", PROFILE.read, written, "profile")
+    profile = profile_of_name(name) if written is None else at("profile", _profile, written, "profile")
     family = _family(given, profile)
     given = given if given.get("rates") is None else at("rates", _with_device, given, family)
     batch = given.get("offload_min_batch", 0)
     said = read_keys(
         {**given, "profile": profile},
-        BACKEND_KEYS,
+        BackendKeys,
         supports=lambda v: read_supports(v, name, folder),
         features=lambda v: _features(v, family),
         max_tensor_size=lambda v: _max_tensor_size(v, family),
@@ -92,7 +92,7 @@ def _family(given: Mapping[str, Any], profile: str) -> str:
     """The profile whose rules a backend has. Raises where keys of recorded devices stand at another."""
     if profile == RECORDED:
         like = given.get("like")
-        return "custom" if like is None else at("like", LIKE.read, like, "like")
+        return "custom" if like is None else at("like", _like, like, "like")
     for key in ("like", "answers"):
         if given.get(key) is not None:
             raise Mistake(f"{key} is for devices with the profile {RECORDED}", f"profile: {RECORDED}", key, on_key=True)
@@ -149,6 +149,18 @@ def _max_tensor_size(value: object, profile: str) -> int:
     return as_size(value, "max_tensor_size")
 
 
+def _profile(value: object, what: str) -> str:
+    return as_word(value, what, (*profile_names(), RECORDED))
+
+
+def _like(value: object, what: str) -> str:
+    return as_word(value, what, profile_names())
+
+
+def _callback(value: object, what: str) -> str:
+    return as_word(value, what, COPY_CALLBACKS)
+
+
 def _alignment(value: object, what: str) -> int:
     alignment = as_size(value, what)
     if alignment < 1 or alignment & (alignment - 1):
@@ -173,54 +185,72 @@ def _names(value: object, what: str) -> tuple[str, ...]:
     return tuple(at(i, as_id, item, "a buffer type") for i, item in enumerate(as_list(value, what)))
 
 
-PROFILE = Kind(
-    lambda value, what: as_word(value, what, (*profile_names(), RECORDED)),
-    lambda: either({"enum": [*profile_names(), RECORDED]}, defined("device_file").schema()),
-)
-LIKE = Kind(lambda value, what: as_word(value, what, profile_names()), lambda: {"enum": list(profile_names())})
-ALIGNMENT = Kind(_alignment, size(1).schema)
-MAX_SIZE = Kind(_max_size, size(1).schema)
-ROW_PADDING = integer(0, 1 << 32)
+def _profile_words() -> Meta:
+    from ggmltool.scenario.devices.files import device_file_schema
 
-BACKEND_KEYS: Keys = {
-    "name": ID,
-    "profile": PROFILE,
-    "type": word(lambda: DEVICE_TYPES),
-    "buft": ID,
-    "alignment": ALIGNMENT,
-    "max_size": MAX_SIZE,
-    "row_padding": ROW_PADDING,
-    "host": BOOL,
-    "supports": defined("supports"),
-    "supports_bufts": Kind(_names, lambda: one_or_list(ID.schema())),
-    "offload_min_batch": Kind(_batch, lambda: either({"const": "never"}, integer().schema())),
-    "events": BOOL,
-    "memory": size(),
-    "engine": word(lambda: ENGINES),
-    "features": defined("features"),
-    "graph_optimize": BOOL,
-    "max_tensor_size": size(),
-    "rates": defined("rates"),
-    "like": LIKE,
-    "answers": Kind(lambda value, _: read_answers(value), defined("answers").schema),
-    "copies_async": BOOL,
-    "sets_async": BOOL,
-}
-BUFFER_TYPE_KEYS: Keys = {
-    "device": ID,
-    "alignment": ALIGNMENT,
-    "max_size": MAX_SIZE,
-    "row_padding": ROW_PADDING,
-    "host": BOOL,
-    "ops": Kind(lambda value, _: op_keys(value), defined("op_list").schema),
-}
-SCHEDULER_KEYS: Keys = {
-    "graph_size": integer(1, MAX_GRAPH_SIZE),
-    "parallel": BOOL,
-    "op_offload": BOOL,
-    "copy_callback": word(lambda: COPY_CALLBACKS),
-    "past": defined("past"),
-}
+    return said(anyOf=[{"enum": [*profile_names(), RECORDED]}, device_file_schema()])
+
+
+def _feature_words() -> Meta:
+    """What the hardware can have, of any kind of device: a list, or text with `+`."""
+    from ggmltool.ggml.devices.profiles import PROFILES
+
+    words = list(dict.fromkeys(feature for profile in PROFILES.values() for feature in profile.features))
+    text = rf"^\+*(?:(?:{'|'.join(words)})(?:\++|$))*$"
+    return said(anyOf=[{"type": "array", "items": {"enum": words}}, {"type": "string", "pattern": text}])
+
+
+Alignment = Annotated[int | str, AT_LEAST_ONE, _alignment]
+MaxSize = Annotated[int | str, AT_LEAST_ONE, _max_size]
+RowPadding = Annotated[int, Meta(ge=0, le=1 << 32)]
+
+
+class BackendKeys(Keys):
+    """A device, by what is said of it."""
+
+    name: Id
+    profile: Annotated[Any, _profile_words(), _profile] | None = None
+    type: DeviceType | None = None
+    buft: Id | None = None
+    alignment: Alignment | None = None
+    max_size: MaxSize | None = None
+    row_padding: RowPadding | None = None
+    host: Bool | None = None
+    supports: SupportsKeys | None = None
+    supports_bufts: Annotated[Id | list[Id], _names] | None = None
+    offload_min_batch: Annotated[Literal["never"] | Count, _batch] | None = None
+    events: Bool | None = None
+    memory: Size | None = None
+    engine: Literal["numpy", "cupy", "auto"] | None = None
+    features: Annotated[Any, _feature_words()] | None = None
+    graph_optimize: Bool | None = None
+    max_tensor_size: Size | None = None
+    rates: str | RatesKeys | None = None
+    like: Annotated[str, said(enum=list(profile_names())), _like] | None = None
+    answers: Annotated[AnswersKeys, read_answers] | None = None
+    copies_async: Bool | None = None
+    sets_async: Bool | None = None
+
+
+class BufferTypeKeys(Keys):
+    """A further buffer type."""
+
+    device: Id
+    alignment: Alignment | None = None
+    max_size: MaxSize | None = None
+    row_padding: RowPadding | None = None
+    host: Bool | None = None
+    ops: Annotated[OpList, op_keys] | None = None
+
+
+class SchedulerKeys(Keys):
+    """How the scheduler is made."""
+
+    graph_size: Annotated[int, Meta(ge=1, le=MAX_GRAPH_SIZE)] | None = None
+    parallel: Bool | None = None
+    op_offload: Bool | None = None
+    copy_callback: Annotated[str, said(enum=list(COPY_CALLBACKS)), _callback] | None = None
+    past: PastKeys | None = None
 
 
 def read_buffer_types(value: object, backends: list[BackendSpec]) -> list[BufferTypeSpec]:
@@ -246,10 +276,10 @@ def _read_buffer_type(name: str, given: dict[str, Any], devices: list[str]) -> B
     from ggmltool.ggml.devices.profiles import PROFILES, profile_of_name
     from ggmltool.ggml.version import SIZE_MAX
 
-    check_keys(given, BUFFER_TYPE_KEYS, "a buffer type")
+    check_keys(given, key_names(BufferTypeKeys), "a buffer type")
     if given.get("device") is None:
         raise Mistake("a buffer type needs a device", f"one of {', '.join(devices)}")
-    said = read_keys(given, BUFFER_TYPE_KEYS, device=lambda v: _device(v, devices, name))
+    said = read_keys(given, BufferTypeKeys, device=lambda v: _device(v, devices, name))
     device = said["device"]
     memory = PROFILES["custom" if device in devices or device != name else profile_of_name(device)]
     of_memory = {
@@ -357,6 +387,6 @@ def read_scheduler(value: object, backends: Sequence[BackendSpec]) -> SchedulerS
     if value is None:
         return SchedulerSpec()
     given = as_map(value, "scheduler")
-    check_keys(given, SCHEDULER_KEYS, "scheduler")
+    check_keys(given, key_names(SchedulerKeys), "scheduler")
     names = tuple(b.name for b in backends)
-    return SchedulerSpec(**read_keys(given, SCHEDULER_KEYS, past=lambda v: read_past(v, names)))
+    return SchedulerSpec(**read_keys(given, SchedulerKeys, past=lambda v: read_past(v, names)))

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from msgspec import Meta
 
 from ggmltool.scenario.devices.known import known
 from ggmltool.scenario.errors import Mistake
-from ggmltool.scenario.kinds import TEXT, Keys, Kind, read_keys
+from ggmltool.scenario.kinds import Keys, key_names, read_keys
 from ggmltool.scenario.values import as_float, as_map, as_text, at, check_keys, kind_of
 
 if TYPE_CHECKING:
@@ -45,17 +47,22 @@ def _rate(value: object, what: str) -> float:
     return rate
 
 
-RATE = Kind(_rate, lambda: {"type": "number", "exclusiveMinimum": 0, "maximum": FASTEST})
-OWN_RATES_KEYS: Keys = {
-    "like": TEXT,
-    "bandwidth": RATE,
-    "f32": RATE,
-    "f16": RATE,
-    "bf16": RATE,
-    "int8": RATE,
-    "to_device": RATE,
-    "from_device": RATE,
-}
+Rate = Annotated[float, Meta(gt=0, le=FASTEST), _rate]
+
+
+class RatesKeys(Keys):
+    """What its owner says of a device's speed."""
+
+    like: str | None = None
+    bandwidth: Rate | None = None
+    f32: Rate | None = None
+    f16: Rate | None = None
+    bf16: Rate | None = None
+    int8: Rate | None = None
+    to_device: Rate | None = None
+    from_device: Rate | None = None
+
+
 _NEEDED = ("bandwidth", "f32")
 
 
@@ -68,8 +75,8 @@ def read_rates(value: object) -> str | OwnRates:
             f"rates must be the name of a known device or a map, not {kind_of(value)}", "for example RTX 3090"
         )
     given = as_map(value, "rates")
-    check_keys(given, OWN_RATES_KEYS, "rates")
-    said = read_keys(given, OWN_RATES_KEYS)
+    check_keys(given, key_names(RatesKeys), "rates")
+    said = read_keys(given, RatesKeys)
     if "like" in said:
         said["like"] = at("like", lambda name: known(name).name, said["like"])
     else:

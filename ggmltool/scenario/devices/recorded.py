@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from ggmltool.ggml.devices.questions import NotAQuestion, Question, parsed, without_memory
 from ggmltool.ggml.devices.recorded import Answer, Order, Recorded
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import Schema
+from ggmltool.scenario.kinds import Count, Keys, key_names, said
 from ggmltool.scenario.values import INT64_MAX, as_id, as_int, as_list, as_map, as_text, at, check_keys
 
 T = TypeVar("T")
 
-ANSWERS_KEYS = ("ops", "sizes", "orders")
-ORDER_KEYS = ("nodes", "kept")
 MOST_ANSWERS = 1_000_000
 """Answers of a device, at most."""
 
@@ -28,10 +26,25 @@ WORDS = {
 _NAMES = {answer: text for text, answer in WORDS.items()}
 
 
-def read_answers(value: object) -> Recorded:
+class OrderKeys(Keys):
+    """The nodes of a split in the order in which a device computes them."""
+
+    nodes: list[str]
+    kept: dict[str, list[str]] | None = None
+
+
+class AnswersKeys(Keys):
+    """What a device answered in a process."""
+
+    ops: dict[str, Annotated[str, said(enum=list(WORDS))]] | None = None
+    sizes: dict[str, dict[str, Count]] | None = None
+    orders: list[OrderKeys] | None = None
+
+
+def read_answers(value: object, what: str = "answers") -> Recorded:
     """The map `answers`. Raises Mistake."""
-    given = as_map(value, "answers")
-    check_keys(given, ANSWERS_KEYS, "answers")
+    given = as_map(value, what)
+    check_keys(given, key_names(AnswersKeys), what)
     ops = at("ops", _by_question, given.get("ops"), "ops", _answer)
     sizes = {
         name: at("sizes", at, name, _sizes, name, of)
@@ -47,7 +60,7 @@ def _orders(value: object) -> tuple[Order, ...]:
 
 def _order(value: object) -> Order:
     given = as_map(value, "an order")
-    check_keys(given, ORDER_KEYS, "an order")
+    check_keys(given, key_names(OrderKeys), "an order")
     nodes = at("nodes", _ids, given.get("nodes"))
     twice = next((id for id, n in Counter(nodes).items() if n > 1), None)
     if twice is not None:
@@ -120,22 +133,3 @@ def _order_map(order: Order) -> dict[str, Any]:
 
 def _texts(sizes: Mapping[Question, int]) -> dict[str, int]:
     return {asked.text: size for asked, size in sizes.items()}
-
-
-def answers_schema() -> dict[str, Schema]:
-    """The schemas of the keys of `answers`."""
-    sizes: Schema = {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
-    ids: Schema = {"type": "array", "items": {"type": "string"}}
-    return {
-        "ops": {"type": "object", "additionalProperties": {"enum": list(WORDS)}},
-        "sizes": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": sizes}},
-        "orders": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"nodes": ids, "kept": {"type": "object", "additionalProperties": ids}},
-                "required": ["nodes"],
-                "additionalProperties": False,
-            },
-        },
-    }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
+
+from msgspec import Meta, defstruct, field
 
 from ggmltool.ggml.devices.conditions import Bounds, Conditions, Contiguity, Number, SupportRule, Supports
 from ggmltool.ggml.devices.operands import EVERY_SOURCE, RESULT
@@ -13,14 +14,24 @@ from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.op import KEY_NAMES, keys_of
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import BOOL, Keys, Kind, Schema, either, integer, nullable, one_or_list, read_keys, size
-from ggmltool.scenario.values import as_bool, as_id, as_list, as_map, as_text, as_word, at, check_keys
+from ggmltool.scenario.kinds import Bool, Count, Id, Keys, Schema, Size, defined, key_names, read_keys, said
+from ggmltool.scenario.values import (
+    INT64_MAX,
+    as_bool,
+    as_id,
+    as_int,
+    as_list,
+    as_map,
+    as_size,
+    as_text,
+    as_word,
+    at,
+    check_keys,
+)
 
 T = TypeVar("T")
 
-SUPPORTS_KEYS = ("only", "except", "rules", "profile", "csv", "backend")
 OPERANDS = {"result": RESULT, "src": EVERY_SOURCE, **{f"src{i}": i for i in range(MAX_SRC)}}
-RULE_KEYS = ("op", *OPERANDS, "same_type", "same_shape")
 NUMBERS: tuple[Number, ...] = get_args(Number)
 CONTIGUITY: dict[str, Contiguity] = {
     "true": "all",
@@ -38,7 +49,7 @@ _FORMS = "{only: [op, ...]}, {except: [...]}, {rules: [...]} or {csv: FILE}"
 def read_supports(value: object, own_name: str, folder: Path | None) -> Supports:
     """The map `supports` of the backend called `own_name`; files lie in `folder`. Raises Mistake."""
     given = as_map(value, "supports")
-    check_keys(given, SUPPORTS_KEYS, "supports")
+    check_keys(given, key_names(SupportsKeys), "supports")
     lists = [
         key for key in ("only", "except", "profile", "csv") if given.get(key) is not None and given[key] is not False
     ]
@@ -76,7 +87,7 @@ def _check_no_contradiction(base: str, keys: frozenset[int], rules: Iterable[Sup
                     raise Mistake(f"{KEY_NAMES[key]} has a rule, but is also under except", "", "rules", i, "op")
 
 
-def op_keys(value: object) -> frozenset[int]:
+def op_keys(value: object, what: str = "a list of ops") -> frozenset[int]:
     """The keys of a list of ops."""
     if isinstance(value, str):
         return frozenset(_keys(value))
@@ -109,7 +120,7 @@ def _rules(value: object) -> tuple[SupportRule, ...]:
 
 def _rule(value: object) -> SupportRule:
     given = as_map(value, "a rule")
-    check_keys(given, RULE_KEYS, "a rule")
+    check_keys(given, key_names(RuleKeys), "a rule")
     if given.get("op") is None:
         raise Mistake("a rule needs an op", "{op: mul_mat, src0: {types: [q4_0, f16]}, ...}, or op: any")
     operands = [
@@ -135,10 +146,10 @@ def _alike(value: object) -> tuple[int, ...]:
 
 def _conditions(value: object, operand: str) -> Conditions:
     given = as_map(value, operand)
-    check_keys(given, CONDITION_KEYS, operand)
+    check_keys(given, key_names(SourceKeys), operand)
     if "present" in given and operand in ("src", "result"):
         raise Mistake(f"present is asked of one source, src0 to src{MAX_SRC - 1}", "", "present", on_key=True)
-    said = read_keys(given, CONDITION_KEYS)
+    said = read_keys(given, SourceKeys)
     numbers = tuple((n, said[n]) for n in NUMBERS if n in said)
     return Conditions(said.get("types"), said.get("contiguous"), said.get("present"), numbers)
 
@@ -155,38 +166,90 @@ def _contiguity(value: object, what: str) -> Contiguity | None:
 
 def _bounds(value: object, number: str) -> Bounds:
     """A number, a list of them, or a map of bounds."""
-    keys = _bound_keys(number)
+    keys = ByteBoundsKeys if number == "bytes" else BoundsKeys
     if not isinstance(value, dict):
-        return Bounds(among=tuple(_list(value, number, lambda item: keys["min"].read(item, number))))
+        read = as_size if number == "bytes" else as_int
+        return Bounds(among=tuple(_list(value, number, lambda item: read(item, number))))
     given = as_map(value, number)
-    check_keys(given, keys, number)
+    check_keys(given, key_names(keys), number)
     if not given:
         raise Mistake(f"{number} has no bound", "{min: ..., max: ..., multiple: ...}, a number or a list of them")
     said = read_keys(given, keys)
     return Bounds(said.get("min"), said.get("max"), said.get("multiple"))
 
 
-def _bound_keys(number: str) -> Keys:
-    kind = size() if number == "bytes" else integer()
-    return {"min": kind, "max": kind, "multiple": integer(1)}
+TypeName = Annotated[str, said(enum=list(TYPES))]
+Some = Meta(min_length=1, max_length=MOST_ITEMS)
 
 
-def _bounds_schema(number: str) -> Schema:
-    bounds = {key: nullable(kind.schema()) for key, kind in _bound_keys(number).items()}
-    some: Schema = {"type": "object", "properties": bounds, "additionalProperties": False, "minProperties": 1}
-    return either(_several(_bound_keys(number)["min"].schema()), some)
+class BoundsKeys(Keys):
+    """Bounds of a number."""
+
+    together: ClassVar[Schema] = {"minProperties": 1}
+    min: Count | None = None
+    max: Count | None = None
+    multiple: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
 
 
-def _several(schema: Schema) -> Schema:
-    return one_or_list(schema, minItems=1, maxItems=MOST_ITEMS)
+class ByteBoundsKeys(Keys):
+    """Bounds of bytes."""
+
+    together: ClassVar[Schema] = {"minProperties": 1}
+    min: Size | None = None
+    max: Size | None = None
+    multiple: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
 
 
-CONDITION_KEYS: Keys = {
-    "types": Kind(_types, lambda: _several({"enum": list(TYPES)})),
-    "contiguous": Kind(_contiguity, lambda: {"enum": [True, False, *CONTIGUITY]}),
-    "present": BOOL,
-    **{number: Kind(_bounds, partial(_bounds_schema, number)) for number in NUMBERS},
-}
+Numbers = Annotated[Count | Annotated[list[Count], Some] | BoundsKeys, _bounds] | None
+Bytes = Annotated[Size | Annotated[list[Size], Some] | ByteBoundsKeys, _bounds] | None
+_NUMBERS: list[tuple[str, Any, None]] = [(n, Bytes if n == "bytes" else Numbers, None) for n in NUMBERS]
+_TYPES = ("types", Annotated[TypeName | Annotated[list[TypeName], Some], _types] | None, None)
+_CONTIGUOUS = ("contiguous", Annotated[Any, said(enum=[True, False, *CONTIGUITY]), _contiguity] | None, None)
+
+ConditionKeys = defstruct("ConditionKeys", [_TYPES, _CONTIGUOUS, *_NUMBERS], bases=(Keys,), module=__name__)
+"""What is asked of the result, and of every source."""
+SourceKeys = defstruct(
+    "SourceKeys", [_TYPES, _CONTIGUOUS, ("present", Bool | None, None), *_NUMBERS], bases=(Keys,), module=__name__
+)
+"""What is asked of one source."""
+
+OpList = Annotated[Any, defined("op_list")]
+_Operand = Annotated[str, said(enum=[key for key in OPERANDS if key != "src"])]
+_Alike = Annotated[list[_Operand], Meta(min_length=2, max_length=MOST_ITEMS)]
+
+RuleKeys = defstruct(
+    "RuleKeys",
+    [
+        ("op", Annotated[Any, said(anyOf=[{"const": ANY}, {"$ref": "#/$defs/op_list"}])]),
+        *((key, (ConditionKeys if key in ("src", "result") else SourceKeys) | None, None) for key in OPERANDS),
+        ("same_type", _Alike, None),
+        ("same_shape", _Alike, None),
+    ],
+    bases=(Keys,),
+    module=__name__,
+)
+"""A rule of what is supported."""
+
+_ABSENT: Schema = {"enum": [None, False]}
+_GIVEN: list[Schema] = [
+    {"required": [key], "properties": {key: {"not": _ABSENT}}} for key in ("only", "except", "profile", "csv")
+]
+_Ops = Annotated[Any, said(anyOf=[{"$ref": "#/$defs/op_list"}, _ABSENT])]
+
+
+class SupportsKeys(Keys):
+    """What a device supports, by one of the lists or by rules."""
+
+    together: ClassVar[Schema] = {
+        "oneOf": [*_GIVEN, {"required": ["rules"], "not": {"anyOf": _GIVEN}}],
+        "dependentRequired": {"backend": ["csv"]},
+    }
+    only: _Ops = None
+    except_: _Ops = field(name="except", default=None)
+    rules: Annotated[list[RuleKeys], Meta(max_length=MOST_RULES)] | None = None  # type: ignore[valid-type]
+    profile: Bool | None = None
+    csv: Annotated[Any, said(anyOf=[{"type": "string"}, _ABSENT])] = None
+    backend: Id | None = None
 
 
 def dump_supports(supports: Supports, names: Callable[[Iterable[int]], list[str]]) -> dict[str, Any]:

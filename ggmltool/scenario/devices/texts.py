@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ggmltool.ggml.devices.profiles import profile_of_name
-from ggmltool.scenario.devices.backends import BACKEND_KEYS, check_bufts, own_bufts, read_backends, read_device
+from ggmltool.scenario.devices.backends import BackendKeys, check_bufts, own_bufts, read_backends, read_device
 from ggmltool.scenario.devices.known import GIB, is_known, known
 from ggmltool.scenario.devices.rates import dump_rates
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
+from ggmltool.scenario.kinds import key_names
 from ggmltool.scenario.spec import BackendSpec
 from ggmltool.scenario.text.text import files_beside
 from ggmltool.scenario.values import check_keys
@@ -146,7 +147,7 @@ def _near(size: int) -> list[int]:
     return [n, n + 1, n - 1, n + 2, n + 3, n + 4]
 
 
-PARAM_KEYS = tuple(key for key in BACKEND_KEYS if key not in ("name", "supports", "supports_bufts"))
+PARAM_KEYS = tuple(key for key in key_names(BackendKeys) if key not in ("name", "supports", "supports_bufts"))
 NO_DEVICE = "none"
 """What stands for no GPU, as in llama.cpp's --device."""
 HERE = "here"
