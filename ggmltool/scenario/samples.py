@@ -8,7 +8,9 @@ from pathlib import Path
 DEFAULT = "matmul.yaml"
 """What commands show when nobody names a scenario."""
 
-ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz", ".ggtrace")
+FILES = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
+"""What the names of scenarios, and of files with devices, end in."""
+ENDINGS = (*FILES, ".ggtrace")
 
 
 def samples_folder() -> Path:

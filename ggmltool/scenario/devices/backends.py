@@ -14,8 +14,20 @@ from ggmltool.scenario.devices.rates import RatesKeys, read_rates
 from ggmltool.scenario.devices.recorded import AnswersKeys, read_answers
 from ggmltool.scenario.devices.supports import OpList, SupportsKeys, op_keys, read_supports
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import AT_LEAST_ONE, Bool, Count, Id, Keys, Size, key_names, read_keys, said
+from ggmltool.scenario.kinds import (
+    AT_LEAST_ONE,
+    Bool,
+    Count,
+    Id,
+    Keys,
+    Size,
+    any_case,
+    key_names,
+    read_keys,
+    said,
+)
 from ggmltool.scenario.past import PastKeys, read_past
+from ggmltool.scenario.samples import FILES
 from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, DeviceType, SchedulerSpec
 from ggmltool.scenario.values import as_id, as_int, as_list, as_map, as_size, as_text, as_word, at, check_keys, kind_of
 
@@ -186,9 +198,13 @@ def _names(value: object, what: str) -> tuple[str, ...]:
 
 
 def _profile_words() -> Meta:
-    from ggmltool.scenario.devices.files import device_file_schema
-
-    return said(anyOf=[{"enum": [*profile_names(), RECORDED]}, device_file_schema()])
+    """A profile, or a file beside the scenario with a device."""
+    return said(
+        anyOf=[
+            {"enum": [*profile_names(), RECORDED]},
+            {"type": "string", "pattern": f"(?:{any_case(FILES)})$"},
+        ]
+    )
 
 
 def _feature_words() -> Meta:

@@ -11,27 +11,16 @@ from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.data import inside_folder
 from ggmltool.scenario.dump import dump_backend
 from ggmltool.scenario.errors import Mistake, quoted
-from ggmltool.scenario.kinds import Schema, any_case
+from ggmltool.scenario.samples import FILES
 from ggmltool.scenario.spec import BackendSpec
 from ggmltool.scenario.text.text import Document, read_document
 
 T = TypeVar("T")
 
-SUFFIXES = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
-
-
-def device_file_schema() -> Schema:
-    """A file beside the scenario with a device."""
-    return {
-        "description": "A file beside the scenario with a device.",
-        "type": "string",
-        "pattern": f"(?:{any_case(SUFFIXES)})$",
-    }
-
 
 def is_device_file(text: object) -> bool:
     """Whether a text names a file with a device, not the device or a profile."""
-    return isinstance(text, str) and text.lower().endswith(SUFFIXES)
+    return isinstance(text, str) and text.lower().endswith(FILES)
 
 
 def device_map(spec: BackendSpec, profile: Profile) -> dict[str, Any]:

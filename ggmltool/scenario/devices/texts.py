@@ -15,6 +15,7 @@ from ggmltool.scenario.devices.known import GIB, is_known, known
 from ggmltool.scenario.devices.rates import dump_rates
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.kinds import key_names
+from ggmltool.scenario.samples import FILES
 from ggmltool.scenario.spec import BackendSpec
 from ggmltool.scenario.text.text import files_beside
 from ggmltool.scenario.values import check_keys
@@ -185,7 +186,7 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
     --list-devices` print may stand for the devices, too, as lines or as a file. Raises Mistake, and ScenarioError for
     what stands in a file.
     """
-    from ggmltool.scenario.devices.files import SUFFIXES, is_device_file, read_device_file
+    from ggmltool.scenario.devices.files import is_device_file, read_device_file
 
     maps: list[dict[str, Any]] = []
     for text in texts:
@@ -193,7 +194,7 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
             maps += [written for written, _ in read_device_file(Path(text), read_device)]
         elif _is_listing(text):
             maps += read_listing(Path(text))
-        elif "." in text and (meant := did_you_mean(text, files_beside(text, SUFFIXES))):
+        elif "." in text and (meant := did_you_mean(text, files_beside(text, FILES))):
             raise Mistake(f"there is no file {quoted(text)}", meant)
         else:
             maps += listed_devices(text) or [given for device in _devices_of(text) for given in _device_maps(device)]
