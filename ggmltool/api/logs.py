@@ -11,8 +11,8 @@ from ggmltool.ask.checked import checked
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
+    from ggmltool.ask.log.record import LogDocument
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
-    from ggmltool.views.log.documents import LogDocument
 
 
 @overload
@@ -36,9 +36,9 @@ def import_log(path: str | Path, graph: int | str | None = None) -> Result[LogSu
 
 
 def _summary(path: str) -> Result[LogSummary]:
+    from ggmltool.ask.log.text import log_view
     from ggmltool.sources.sched_log.reader import read_summary
     from ggmltool.sources.sched_log.stream import open_log
-    from ggmltool.views.log.log import log_view
 
     with open_log(path, path) as lines:
         summary = read_summary(lines)
@@ -51,9 +51,9 @@ def _summary(path: str) -> Result[LogSummary]:
 
 def _document(path: str) -> LogDocument:
     """With all nodes, which are read when they are asked for."""
+    from ggmltool.ask.log.record import LogDocument, whole_rows
     from ggmltool.sources.sched_log.reader import read_all
     from ggmltool.sources.sched_log.stream import open_log
-    from ggmltool.views.log.documents import LogDocument, whole_rows
 
     with open_log(path, path) as lines:
         found, graphs = whole_rows(partial(read_all, lines))
@@ -61,11 +61,11 @@ def _document(path: str) -> LogDocument:
 
 
 def _graph(path: str, choice: str) -> Result[LogGraph]:
+    from ggmltool.ask.log.record import LogGraphDocument
+    from ggmltool.ask.log.text import log_graph_view
     from ggmltool.sources.sched_log.plan import log_plan
     from ggmltool.sources.sched_log.reader import read_graph
     from ggmltool.sources.sched_log.stream import open_log
-    from ggmltool.views.log.documents import LogGraphDocument
-    from ggmltool.views.log.graph import log_graph_view
 
     with open_log(path, path) as lines:
         graph, _ = read_graph(lines, choice)

@@ -58,9 +58,9 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
       ggmltool import --graph "n_tokens = 512" llama.log
       ggmltool splits --by op,backend --graph 3 llama.log
     """
+    from ggmltool.ask.log.record import whole_rows
     from ggmltool.cli.logs import OpenedLog
     from ggmltool.sources.sched_log.reader import HOW_TO_LOG
-    from ggmltool.views.log.documents import whole_rows
 
     opened = OpenedLog(log, choice=graph)
     if graph is not None:
@@ -71,11 +71,11 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
     if not summary.graphs and not summary.aborts:
         note(f"There is no graph in this log; {HOW_TO_LOG}")
     if json:
-        from ggmltool.views.log.documents import LogDocument
+        from ggmltool.ask.log.record import LogDocument
 
         output.write_document(LogDocument.of(summary, opened.shown, graphs))
     else:
-        from ggmltool.views.log.log import log_view
+        from ggmltool.ask.log.text import log_view
 
         output.write(log_view(summary, opened.title, output.style))
     return GGML_FAILED if summary.aborts else FINE

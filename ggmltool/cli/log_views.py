@@ -46,11 +46,11 @@ def show_plan(log: OpenedLog, json: bool, output: Output) -> int:
     """`plan LOG` and `import --graph N LOG`."""
     graph = log.graph()
     if json:
-        from ggmltool.views.log.documents import LogGraphDocument
+        from ggmltool.ask.log.record import LogGraphDocument
 
         output.write_document(LogGraphDocument.of(graph, log.shown))
         return 0
-    from ggmltool.views.log.graph import log_graph_view
+    from ggmltool.ask.log.text import log_graph_view
 
     plan, tensors = log_plan(graph)
     more = f"ggmltool splits --format table --graph {graph.number} {log.argument}"
@@ -78,7 +78,7 @@ def show_splits(
         output.write_ggml(sched_debug(as_debug(graph), debug, causes, counts))
         return 0
     from ggmltool.ask.answer import Answer
-    from ggmltool.views.log.graph import log_graph_notes
+    from ggmltool.ask.log.text import log_graph_notes
 
     plan, tensors = log_plan(graph)
     for text in log_graph_notes(graph):

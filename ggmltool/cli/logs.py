@@ -92,7 +92,7 @@ class OpenedLog:
         with progress(f"reading {self.title}"), self._lines() as lines:
             graph, more = read_graph(lines, self.choice)
         if graph.inputs_missing or graph.lines_cut:
-            from ggmltool.views.log.log import what_is_cut
+            from ggmltool.ask.log.text import what_is_cut
 
             note(f"Graph {graph.number}: {what_is_cut([graph])}")
         if self.choice is None and more:

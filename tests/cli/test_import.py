@@ -229,7 +229,7 @@ def test_files_that_are_not_there(call: Call) -> None:
 
 
 def test_many_nodes_are_too_many_for_one_json(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ggmltool.views.log.documents.MAX_NODES", 10)
+    monkeypatch.setattr("ggmltool.ask.log.record.MAX_NODES", 10)
     result = call("import", "--json", REALLOCS)
     assert (result.status, result.out) == (2, "")
     assert "--no-nodes" in result.err

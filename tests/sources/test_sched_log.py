@@ -77,11 +77,11 @@ def check(graph: LogGraph, printed: SchedDebug, causes: bool = True) -> None:
         assert all(between(t.nbytes, n) for t, (_, n) in zip(split.inputs, true.inputs, strict=True))
         for node, n in zip(split.nodes, true.nodes, strict=True):
             assert (node.index, node.op, node.name) == (n.index, cut(n.op_desc, 10), cut(n.name, 20))
-            assert (node.backend, node.cause) == (n.backend, n.cause if causes else "")
+            assert (node.backend, node.cause) == (n.backend, (n.cause or None) if causes else None)
             assert (node.use_count, node.compute) == (n.use_count, n.compute)
             assert between(node.nbytes, n.nbytes)
             assert [(s.name, s.cause) for s in node.src] == [
-                (cut(s.name, 20), s.cause if causes else "") for s in n.sources
+                (cut(s.name, 20), (s.cause or None) if causes else None) for s in n.sources
             ]
             assert all(between(s.nbytes, t.nbytes) for s, t in zip(node.src, n.sources, strict=True))
             for source, s in zip(node.src, n.sources, strict=True):
@@ -236,7 +236,7 @@ def test_what_old_versions_printed_is_read_as_what_they_decided(version: str) ->
             for node in split.nodes:
                 t = true.pop(node.index)
                 assert (node.name, node.op) == (cut(t["name"], 20), cut(t["op"], 10)), name
-                assert (node.backend, node.cause) == (t["backend"], t["cause"]), name
+                assert (node.backend, node.cause) == (t["backend"], t["cause"] or None), name
                 assert len(node.src) == sum(s is not None for s in t["src"]), name
                 n += 1
         assert all(t["op"] in ("NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE") for t in true.values()), name

@@ -35,7 +35,7 @@ _MODULES = (
     "ask.compare.record",
     "ask.diff.record",
     "ask.verify.record",
-    "views.log.documents",
+    "ask.log.record",
     "ask.report.document",
     "ask.place.record",
     "ask.sweep.record",

@@ -108,7 +108,7 @@ class NodeLine(NamedTuple):
     name: str
     nbytes: Bounds
     backend: str
-    cause: str
+    cause: str | None
     counts: tuple[int, bool] | None
     sources: tuple[LogTensorRef, ...]
 
@@ -132,14 +132,14 @@ def read_node(line: bytes, at: int) -> NodeLine | None:
         text(name),
         bounds(number, unit),
         text(backend),
-        text(cause or b""),
+        text(cause or b"") or None,
         counts,
         tuple(sources),
     )
 
 
 def _source(name: bytes, number: bytes, unit: bytes, backend: bytes, cause: bytes) -> LogTensorRef:
-    return LogTensorRef(text(name), bounds(number, unit), text(backend), text(cause))
+    return LogTensorRef(text(name), bounds(number, unit), text(backend), text(cause) or None)
 
 
 def is_node(line: bytes) -> bool:

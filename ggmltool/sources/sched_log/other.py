@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from ggmltool.sources.sched_log.lines import text, without_ansi
-from ggmltool.sources.sched_log.records import Abort, Breakdown, BufferSize, Message, Realloc
+from ggmltool.sources.sched_log.records import Breakdown, BufferSize, LogAbort, LogMessage, Realloc
 
 SAID_MARKS = (
     b"graph", b"GGML_ASSERT", b"A error: ", b"ROCm error", b"current device: ", b"failed", b"unable to allocate",
@@ -175,7 +177,7 @@ class OtherLines:
         self.tables = 0
         self.in_table = False
         self.between = 0
-        self.aborts: list[Abort] = []
+        self.aborts: list[LogAbort] = []
 
     def add(self, line: bytes, number: int, graph: int) -> None:
         """Take line `number`, after the header of graph `graph` (0: before any)."""
@@ -202,7 +204,7 @@ class OtherLines:
         if last is not None and number <= last.last_line + 2:
             more = after_abort(line)
             if more is not None:
-                self.aborts[-1] = last._replace(text=f"{last.text}, {more}", last_line=number)
+                self.aborts[-1] = replace(last, text=f"{last.text}, {more}", last_line=number)
                 return True
         text = aborted(line)
         if text is None:
@@ -211,7 +213,7 @@ class OtherLines:
                 self._message(text, number, graph)
             return text is not None
         if not (last is not None and is_repeated(text, last.text)) and len(self.aborts) < MAX_ABORTS:
-            self.aborts.append(Abort(text[:_LONGEST], number, number))
+            self.aborts.append(LogAbort(text[:_LONGEST], number, number))
         return True
 
     def _buffer(self, line: bytes) -> bool:
@@ -271,9 +273,9 @@ class OtherLines:
         return True
 
     @property
-    def messages(self) -> tuple[Message, ...]:
+    def messages(self) -> tuple[LogMessage, ...]:
         return tuple(
-            Message(kind, e.example, e.count, e.first_line, e.last_line, e.first_graph, e.last_graph)
+            LogMessage(kind, e.example, e.count, e.first_line, e.last_line, e.first_graph or None, e.last_graph or None)
             for kind, e in self.seen.items()
         )
 

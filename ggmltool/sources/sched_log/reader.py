@@ -75,7 +75,7 @@ def _number(splits: list[_Split], next_id: int) -> None:
 
 def _split(split: _Split, backends: Backends) -> LogSplit:
     nodes = tuple(_node(node, line, split.backend, backends) for node, line in split.nodes)
-    return LogSplit(split.id, split.backend, split.n_inputs, split.inputs, nodes, split.line)
+    return LogSplit(split.id, split.backend, split.line, split.n_inputs, split.inputs, nodes)
 
 
 def _node(node: NodeLine, line: int, near: str, backends: Backends) -> LogNode:

@@ -29,12 +29,12 @@ class Bounds(NamedTuple):
 
 
 class LogTensorRef(msgspec.Struct, frozen=True, gc=False):
-    """A source of a node. `backend` is None where ggml prints NULL; `cause` is "" in release builds."""
+    """A source of a node, as it is printed. `backend` is None where ggml prints NULL, `cause` in release builds."""
 
     name: str
     nbytes: Bounds
     backend: str | None
-    cause: str
+    cause: str | None
 
 
 class LogInput(msgspec.Struct, frozen=True, gc=False):
@@ -45,14 +45,14 @@ class LogInput(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogNode(msgspec.Struct, frozen=True, gc=False):
-    """A node that is no view. `use_count` and `compute` are None in dialects that do not print them."""
+    """A line of a node that is no view. What this ggml does not print is None."""
 
     index: int
     op: str
     name: str
     nbytes: Bounds
     backend: str | None
-    cause: str
+    cause: str | None
     use_count: int | None
     compute: bool | None
     src: tuple[LogTensorRef, ...]
@@ -64,10 +64,10 @@ class LogSplit(msgspec.Struct, frozen=True, gc=False):
 
     id: int
     backend: str
+    line: int
     n_inputs: int
     inputs: tuple[LogInput, ...]
     nodes: tuple[LogNode, ...]
-    line: int
 
 
 class LogGraph(msgspec.Struct, frozen=True, gc=False):
@@ -120,7 +120,7 @@ class GraphSummary(msgspec.Struct, frozen=True, gc=False):
     lines_cut: int = 0
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class LogMessage(msgspec.Struct, frozen=True, gc=False):
     """A line of ggml's or llama.cpp's about allocating, assigning or reserving, and how often it is there.
 
     In `text` numbers within names are `*`, so that the lines of all layers count as one; `example` is the first one.
@@ -131,11 +131,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     count: int
     first_line: int
     last_line: int
-    first_graph: int
-    last_graph: int
+    first_graph: int | None
+    last_graph: int | None
 
 
-class Abort(NamedTuple):
+class LogAbort(msgspec.Struct, frozen=True, gc=False):
     """Where a program died: ggml's assertion or abort, or an error of CUDA with what it says in further lines.
 
     It is named in line `line`; `last_line` is the last one that tells of it.
@@ -146,7 +146,9 @@ class Abort(NamedTuple):
     last_line: int
 
 
-class Realloc(msgspec.Struct, frozen=True, gc=False):
+class Realloc(
+    msgspec.Struct, frozen=True, gc=False, rename={"first": "first_mib", "last": "last_mib", "largest": "largest_mib"}
+):
     """How a compute buffer grew: `count` times, from `first` to `last` MiB, at most to `largest`."""
 
     buft: str
@@ -158,7 +160,7 @@ class Realloc(msgspec.Struct, frozen=True, gc=False):
     last_line: int
 
 
-class BufferSize(msgspec.Struct, frozen=True, gc=False):
+class BufferSize(msgspec.Struct, frozen=True, gc=False, rename={"sizes": "sizes_mib", "last": "last_mib"}):
     """What llama.cpp says of its buffers of one kind (`model`, `KV`, `compute` …) in one buffer type: MiB, in order."""
 
     kind: str
@@ -196,7 +198,7 @@ class LogSummary(msgspec.Struct, frozen=True, gc=False):
     backends: tuple[str, ...]
     tally: tuple[tuple[str, str, int], ...]
     reallocs: tuple[Realloc, ...]
-    messages: tuple[Message, ...]
+    messages: tuple[LogMessage, ...]
     messages_left_out: int
     buffers: tuple[BufferSize, ...]
     breakdown: tuple[Breakdown, ...]
@@ -204,7 +206,7 @@ class LogSummary(msgspec.Struct, frozen=True, gc=False):
     passes: int
     n_lines: int
     long_lines: int
-    aborts: tuple[Abort, ...] = ()
+    aborts: tuple[LogAbort, ...] = ()
     wrapped_at: int = 0
 
 
@@ -222,10 +224,10 @@ def as_debug(graph: LogGraph) -> SchedDebug:
                     node.name,
                     node.nbytes.low,
                     node.backend,
-                    node.cause,
+                    node.cause or "",
                     node.use_count or 0,
                     bool(node.compute),
-                    tuple(DebugSource(s.name, s.nbytes.low, s.backend, s.cause) for s in node.src),
+                    tuple(DebugSource(s.name, s.nbytes.low, s.backend, s.cause or "") for s in node.src),
                 )
                 for node in split.nodes
             ),

@@ -1,13 +1,20 @@
-"""A log of the scheduler's debug prints in one look: its graphs, what grew, what was said, how large buffers are."""
+"""A log of the debug prints in one look: its graphs, what grew, what was said, buffer sizes; and one graph of it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.ask.splits.copied import copied_sums
+from ggmltool.ask.splits.text import splits_table
 from ggmltool.ggml.messages import messages
+from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.messages.match import find_all
+from ggmltool.inspect.tensors import bytes_of
+from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import (
     Cell,
@@ -22,17 +29,18 @@ from ggmltool.show.table import (
     render_table,
     without_middle,
 )
-from ggmltool.show.text import count, printable, shortened, size_between
+from ggmltool.show.text import count, plan_step, printable, shortened, size_between
 from ggmltool.sources.sched_log.records import (
     Breakdown,
     BufferSize,
     Dialect,
     GraphSummary,
     LogGraph,
+    LogMessage,
     LogSummary,
-    Message,
     Realloc,
 )
+from ggmltool.views.plan.plan import MAX_SPLITS
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -220,7 +228,7 @@ def _said(log: LogSummary, style: Style) -> str:
     return render_table(_MESSAGES, _some(rows), style) if rows else ""
 
 
-def _weight(message: Message) -> int:
+def _weight(message: LogMessage) -> int:
     """0 for what failed, 1 for a warning, 2 for all else."""
     found = find_all(message.example)
     known = messages()
@@ -270,3 +278,45 @@ def _breakdown(log: LogSummary, style: Style) -> str:
 
 def _mib(value: float) -> str:
     return f"{value:.2f} MiB"
+
+
+def log_graph_view(graph: LogGraph, plan: Plan, tensors: Tensors, title: str, style: Style, more: str) -> str:
+    """The graph for people; `plan` and `tensors` are what it shows of a plan, `more` the command with all splits."""
+    nodes = f"{count(len(plan.nodes), 'node')} and views" if plan.nodes else "no nodes"
+    facts = [plan_step(plan), f"lines {graph.line} to {graph.last_line}", nodes]
+    parts = [heading(title, facts, style), "\n", _backends(plan, tensors, style)]
+    parts += ["\n", splits_table(plan, tensors, style, MAX_SPLITS)]
+    if len(plan.splits) > MAX_SPLITS:
+        parts.append(render_lines([f"  all of them: {more}"], style))
+    lines = copied_sums(copied_inputs(plan, tensors)) if graph.has_headers else []
+    return "".join([*parts, "\n", render_lines([*lines, *log_graph_notes(graph)], style)])
+
+
+def log_graph_notes(graph: LogGraph) -> list[str]:
+    """What the log does not have of this graph."""
+    notes = []
+    if graph.level == 1:
+        notes.append("printed with GGML_SCHED_DEBUG=1, which leaves out the nodes")
+    if not graph.has_headers:
+        notes.append("the headers of the splits are missing: a split here is a run of nodes on one backend")
+    if not graph.is_whole:
+        notes.append("the log does not have all of this graph")
+    return notes
+
+
+def _backends(plan: Plan, tensors: Tensors, style: Style) -> str:
+    inks = term_colors(name for name, _ in plan.backends)
+    n_nodes = Counter(node.backend for node in plan.nodes)
+    n_splits = Counter(split.backend for split in plan.splits)
+
+    def copied(name: str) -> str | None:
+        inputs = [tensors[i] for split in plan.splits if split.backend == name for i in split.inputs]
+        return bytes_of(inputs) if inputs else None
+
+    table = Table[str](
+        Column("backend", lambda name: Cell(name, inks[name])),
+        Column("nodes", lambda name: n_nodes[name] if plan.nodes else None, right=True),
+        Column("splits", lambda name: n_splits[name], right=True),
+        Column("copied in", copied, right=True),
+    )
+    return table.render((name for name, _ in plan.backends), style)

@@ -5,82 +5,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from ggmltool.inspect.errors import InspectError
 from ggmltool.show.document import Document, Row
 from ggmltool.sources.sched_log.records import (
-    Abort,
     Bounds,
     Breakdown,
     BufferSize,
     GraphSummary,
+    LogAbort,
     LogGraph,
-    LogInput,
-    LogNode,
+    LogMessage,
     LogSplit,
     LogSummary,
-    LogTensorRef,
-    Message,
     Realloc,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-
-class LogSource(Row):
-    """A source of a node, as it is printed."""
-
-    name: str
-    nbytes: Bounds
-    backend: str | None
-    cause: str | None
-
-    @classmethod
-    def of(cls, s: LogTensorRef) -> LogSource:
-        """A source."""
-        return cls(s.name, s.nbytes, s.backend, s.cause or None)
-
-
-class LogNodeRow(Row):
-    """A line of a node: what this ggml does not print is null."""
-
-    index: int
-    op: str
-    name: str
-    nbytes: Bounds
-    backend: str | None
-    cause: str | None
-    use_count: int | None
-    compute: bool | None
-    src: list[LogSource]
-    line: int
-
-    @classmethod
-    def of(cls, n: LogNode) -> LogNodeRow:
-        """A node."""
-        src = [LogSource.of(s) for s in n.src]
-        return cls(
-            n.index, n.op, n.name, n.nbytes, n.backend, n.cause or None, n.use_count, n.compute, src, n.line
-        )  # fmt: skip
-
-
-class LogSplitRow(Row):
-    """A split: as many inputs as it says, those that are listed, and its nodes."""
-
-    id: int
-    backend: str
-    line: int
-    n_inputs: int
-    inputs: list[LogInput]
-    nodes: list[LogNodeRow]
-
-    @classmethod
-    def of(cls, s: LogSplit) -> LogSplitRow:
-        """A split."""
-        return cls(s.id, s.backend, s.line, s.n_inputs, list(s.inputs), [LogNodeRow.of(n) for n in s.nodes])
 
 
 class LogGraphRow(Row, kw_only=True):
@@ -99,7 +42,7 @@ class LogGraphRow(Row, kw_only=True):
     is_whole: bool
     inputs_missing: int
     lines_cut: int
-    splits: list[LogSplitRow] | UnsetType = UNSET
+    splits: tuple[LogSplit, ...] | UnsetType = UNSET
     n_nodes: int | UnsetType = UNSET
     n_splits: int | UnsetType = UNSET
     n_inputs: int | UnsetType = UNSET
@@ -110,7 +53,7 @@ class LogGraphRow(Row, kw_only=True):
     @classmethod
     def whole(cls, graph: LogGraph) -> LogGraphRow:
         """A graph with its splits, their inputs and nodes."""
-        return cls(**_identity(graph), splits=[LogSplitRow.of(split) for split in graph.splits])
+        return cls(**_identity(graph), splits=graph.splits)
 
     @classmethod
     def summary(cls, graph: GraphSummary) -> LogGraphRow:
@@ -157,12 +100,12 @@ class LogGraphDocument(Document, kw_only=True):
     is_whole: bool
     inputs_missing: int
     lines_cut: int
-    splits: list[LogSplitRow]
+    splits: tuple[LogSplit, ...]
 
     @classmethod
     def of(cls, graph: LogGraph, source: str) -> LogGraphDocument:
         """A graph of the log `source`."""
-        return cls(log=source, **_identity(graph), splits=[LogSplitRow.of(split) for split in graph.splits])
+        return cls(log=source, **_identity(graph), splits=graph.splits)
 
 
 class OpCount(Row):
@@ -171,87 +114,6 @@ class OpCount(Row):
     op: str
     backend: str
     nodes: int
-
-
-class AbortRow(Row):
-    """The text with which a program died."""
-
-    text: str
-    line: int
-    last_line: int
-
-    @classmethod
-    def of(cls, a: Abort) -> AbortRow:
-        """What ended the program."""
-        return cls(a.text, a.line, a.last_line)
-
-
-class ReallocRow(Row):
-    """A compute buffer that was made anew: how often, the sizes in MiB, and where."""
-
-    buft: str
-    count: int
-    first_mib: float
-    last_mib: float
-    largest_mib: float
-    first_line: int
-    last_line: int
-
-    @classmethod
-    def of(cls, r: Realloc) -> ReallocRow:
-        """All reallocations of a buffer type."""
-        return cls(r.buft, r.count, r.first, r.last, r.largest, r.first_line, r.last_line)
-
-
-class MessageRow(Row):
-    """A message with numbers left out, one `example`, how often it comes and where."""
-
-    text: str
-    example: str
-    count: int
-    first_line: int
-    last_line: int
-    first_graph: int | None
-    last_graph: int | None
-
-    @classmethod
-    def of(cls, m: Message) -> MessageRow:
-        """All lines that are alike."""
-        graphs = m.first_graph or None, m.last_graph or None
-        return cls(m.text, m.example, m.count, m.first_line, m.last_line, *graphs)
-
-
-class LogBuffer(Row):
-    """Buffers of a kind and a type: how many, the sizes in MiB, the last of them."""
-
-    kind: str
-    buft: str
-    count: int
-    sizes_mib: list[float]
-    last_mib: float
-
-    @classmethod
-    def of(cls, b: BufferSize) -> LogBuffer:
-        """Buffers that are alike."""
-        return cls(b.kind, b.buft, b.count, list(b.sizes), b.last)
-
-
-class BreakdownRow(Row):
-    """A device's memory in MiB, as llama.cpp sums it up."""
-
-    device: str
-    total: int | None
-    free: int | None
-    self_: int = msgspec.field(name="self")
-    model: int
-    context: int
-    compute: int
-    unaccounted: int | None
-
-    @classmethod
-    def of(cls, b: Breakdown) -> BreakdownRow:
-        """The line of a device."""
-        return cls(b.device, b.total, b.free, b.self, b.model, b.context, b.compute, b.unaccounted)
 
 
 class LogDocument(Document, kw_only=True):
@@ -266,13 +128,13 @@ class LogDocument(Document, kw_only=True):
     graphs_left_out: int
     nodes_by_op_and_backend: list[OpCount]
     passes: int
-    aborts: list[AbortRow]
-    reallocations: list[ReallocRow]
-    messages: list[MessageRow]
+    aborts: tuple[LogAbort, ...]
+    reallocations: tuple[Realloc, ...]
+    messages: tuple[LogMessage, ...]
     messages_left_out: int
-    buffers: list[LogBuffer]
+    buffers: tuple[BufferSize, ...]
     memory_breakdowns: int
-    memory_breakdown_mib: list[BreakdownRow]
+    memory_breakdown_mib: tuple[Breakdown, ...]
 
     @classmethod
     def of(cls, log: LogSummary, source: str, graphs: Sequence[LogGraphRow] | None = None) -> LogDocument:
@@ -286,13 +148,13 @@ class LogDocument(Document, kw_only=True):
             graphs_left_out=log.graphs_left_out,
             nodes_by_op_and_backend=[OpCount(*count) for count in log.tally],
             passes=log.passes,
-            aborts=[AbortRow.of(a) for a in log.aborts],
-            reallocations=[ReallocRow.of(r) for r in log.reallocs],
-            messages=[MessageRow.of(m) for m in log.messages],
+            aborts=log.aborts,
+            reallocations=log.reallocs,
+            messages=log.messages,
             messages_left_out=log.messages_left_out,
-            buffers=[LogBuffer.of(b) for b in log.buffers],
+            buffers=log.buffers,
             memory_breakdowns=log.breakdowns,
-            memory_breakdown_mib=[BreakdownRow.of(b) for b in log.breakdown],
+            memory_breakdown_mib=log.breakdown,
         )
 
 

@@ -1,0 +1,1 @@
+"""`import`: what a log of GGML_SCHED_DEBUG tells; and its graphs."""

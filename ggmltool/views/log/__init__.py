@@ -1,1 +1,0 @@
-"""Logs of GGML_SCHED_DEBUG."""
