@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from ggmltool.ask.explain.node import ExplainedNodeShown
     from ggmltool.ask.explain.realloc import ExplainedReallocShown
     from ggmltool.ask.explain.split import ExplainedSplitShown
+    from ggmltool.ask.run.next_token import NextToken
+    from ggmltool.ask.trace.record import Trace
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.events import Listener
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.allocator import AllocRow
     from ggmltool.inspect.history.history import History
     from ggmltool.inspect.memory import MemoryPlan
-    from ggmltool.inspect.next_token import NextToken
     from ggmltool.inspect.supports import Asked, State
-    from ggmltool.inspect.trace import Trace
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.show.svg import Svg
 
@@ -110,7 +110,7 @@ class Scenario(Base):
 
         None if there are no logits among them. Raises GgmlError as `compute` does.
         """
-        from ggmltool.inspect.next_token import next_token
+        from ggmltool.ask.run.next_token import next_token
 
         return next_token(self.model, self.compute() if values is None else values)
 
@@ -221,7 +221,7 @@ class Scenario(Base):
             sides.append(Side(of, name, name if whose is self else f"{of.title}:{name}"))
         return realloc_of(sides[0], sides[1], at.opened.title if whose is self else "two scenarios")
 
-    def trace(self, *, compute: bool = True, decisions: bool = False, zeros: bool = False) -> Result[Trace]:
+    def trace(self, *, compute: bool = True, decisions: bool = False, zeros: bool = False) -> Answer[Trace]:
         """The calls that ggml makes in every step, in order, with `decisions` also what it decided meanwhile.
 
         Without `compute` only what is planned. Raises InspectError for weights without values, unless `zeros`.

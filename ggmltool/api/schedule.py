@@ -11,10 +11,11 @@ from ggmltool.api.result import Result
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
+    from ggmltool.ask.answer import Answer
+    from ggmltool.ask.trace.record import Trace
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.opened import Opened
     from ggmltool.inspect.supports import Asked, State
-    from ggmltool.inspect.trace import Trace
     from ggmltool.show.table import Style
 
 
@@ -94,20 +95,11 @@ def dot(look: Look, style: str, around: str | None, radius: int, split: int | No
     return split_dot(at.plan, tensors, at.title, part_of(at.plan, tensors, around, radius, split))
 
 
-def trace(opened: Opened, compute: bool, decisions: bool, zeros: bool) -> Result[Trace]:
+def trace(opened: Opened, compute: bool, decisions: bool, zeros: bool) -> Answer[Trace]:
+    from ggmltool.ask.trace import trace as ask_trace
     from ggmltool.inspect.ready import check_weights, computed_graphs
-    from ggmltool.inspect.trace import trace_steps
-    from ggmltool.views.compute.calls import calls_of, trace_view
-    from ggmltool.views.compute.documents import TraceDocument
 
-    if compute and not zeros and computed_graphs(opened.model):
-        check_weights(opened.model, computed_graphs(opened.model), opened.model.steps, "trace(compute=False)")
-    found, title = trace_steps(opened.scenario, compute), opened.title
-    calls = tuple(call for step in calls_of(found, decisions) for call in step)
-    return Result(
-        f"trace of {title}",
-        found,
-        partial(TraceDocument.of, opened.model.ggml, found),
-        partial(trace_view, found, title, decisions=decisions),
-        calls,
-    )
+    graphs = computed_graphs(opened.model)
+    if compute and not zeros and graphs:
+        check_weights(opened.model, graphs, opened.model.steps, "trace(compute=False)")
+    return ask_trace(opened, compute, decisions)

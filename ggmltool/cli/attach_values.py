@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from ggmltool.ask.answer import Answer
     from ggmltool.ask.compare.record import WorstNodes
+    from ggmltool.ask.run.watched import WatchedNode
     from ggmltool.attach.calls import At
     from ggmltool.attach.session import AttachSession
     from ggmltool.attach.values.capture import CapturedValues
     from ggmltool.attach.write.written import Written
-    from ggmltool.inspect.eval_callback import WatchedNode
     from ggmltool.sources.values.store import ValueStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -205,7 +205,7 @@ class ReadValues:
 
     def watched(self) -> Iterator[WatchedNode]:
         """Every tensor that was read, inputs first, with what it was computed of and by which backend."""
-        from ggmltool.inspect.eval_callback import WatchedNode
+        from ggmltool.ask.run.watched import WatchedNode
         from ggmltool.sources.values.cut import op_of
 
         document = self.captured.document
@@ -326,7 +326,7 @@ def _deliver(values: ReadValues, output: Output, json: bool, launched: bool) -> 
     if asked.compare:
         return Output().answer(values.compared(), "json") if json else out.answer(values.compared(), "text")
     if asked.dump is None and output.path is None:
-        from ggmltool.views.compute.watch import watched_view
+        from ggmltool.ask.run.text import watched_view
 
         results = {*values.captured.nodes}
         texts = [watched_view(n, values.known(n.id), False, out.style) for n in values.watched() if n.id in results]

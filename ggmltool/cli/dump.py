@@ -12,15 +12,15 @@ from urllib.parse import quote
 
 import msgspec
 
+from ggmltool.ask.run.record import DumpDocument, DumpedRow
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.output import note, replace_file
 from ggmltool.show.text import count
-from ggmltool.views.compute.documents import DumpDocument, DumpedRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ggmltool.inspect.eval_callback import WatchedNode
+    from ggmltool.ask.run.watched import WatchedNode
 
 MANIFEST = "manifest.json"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ggmltool.ask.run.text import StepReport, steps_view
 from ggmltool.cli.command import Command
 from ggmltool.cli.complete import complete_nodes, complete_tensors
 from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument, work_option
@@ -17,21 +18,19 @@ from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.ready import check_memory
-from ggmltool.inspect.use_after_free import FreedMemoryUse, uses_after_free
+from ggmltool.inspect.use_after_free import FreedMemoryUse, uses_after_free, uses_view
 from ggmltool.scenario.tensor_info import tensor_infos
 from ggmltool.show.text import count, shortened
-from ggmltool.views.compute.freed import uses_view
-from ggmltool.views.compute.run import StepReport, steps_view
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ggmltool.ask.run.next_token import NextToken
+    from ggmltool.ask.run.record import GraphTimes
     from ggmltool.cli.watcher import Watcher
     from ggmltool.ggml.releases.release import Release
-    from ggmltool.inspect.next_token import NextToken
     from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import Step
-    from ggmltool.views.compute.times import GraphTimes
 
 
 @click.command(cls=Command)
@@ -123,8 +122,8 @@ def run(
         if watcher is not None and watcher.dump is not None:
             watcher.dump.finish(opened.title, opened.model.ggml)
     if json:
-        from ggmltool.views.compute.documents import RunDocument
-        from ggmltool.views.compute.values import nested
+        from ggmltool.ask.run.record import RunDocument
+        from ggmltool.show.values import nested
 
         outputs = {id: None if values is None else nested(values) for id, values in result.values.items()}
         watched = watcher.records if watcher is not None and watch else None
@@ -135,7 +134,7 @@ def run(
             )
         )
     else:
-        from ggmltool.views.compute.times import times_text
+        from ggmltool.ask.run.record import times_text
 
         parts = [times_text(t) for t in result.times] if times else []
         output.write("".join([*parts, *(watcher.texts if watcher is not None else []), result.text(output)]))
@@ -300,14 +299,14 @@ class _Result:
             )
 
     def _keep_times(self, graph: str) -> None:
-        from ggmltool.views.compute.times import BackendTime, GraphTimes
+        from ggmltool.ask.run.record import BackendTime, GraphTimes
 
         if self.opened.model.release.keeps_times:
             times = tuple(BackendTime(*t) for t in self.run.times)
             self.times.append(GraphTimes(graph, self.run.start().n_splits, times))
 
     def text(self, output: Output) -> str:
-        from ggmltool.views.compute.values import matrix_view
+        from ggmltool.show.values import matrix_view
 
         model = self.opened.model
         graphs = [step.graph for step in model.steps if step.graph is not None] or list(model.graphs)
@@ -321,7 +320,7 @@ class _Result:
             parts += ["\n", matrix_view(id, infos[id].type if id in infos else str(values.dtype), values, output.style)]
         found = self.next_token()
         if found is not None:
-            from ggmltool.views.compute.next_token import next_token_view
+            from ggmltool.ask.run.text import next_token_view
 
             parts += ["\n", next_token_view(found, output.style)]
         return "".join(parts)
@@ -330,6 +329,6 @@ class _Result:
         """What the logits of a captured prompt say; None if there are none."""
         if not self.values:
             return None
-        from ggmltool.inspect.next_token import next_token
+        from ggmltool.ask.run.next_token import next_token
 
         return next_token(self.opened.model, {id: v for id, v in self.values.items() if v is not None})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ggmltool.ask.trace import trace as ask_trace
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import (
     DOCUMENTS,
@@ -21,9 +22,7 @@ from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.inspect.ready import check_memory, computed_graphs
-from ggmltool.inspect.trace import trace_steps
 from ggmltool.show.text import ggml_error
-from ggmltool.views.compute.calls import trace_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
@@ -95,22 +94,15 @@ def trace(
     graphs = opened.model.graphs
     total = sum(len(graphs[name].nodes) for name in computed_graphs(opened.model))
     with progress("tracing", total if compute else 0, "nodes") as advance:
-        found = trace_steps(opened.scenario, compute, advance, tell_of_undone)
-    steps = found.steps
-    if found.error is not None:
-        note(ggml_error(found.error))
-    if format in DOCUMENTS:
-        from ggmltool.views.compute.documents import TraceDocument
-
-        output.write_document(TraceDocument.of(opened.model.ggml, found))
-    else:
-        output.write(trace_view(found, opened.title, output.style, decisions))
-    return 1 if (steps and steps[-1].error) or found.uses_freed else 0
+        answer = ask_trace(opened, compute, decisions, advance, tell_of_undone)
+    if answer.facts.error is not None:
+        note(ggml_error(answer.facts.error))
+    return output.answer(answer, format or "text")
 
 
 def _perfetto(opened: Opened, measured: bool, n_depth: int, output: Output) -> int:
     """--perfetto: what happens when."""
-    from ggmltool.inspect.perfetto_trace import measured_trace, planned_trace
+    from ggmltool.ask.trace.perfetto import measured_trace, planned_trace
     from ggmltool.show.perfetto import perfetto_text
 
     if measured:

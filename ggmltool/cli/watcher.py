@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from ggmltool.ask.run.record import WatchedRow
+from ggmltool.ask.run.text import watched_view
 from ggmltool.cli.dump import Dump
 from ggmltool.cli.output import Output
 from ggmltool.inspect.opened import Opened
-from ggmltool.views.compute.documents import WatchedRow
-from ggmltool.views.compute.watch import watched_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.tensor import Tensor
@@ -61,7 +61,7 @@ class Watcher:
 
     def _of_graph(self, graph: str) -> set[str]:
         """The nodes of a graph that are wanted."""
-        from ggmltool.inspect.eval_callback import computed_nodes
+        from ggmltool.ask.run.watched import computed_nodes
 
         nodes = self.opened.model.graphs[graph].nodes
         if not self.patterns:
@@ -81,7 +81,7 @@ class Watcher:
         return True
 
     def _take(self, t: Tensor) -> None:
-        from ggmltool.inspect.eval_callback import values_if_known, watched_node
+        from ggmltool.ask.run.watched import values_if_known, watched_node
 
         step, graph = self._at
         node, values = watched_node(self._run, t, graph, step), values_if_known(self._run, t)

@@ -12,19 +12,19 @@ import pytest
 
 import ggmltool
 from ggmltool.api.loading import load
+from ggmltool.ask.trace.perfetto import measured_trace, planned_trace
+from ggmltool.ask.trace.record import trace_steps
+from ggmltool.ask.trace.text import Call, calls_of
+from ggmltool.ask.trace.tracks import PlanTimes
 from ggmltool.estimate.timeline import duration
 from ggmltool.ggml.events import Computed, Grown, Synchronized, TensorCopied, TensorWritten
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.history.history import record_history
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.perfetto_trace import measured_trace, planned_trace
 from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.trace import trace_steps
-from ggmltool.inspect.tracks import PlanTimes
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.show.perfetto import COMPUTE, COPIES, HOST, Clock, PerfettoTrace, perfetto_text
-from ggmltool.views.compute.calls import Call, calls_of
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario
 

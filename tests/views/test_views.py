@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from ggmltool.ask.answer import Answer
+from ggmltool.ask.run.text import StepReport, steps_view
 from ggmltool.ask.splits.record import SplitsShown
 from ggmltool.ask.splits.text import splits
 from ggmltool.ggml.plan import SplitPlan
 from ggmltool.show.document import json_text
 from ggmltool.show.table import Style
-from ggmltool.views.compute.run import StepReport, steps_view
-from ggmltool.views.compute.values import matrix_view
+from ggmltool.show.values import matrix_view
 from ggmltool.views.memory.buffers import buffers_view
 from ggmltool.views.memory.documents import BuffersDocument
 from ggmltool.views.plan.documents import PlanDocument

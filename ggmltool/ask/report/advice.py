@@ -18,9 +18,8 @@ from ggmltool.inspect.advice import (
     other_options,
     put_together,
 )
-from ggmltool.inspect.use_after_free import uses_after_free
+from ggmltool.inspect.use_after_free import use_after_free, uses_after_free
 from ggmltool.show.text import count, size
-from ggmltool.views.compute.freed import use_after_free
 from ggmltool.views.explain.reasons import refusal_text
 
 if TYPE_CHECKING:

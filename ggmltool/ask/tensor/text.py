@@ -8,9 +8,9 @@ from math import prod
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.tensor.record import StridesShown, TensorRow, TensorShown
+from ggmltool.inspect.use_after_free import freed_by
 from ggmltool.show.table import Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, printable, size
-from ggmltool.views.compute.freed import freed_by
 
 _LINE = 100
 """The most columns that a drawing of memory takes."""

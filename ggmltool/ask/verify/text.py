@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ggmltool.inspect.use_after_free import uses_view
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count
-from ggmltool.views.compute.freed import uses_view
 
 if TYPE_CHECKING:
     from ggmltool.ask.answer import Answer

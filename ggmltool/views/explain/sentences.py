@@ -13,7 +13,7 @@ from ggmltool.ggml.events import (
     ReallocNeeded,
     UsedAfterFree,
 )
-from ggmltool.views.compute.freed import grew
+from ggmltool.inspect.use_after_free import grew
 from ggmltool.views.explain.words import words
 
 

@@ -55,3 +55,31 @@ def values_if_known(run: Run, t: Tensor) -> NDArray[Any] | None:
         return values_of(t)
     except NotComputable:
         return None
+
+
+ENDS = 3
+"""First and last elements in JSON."""
+
+
+class Summary(NamedTuple):
+    """The values of a tensor in numbers; min, max and mean are those of the finite ones, None without any."""
+
+    min: float | None
+    max: float | None
+    mean: float | None
+    nan: int
+    inf: int
+
+
+def summary_of(values: NDArray[Any]) -> Summary:
+    """Least, greatest and mean value, and how many are NaN or infinite."""
+    import numpy as np
+
+    if values.dtype.kind != "f":
+        finite, nan, inf = values.reshape(-1), 0, 0
+    else:
+        nan, inf = int(np.isnan(values).sum()), int(np.isinf(values).sum())
+        finite = values[np.isfinite(values)] if nan or inf else values.reshape(-1)
+    if not finite.size:
+        return Summary(None, None, None, nan, inf)
+    return Summary(float(finite.min()), float(finite.max()), float(finite.mean(dtype=np.float64)), nan, inf)

@@ -1,15 +1,21 @@
-"""A run of a scenario, step by step, in brief."""
+"""A run step by step in brief, tensors as they are computed, and the likeliest next tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ggmltool.ask.run.next_token import LikelyToken, NextToken
+from ggmltool.ask.run.watched import WatchedNode, summary_of
 from ggmltool.ask.splits.record import input_bytes
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.table import Cell, Column, Shown, Style, Table, heading, render_lines
-from ggmltool.show.text import count, ggml_error, size
+from ggmltool.show.text import count, dims, ggml_error, printable, size
+from ggmltool.show.values import matrix_view
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class StepReport(NamedTuple):
@@ -69,3 +75,38 @@ def _outcome(step: StepReport) -> Cell | str:
     if step.failure:
         return Cell("ggml fails", "bold red")
     return Cell("use after free", "bold red") if step.uses_freed else step.did
+
+
+SHOWN_WHOLE = 64
+"""Elements up to which a tensor is shown as a whole."""
+
+
+def watched_view(node: WatchedNode, values: NDArray[Any] | None, several_steps: bool, style: Style) -> str:
+    """A tensor with what it was made of, its first and last elements, and a summary; None: it cannot be read."""
+    sources = ", ".join(f"{printable(name)} {type}{dims(ne)}" for name, type, ne in node.src)
+    facts = [f"{node.op}({sources})", node.backend]
+    if several_steps:
+        facts.append(f"step {node.step}")
+    if values is None:
+        from ggmltool.show.table import heading
+
+        title = heading(node.id, [f"{node.type} {dims(node.ne)}", *facts], style)
+        return title + render_lines(["  its values cannot be read here"], style)
+    text = matrix_view(node.id, node.type, values, style, facts, SHOWN_WHOLE)
+    s = summary_of(values)
+    numbers = [f"{n} {v:.5g}" for n, v in (("min", s.min), ("max", s.max), ("mean", s.mean)) if v is not None]
+    counts = [f"{name} {n}" for name, n in (("NaN", s.nan), ("inf", s.inf)) if n]
+    line = "  ".join([*numbers, *counts])
+    return text + (render_lines([f"  {line}"], style) if line else "")
+
+
+def next_token_view(found: NextToken, style: Style) -> str:
+    """The likeliest tokens, one row each."""
+    row = f"the last of {found.n_rows} rows of {found.id}" if found.n_rows > 1 else f"by {found.id}"
+    table = Table[LikelyToken](
+        Column("token", lambda t: t.token, right=True),
+        Column("text", lambda t: None if t.text is None else f'"{printable(t.text)}"', cut=True),
+        Column("logit", lambda t: f"{t.logit:.3f}", right=True),
+        Column("probability", lambda t: f"{t.probability:.1%}", right=True),
+    )
+    return heading("next token", [row], style) + "\n" + table.render(found.likely, style)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.ask.trace.tracks import Drawing, DrawnBatch, PlanTimes, waiting
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import (
     Computed,
@@ -23,7 +24,6 @@ from ggmltool.ggml.events import (
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.inspect.memory import MemoryRecorder
-from ggmltool.inspect.tracks import Drawing, DrawnBatch, PlanTimes, waiting
 from ggmltool.show.perfetto import Clock, PerfettoTrace
 
 if TYPE_CHECKING:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from ggmltool.scenario.data import GgufData
+from ggmltool.show.document import Row
 from ggmltool.sources.llama.model_file import read_vocabulary
 
 if TYPE_CHECKING:
@@ -21,8 +24,8 @@ LOGITS = "result_output"
 _SHOWN = 5
 
 
-class LikelyToken(NamedTuple):
-    """A token with its number, its text (None: the vocabulary is not known), its logit and its probability."""
+class LikelyToken(Row):
+    """A token that may come next; `text` is null where the vocabulary is not known."""
 
     token: int
     text: str | None
@@ -30,13 +33,17 @@ class LikelyToken(NamedTuple):
     probability: float
 
 
-class NextToken(NamedTuple):
-    """What logits say of the token after the last one: `row` of the tensor `id`, which has `n_rows`."""
+class NextToken(Row):
+    """The likeliest next tokens, by the last `row` of logits in a tensor."""
 
-    id: str
+    id: str = field(name="tensor")
     row: int
-    n_rows: int
-    likely: Sequence[LikelyToken]
+    likely: tuple[LikelyToken, ...]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the tensor."""
+        return self.row + 1
 
 
 def next_token(model: ScenarioSpec, values: Mapping[str, NDArray[Any]]) -> NextToken | None:
@@ -57,12 +64,11 @@ def next_token(model: ScenarioSpec, values: Mapping[str, NDArray[Any]]) -> NextT
     path = _model_file(model)
     vocabulary = read_vocabulary(path) if path is not None else None
     known = vocabulary is not None and len(vocabulary.tokens) == logits.size
-    likely = [
+    likely = tuple(
         LikelyToken(int(t), vocabulary.text(int(t)) if vocabulary and known else None, float(logits[t]), float(odds[t]))
         for t in best
-    ]
-    n_rows = values[id].shape[2]
-    return NextToken(id, n_rows - 1, n_rows, likely)
+    )
+    return NextToken(id, values[id].shape[2] - 1, likely)
 
 
 def _model_file(model: ScenarioSpec) -> Path | None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.trace.record import Announcements, Trace, TracedStep
 from ggmltool.ggml.events import (
     Allocated,
     AllocationStarted,
@@ -38,7 +40,6 @@ from ggmltool.inspect.history.calls import calls_of as calls_of_release
 from ggmltool.inspect.history.frames import function_of
 from ggmltool.inspect.history.made import Calls
 from ggmltool.inspect.history.points import Point
-from ggmltool.inspect.trace import Announcements, Trace, TracedStep
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Style, heading, render_lines
 from ggmltool.show.text import count, printable, shortened
@@ -193,15 +194,16 @@ def _decision(event: Event) -> str:
             return f"{type(event).__name__}: {fields}"
 
 
-def trace_view(found: Trace, title: str, style: Style, decisions: bool = False) -> str:
+def trace(answer: Answer[Trace], style: Style) -> str:
     """Each step with the calls made in it, indented below the call that makes them."""
     from rich.text import Text
 
+    found = answer.facts
     steps = found.steps
     inks = term_colors(_backends(steps)) if style.colors else {}
     names = re.compile("|".join(rf"(?<![\w#]){re.escape(name)}(?![\w#])" for name in inks) or "(?!)")
     lines: list[Text | str] = []
-    for traced, calls in zip(steps, calls_of(found, decisions), strict=True):
+    for traced, calls in zip(steps, calls_of(found, found.decisions), strict=True):
         lines += ["", Text(printable(traced.step), "bold")]
         for bars, call in zip(_bars([c.depth for c in calls]), calls, strict=True):
             line = Text.assemble((bars, "dim"), (printable(call.text), "italic" if call.is_note else ""))
@@ -212,7 +214,7 @@ def trace_view(found: Trace, title: str, style: Style, decisions: bool = False) 
         if traced.error:
             lines.append(Text("  " + printable(traced.error), "red"))
     facts = [count(len(steps), "step")]
-    return heading(title, facts, style) + render_lines(lines, style)
+    return heading(answer.title, facts, style) + render_lines(lines, style)
 
 
 def _backends(steps: Iterable[TracedStep]) -> set[str]:

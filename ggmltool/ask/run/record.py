@@ -1,16 +1,17 @@
-"""The JSON of what is computed: the calls, outputs, values that were watched, and two sides compared."""
+"""The JSON of what is computed: plans and outputs of a run, values that were watched or dumped, times."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from ggmltool.ask.run.next_token import NextToken
+from ggmltool.ask.run.watched import ENDS, WatchedNode, summary_of
 from ggmltool.inspect.use_after_free import FreedMemoryUse
 from ggmltool.show.document import Error, Number, ReleaseDocument, Row
-from ggmltool.views.compute.times import GraphTimes
-from ggmltool.views.explain.events import EventRow, event_row
 from ggmltool.views.plan.documents import PlanDocument
 
 if TYPE_CHECKING:
@@ -19,51 +20,34 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.ggml.plan import Plan
-    from ggmltool.inspect.eval_callback import WatchedNode
-    from ggmltool.inspect.next_token import NextToken
-    from ggmltool.inspect.trace import Trace
 
 
-class TraceStep(Row):
-    """A step of the scenario: all that the engine announced meanwhile, and ggml's text where it failed."""
+@dataclass(frozen=True, slots=True)
+class BackendTime:
+    """Microseconds that a backend spent on copies and on computing."""
 
-    step: str
-    error: str | None
-    events: list[EventRow]
-
-
-class TraceDocument(ReleaseDocument, kw_only=True):
-    """`trace --json`: the calls that ggml makes, step by step, in order; `Entered` and `Left` make them a tree."""
-
-    main_table = "steps.events"
-    kind: Literal["trace"] = "trace"
-    ok: bool
-    steps: list[TraceStep]
-    error: Error | UnsetType = UNSET
-
-    @classmethod
-    def of(cls, ggml: str, found: Trace) -> TraceDocument:
-        """The steps that were done."""
-        steps = [TraceStep(s.step, s.error or None, [event_row(e) for e in s.events]) for s in found.steps]
-        error = UNSET if found.error is None else Error(**found.error)
-        return cls(ggml=ggml, ok=found.error is None, steps=steps, error=error)
+    backend: str
+    copy_us: int
+    compute_us: int
 
 
-class LikelyRow(Row):
-    """A token that may come next; `text` is null where the vocabulary is not known."""
+@dataclass(frozen=True, slots=True)
+class GraphTimes:
+    """What the backends spent on a graph of so many splits."""
 
-    token: int
-    text: str | None
-    logit: float
-    probability: float
+    graph: str
+    splits: int
+    backends: tuple[BackendTime, ...]
 
 
-class NextTokenRow(Row):
-    """The likeliest next tokens, by the `row` of logits in a tensor."""
-
-    tensor: str
-    row: int
-    likely: list[LikelyRow]
+def times_text(times: GraphTimes) -> str:
+    """The per-backend timings of sched_compute_splits; backends that did nothing have no line."""
+    lines = [f"sched_compute_splits times ({times.splits} splits):\n"]
+    for spent in times.backends:
+        if spent.copy_us or spent.compute_us:
+            name = spent.backend[:5].rjust(5)
+            lines.append(f"\t{name}: {spent.copy_us} us copy, {spent.compute_us} us compute\n")
+    return "".join(lines)
 
 
 class WatchedRow(Row, kw_only=True):
@@ -90,8 +74,6 @@ class WatchedRow(Row, kw_only=True):
     @classmethod
     def of(cls, node: WatchedNode, values: NDArray[Any] | None) -> WatchedRow:
         """A node that was just computed."""
-        from ggmltool.views.compute.watch import ENDS, summary_of
-
         row = cls(
             step=node.step,
             graph=node.graph,
@@ -123,7 +105,7 @@ class RunDocument(ReleaseDocument, kw_only=True):
     plans: list[PlanDocument]
     outputs: dict[str, Any]
     watched: list[WatchedRow] | UnsetType = UNSET
-    next_token: NextTokenRow | UnsetType = UNSET
+    next_token: NextToken | UnsetType = UNSET
     times: list[GraphTimes] | UnsetType = UNSET
     use_after_free: list[FreedMemoryUse] | UnsetType = UNSET
     error: Error | UnsetType = UNSET
@@ -147,15 +129,11 @@ class RunDocument(ReleaseDocument, kw_only=True):
             plans=[PlanDocument.of(plan) for plan in plans],
             outputs=dict(outputs),
             watched=UNSET if watched is None else list(watched),
-            next_token=UNSET if next_token is None else _next_token(next_token),
+            next_token=UNSET if next_token is None else next_token,
             times=UNSET if times is None else list(times),
             use_after_free=list(freed) or UNSET,
             error=UNSET if error is None else Error(**error),
         )
-
-
-def _next_token(found: NextToken) -> NextTokenRow:
-    return NextTokenRow(found.id, found.row, [LikelyRow(*token) for token in found.likely])
 
 
 class DumpedRow(Row):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+from msgspec import UNSET, UnsetType
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Computed, Event, UsedAfterFree
@@ -15,6 +17,8 @@ from ggmltool.inspect.history.points import BackendNames, Point, entered_at
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import Step
+from ggmltool.show.document import Error, ReleaseDocument, Row
+from ggmltool.views.explain.events import EventRow, event_row
 
 
 class TracedStep(NamedTuple):
@@ -25,13 +29,44 @@ class TracedStep(NamedTuple):
     error: str = ""
 
 
-class Trace(NamedTuple):
-    """The steps up to one that fails, the backends, the name of the release, and ggml's error."""
+class TraceStep(Row):
+    """A step of the scenario: all that the engine announced meanwhile, and ggml's text where it failed."""
 
+    step: str
+    error: str | None
+    events: list[EventRow]
+
+
+class TraceDocument(ReleaseDocument, kw_only=True):
+    """`trace --json`: the calls that ggml makes, step by step, in order; `Entered` and `Left` make them a tree."""
+
+    main_table = "steps.events"
+    kind: Literal["trace"] = "trace"
+    ok: bool
+    steps: list[TraceStep]
+    error: Error | UnsetType = UNSET
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The steps up to one that fails, the backends, the name of the release, and ggml's error; with `decisions` those
+    of the passes and of the allocator are shown, too."""
+
+    view = "trace"
     steps: list[TracedStep]
     backends: Sequence[BackendNames]
     release: str
     error: Mapping[str, str | None] | None = None
+    decisions: bool = False
+
+    def document(self) -> TraceDocument:
+        """What each step announced."""
+        return TraceDocument(
+            ggml=self.release,
+            ok=self.error is None,
+            steps=[TraceStep(s.step, s.error or None, [event_row(e) for e in s.events]) for s in self.steps],
+            error=UNSET if self.error is None else Error(**self.error),
+        )
 
     @property
     def uses_freed(self) -> bool:

@@ -1,0 +1,1 @@
+"""`run`: the steps of a scenario, and the values that come out."""

@@ -1,1 +1,0 @@
-"""Runs: steps, calls, values as they are computed and compared."""
