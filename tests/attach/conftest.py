@@ -1,7 +1,66 @@
-"""The command line, as the tests of commands call it."""
+"""`attach`, as the tests of this folder call it: in this process, on a program that has its output for itself."""
 
 from __future__ import annotations
 
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pytest
+
+from ggmltool.cli.errors import run_and_report
+from ggmltool.cli.main import cli
+from tests.attach.programs import TERMINAL, environment
 from tests.cli.conftest import call
 
 __all__ = ["call"]
+
+
+class Looked(NamedTuple):
+    """Exit status, and what the command and the program printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Attach = Callable[..., Looked]
+
+
+@pytest.fixture
+def attach(monkeypatch: pytest.MonkeyPatch) -> Attach:
+    """`attach("--verify", "--", program)`: what the command and the program print, and the exit status."""
+    for name in TERMINAL:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+    def invoke(*arguments: object) -> Looked:
+        words = ["attach", *map(str, arguments)]
+        with _redirected(monkeypatch, "stdout", 1) as out, _redirected(monkeypatch, "stderr", 2) as err:
+            status = run_and_report(cli, words)
+        return Looked(status, "".join(out), "".join(err))
+
+    return invoke
+
+
+@contextmanager
+def _redirected(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> Iterator[list[str]]:
+    """One of the standard streams goes to a file, also for programs that are started; its text, at the end."""
+    text: list[str] = []
+    kept = os.dup(number)
+    with tempfile.TemporaryFile() as file, monkeypatch.context() as patch:
+        os.dup2(file.fileno(), number)
+        raw = io.FileIO(number, "w", closefd=False)
+        patch.setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", write_through=True))
+        try:
+            yield text
+        finally:
+            os.dup2(kept, number)
+            os.close(kept)
+            file.seek(0)
+            text.append(file.read().decode("utf-8", "surrogateescape"))

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from ggmltool.oracle.lib import places
 from ggmltool.oracle.vulkan import VulkanUnavailable
 from ggmltool.oracle.vulkan import folder as vulkan_folder
 from tests.attach.whisper_model import write_model
+from tests.shared import made_once
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -94,7 +96,13 @@ def c_program(
     options = ["-g", "-O0"] if debug else ["-O1"]
     if stripped:
         options.append("-s")
-    return _compiled(compiler, source, scratch() / "-".join([source, release, *words]), ggml, release, options)
+    name = "-".join([source, release, *words])
+
+    def make(made: Path) -> Path:
+        return _compiled(compiler, source, made, ggml, release, options)
+
+    # The renamed libraries go with this process.
+    return make(scratch() / name) if renamed else made_once(name, make)
 
 
 @cache
@@ -217,12 +225,14 @@ def core_of(arguments: Sequence[str | Path], *, seconds: float = 60) -> Path | N
 
 
 def core_by_gdb(arguments: Sequence[str | Path], function: str, *, seconds: float = 60) -> Path:
-    """A core dump that gdb writes of a program when it enters a function."""
-    place = Path(tempfile.mkdtemp(dir=scratch())) / "core"
-    commands = ["set breakpoint pending on", "set debuginfod enabled off", f"break {function}", "run"]
-    commands.append(f"generate-core-file {place}")
-    subprocess.run(
-        ["gdb", "-nx", "-batch", *(word for c in commands for word in ("-ex", c)), "--args", *map(str, arguments)],
-        env=environment(), capture_output=True, check=True, timeout=seconds, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    return place
+    """A core dump that gdb writes of a program when it enters a function, once for all tests."""
+
+    def make(place: Path) -> None:
+        commands = ["set breakpoint pending on", "set debuginfod enabled off", f"break {function}", "run"]
+        commands.append(f"generate-core-file {place}")
+        subprocess.run(
+            ["gdb", "-nx", "-batch", *(word for c in commands for word in ("-ex", c)), "--args", *map(str, arguments)],
+            env=environment(), capture_output=True, check=True, timeout=seconds, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    return made_once(sha256(repr((*map(str, arguments), function)).encode()).hexdigest(), make)

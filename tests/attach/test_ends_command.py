@@ -6,28 +6,26 @@ import gzip
 import json
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.attach.programs import core_by_gdb, core_of, environment, output_of, python_program
+from tests.attach.conftest import Attach
+from tests.attach.programs import core_by_gdb, core_of, output_of, python_program
+from tests.cli.conftest import Call
 from tests.needs import compiled, library, needs_gcc, needs_gdb
 
 pytestmark = [needs_gcc, needs_gdb]
 
 
-def attach(*arguments: str | Path) -> tuple[int, str, str]:
-    ran = subprocess.run(
-        [sys.executable, "-m", "ggmltool", "attach", *map(str, arguments)],
-        env=environment(COLUMNS="160", NO_COLOR="1"), capture_output=True, check=False, timeout=60,
-    )  # fmt: skip
-    return ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+@pytest.fixture(autouse=True)
+def _wide(attach: Attach, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
 
 
 @pytest.mark.parametrize("options", [("--until-abort",), ("--at", "compute"), ()])
-def test_an_abort_is_told_and_the_program_dies_as_without_us(options: tuple[str, ...]) -> None:
+def test_an_abort_is_told_and_the_program_dies_as_without_us(attach: Attach, options: tuple[str, ...]) -> None:
     program = [compiled("0.20.2"), "--abort", "preallocated"]
     status, out, err = attach(*options, "--", *program)
     alone = output_of(program)
@@ -38,33 +36,34 @@ def test_an_abort_is_told_and_the_program_dies_as_without_us(options: tuple[str,
     assert "ends with the same words" in err
 
 
-def test_the_scenario_of_an_abort_ends_in_it_with_its_names_or_without(tmp_path: Path) -> None:
+def test_the_scenario_of_an_abort_ends_in_it_with_its_names_or_without(
+    attach: Attach, call: Call, tmp_path: Path
+) -> None:
     program = ["--", compiled("0.20.2"), "--abort", "preallocated"]
     for name, options in (("blk.0.up.weight (view)", []), ("t00", ["--redact"])):
         file = tmp_path / f"{len(options)}.json.gz"
         assert attach("--until-abort", "-o", file, *options, *program)[0] == 1
         assert (b"blk." in gzip.decompress(file.read_bytes())) == (not options)
-        plan = [sys.executable, "-m", "ggmltool", "plan", str(file)]
-        ran = subprocess.run(plan, env=environment(), capture_output=True, text=True, check=False)
-        assert ran.returncode == 1
-        assert f"pre-allocated tensor ({name}" in ran.stderr
+        planned = call("plan", file)
+        assert planned.status == 1
+        assert f"pre-allocated tensor ({name}" in planned.err
 
 
-def test_a_signal_is_told_with_the_function_that_it_came_in() -> None:
+def test_a_signal_is_told_with_the_function_that_it_came_in(attach: Attach) -> None:
     status, _, err = attach("--until-abort", "--", compiled("0.20.2"), "--crash")
     assert status == 1
     assert "SIGSEGV in backend_compute · " in err
     assert "It read or wrote where it has no memory." in err
 
 
-def test_a_program_that_does_not_abort_is_said_to_have_ended() -> None:
+def test_a_program_that_does_not_abort_is_said_to_have_ended(attach: Attach) -> None:
     status, out, err = attach("--until-abort", "--", compiled("0.20.2"))
     assert status == 1
     assert out.endswith("done\n")
     assert "ended with status 0, by no abort" in err
 
 
-def test_a_core_dump_as_json() -> None:
+def test_a_core_dump_as_json(attach: Attach) -> None:
     core = core_of([compiled("0.20.2"), "--abort", "preallocated"])
     if core is None:
         pytest.skip("this system writes core dumps elsewhere: /proc/sys/kernel/core_pattern")
@@ -78,7 +77,7 @@ def test_a_core_dump_as_json() -> None:
     ]
 
 
-def test_a_core_dump_of_a_program_that_lives_shows_what_it_had_decided() -> None:
+def test_a_core_dump_of_a_program_that_lives_shows_what_it_had_decided(attach: Attach) -> None:
     core = core_by_gdb([compiled("0.20.2")], "ggml_backend_sched_graph_compute_async")
     status, out, _ = attach("--core", core, compiled("0.20.2"))
     assert status == 0
@@ -86,7 +85,7 @@ def test_a_core_dump_of_a_program_that_lives_shows_what_it_had_decided() -> None
     assert "the program did what the plan says" in out
 
 
-def test_a_question_at_which_a_device_aborts_is_given_up_and_the_program_lives() -> None:
+def test_a_question_at_which_a_device_aborts_is_given_up_and_the_program_lives(attach: Attach) -> None:
     program = [compiled("0.20.2"), "--picky"]
     status, out, err = attach("--verify", "--", *program)
     assert (status, out.encode()) == output_of(program)[:2]
@@ -96,7 +95,7 @@ def test_a_question_at_which_a_device_aborts_is_given_up_and_the_program_lives()
 
 @pytest.mark.parametrize("options", [["--compare"], ["--values", "all", "-o", "died.gguf"]])
 def test_a_program_that_dies_while_its_values_are_read_is_explained(
-    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attach: Attach, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     status, _, err = attach(*options, "--", compiled("0.20.2"), "--crash")
@@ -106,7 +105,7 @@ def test_a_program_that_dies_while_its_values_are_read_is_explained(
     assert [file.name for file in tmp_path.iterdir()] == (["died.json.gz"] if "-o" in options else [])
 
 
-def test_what_a_core_dump_lacks_is_said(tmp_path: Path) -> None:
+def test_what_a_core_dump_lacks_is_said(attach: Attach, tmp_path: Path) -> None:
     program = tmp_path / "my program"
     shutil.copy(compiled("0.20.2"), program)
     core = core_of([program, "--abort", "preallocated"])
@@ -125,7 +124,7 @@ def test_what_a_core_dump_lacks_is_said(tmp_path: Path) -> None:
     assert f"Not here, so that neither its code nor its symbols are known: {program}" in attach("--core", named)[2]
 
 
-def test_devices_whose_functions_cannot_be_followed_are_deduced() -> None:
+def test_devices_whose_functions_do_more_than_read_are_deduced(attach: Attach) -> None:
     library("0.26")  # the other copies of ggml that the program has loaded have no scheduler
     program = python_program("--values", "moe", release="0.26")
     core = core_by_gdb(program, "ggml_backend_sched_graph_compute_async")
@@ -144,7 +143,7 @@ def test_devices_whose_functions_cannot_be_followed_are_deduced() -> None:
         (["--redact", "1"], "add -o"),
     ],
 )
-def test_wrong_use_is_one_message(arguments: list[str], said: str) -> None:
+def test_wrong_use_is_one_message(attach: Attach, arguments: list[str], said: str) -> None:
     status, out, err = attach(*arguments)
     assert (status, out) == (2, "")
     assert said in err

@@ -10,19 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests import needs
+from tests.attach.conftest import Attach
 from tests.attach.manners import visits
 from tests.attach.programs import environment, output_of, python_program, started
 
 pytestmark = needs.needs_gdb
 
 GGMLTOOL = [sys.executable, "-m", "ggmltool"]
-
-
-def attach(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """The command, run to its end."""
-    return subprocess.run(
-        [*GGMLTOOL, "attach", *arguments], env=environment(), capture_output=True, check=False, timeout=60
-    )
 
 
 def test_a_program_computes_on_through_visits_that_signals_cut_short() -> None:
@@ -36,13 +30,13 @@ def test_a_program_computes_on_through_visits_that_signals_cut_short() -> None:
     [[], ["--threads", "3"], ["--fork"], ["--abort", "buffer"], ["--crash"], ["--no-alloc", "--parallel"]],
     ids=" ".join,
 )
-def test_what_a_launched_program_prints_is_what_it_prints_without_us(arguments: list[str]) -> None:
+def test_what_a_launched_program_prints_is_what_it_prints_without_us(attach: Attach, arguments: list[str]) -> None:
     program = [str(needs.compiled()), *arguments]
     status, out, _ = output_of(program)
     looked = attach("--", *program)
-    assert looked.stdout == out
+    assert looked.stdout == out.decode()
     if status < 0:
-        assert signal.Signals(-status).name in looked.stderr.decode()
+        assert signal.Signals(-status).name in looked.stderr
 
 
 def test_a_program_in_python_is_launched_with_its_own_input_and_environment() -> None:
@@ -61,24 +55,26 @@ def test_a_program_in_python_is_launched_with_its_own_input_and_environment() ->
     assert both[0].startswith(b"given ")
 
 
-def test_a_launched_program_that_never_comes_there_is_let_go() -> None:
+def test_a_launched_program_that_never_comes_there_is_let_go(attach: Attach) -> None:
     needs.library("0.20.2")
     program = python_program("--seeds", "1:2")
     status, out, _ = output_of(program)
     looked = attach("--graph", "50", "--", *program)
-    assert (looked.returncode, looked.stdout) == (1, out)
-    assert f"ended with status {status} before it called".encode() in looked.stderr
+    assert (looked.returncode, looked.stdout) == (1, out.decode())
+    assert f"ended with status {status} before it called" in looked.stderr
     late = attach("--timeout", "0.5", "--", "sleep", "1.5")
     assert late.returncode == 1
-    assert b"was waited for 0.5 seconds" in late.stderr
+    assert "was waited for 0.5 seconds" in late.stderr
 
 
-def test_the_graph_of_a_program_is_saved_for_every_command_and_planned_as_it_was_decided(tmp_path: Path) -> None:
+def test_the_graph_of_a_program_is_saved_for_every_command_and_planned_as_it_was_decided(
+    attach: Attach, tmp_path: Path
+) -> None:
     program = [str(needs.compiled()), "--iterations", "1"]
     saved = tmp_path / "x.json.gz"
     looked = attach("--verify", "-o", str(saved), "--", *program)
     assert looked.returncode == 0
-    assert b"the program did what the plan says: " in looked.stderr
+    assert "the program did what the plan says: " in looked.stderr
     plan = subprocess.run([*GGMLTOOL, "plan", str(saved)], capture_output=True, check=False, timeout=60)
     assert (plan.returncode, plan.stderr) == (0, b"")
     hidden = tmp_path / "hidden.json"
@@ -96,15 +92,15 @@ def test_an_interrupt_of_the_terminal_is_the_programs_too() -> None:
         assert (looked.stdout.read(), looked.wait(30)) == (b"off\n", 130)
 
 
-def test_a_process_goes_on_and_how_long_it_stood_still_is_said() -> None:
+def test_a_process_goes_on_and_how_long_it_stood_still_is_said(attach: Attach) -> None:
     with started([needs.compiled(), "--forever", "--pause", "5"]) as process:
         looked = attach(str(process.pid))
         assert looked.returncode == 0
-        assert b"splits" in looked.stdout
-        assert b"goes on; it stood still for " in looked.stderr
+        assert "splits" in looked.stdout
+        assert "goes on; it stood still for " in looked.stderr
         again = attach("--at", "reserve", "--timeout", "0.3", str(process.pid))
         assert again.returncode == 1
-        assert b"was waited for 0.3 seconds before it called ggml_backend_sched_reserve" in again.stderr
+        assert "was waited for 0.3 seconds before it called ggml_backend_sched_reserve" in again.stderr
         assert _state(process.pid) in "RS"
 
 
@@ -113,14 +109,14 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(") ", 1)[1][0]
 
 
-def test_what_cannot_be_attached_to_is_told_in_a_sentence() -> None:
+def test_what_cannot_be_attached_to_is_told_in_a_sentence(attach: Attach) -> None:
     ended = subprocess.Popen(["true"])
     time.sleep(0.3)
-    assert b"(a zombie)" in attach(str(ended.pid)).stderr
+    assert "(a zombie)" in attach(str(ended.pid)).stderr
     ended.wait()
-    assert b"there is no such process" in attach(str(ended.pid)).stderr
+    assert "there is no such process" in attach(str(ended.pid)).stderr
     assert attach(str(ended.pid)).returncode == 2
-    assert b"no such program" in attach("--", "no-such-program").stderr
+    assert "no such program" in attach("--", "no-such-program").stderr
     with subprocess.Popen(["sleep", "20"]) as other:
         tracer = subprocess.Popen(
             ["gdb", "-nx", "-batch", "-ex", f"attach {other.pid}", "-ex", "python import time; time.sleep(20)"],
@@ -130,8 +126,8 @@ def test_what_cannot_be_attached_to_is_told_in_a_sentence() -> None:
         while f"TracerPid:\t{tracer.pid}" not in Path(f"/proc/{other.pid}/status").read_text(encoding="utf-8"):
             assert time.monotonic() < until
             time.sleep(0.05)
-        assert f"process {tracer.pid} (gdb) looks at it already".encode() in attach(str(other.pid)).stderr
+        assert f"process {tracer.pid} (gdb) looks at it already" in attach(str(other.pid)).stderr
         tracer.kill()
         tracer.wait()
-        assert b"no ggml: none of the" in attach(str(other.pid)).stderr
+        assert "no ggml: none of the" in attach(str(other.pid)).stderr
         other.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import AttachError, AttachSession
+from tests.attach.conftest import Attach
 from tests.attach.programs import ROOT, environment, scratch, started
 from tests.needs import compiled, needs_gcc, needs_gdb
 
@@ -44,24 +44,22 @@ def test_a_program_that_is_killed_while_it_is_looked_at_was_ended_by_that_signal
         killed_meanwhile(process)
 
 
-def test_a_program_with_a_ggml_without_symbols_is_refused_before_it_runs() -> None:
+def test_a_program_with_a_ggml_without_symbols_is_refused_before_it_runs(attach: Attach) -> None:
     source, program = scratch() / "static.c", scratch() / "static"
     source.write_text(STATIC)
     subprocess.run(["gcc", "-s", "-o", program, source], check=True)
-    command = [sys.executable, "-m", "ggmltool", "attach", "--", str(program)]
-    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=60)
+    ran = attach("--", program)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "it was stripped of its symbols" in ran.stderr
 
 
-def test_of_a_process_whose_child_has_ggml_that_child_is_named() -> None:
+def test_of_a_process_whose_child_has_ggml_that_child_is_named(attach: Attach) -> None:
     shell = f"trap 'kill $child' TERM; '{compiled()}' --forever --pause 10 & child=$!; wait; wait"
     with subprocess.Popen(["bash", "-c", shell], env=environment(), stdout=subprocess.PIPE, cwd=ROOT) as parent:
         assert parent.stdout is not None
         for _ in range(3):
             parent.stdout.readline()
-        command = [sys.executable, "-m", "ggmltool", "attach", str(parent.pid)]
-        ran = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=60)
+        ran = attach(parent.pid)
         os.kill(parent.pid, signal.SIGTERM)
         parent.stdout.read()
     assert ran.returncode == 2

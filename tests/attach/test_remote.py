@@ -6,11 +6,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.attach.conftest import Attach
 from tests.attach.programs import environment, output_of
 from tests.needs import compiled, needs_gcc, needs_gdb, needs_gdbserver
 
@@ -38,24 +38,20 @@ def held(*program: str | Path) -> Iterator[tuple[str, subprocess.Popen[str], int
                 os.kill(pid, signal.SIGKILL)
 
 
-def attach(where: str, *options: str) -> tuple[int, str, str]:
-    line = [sys.executable, "-m", "ggmltool", "attach", "--remote", where, "--sysroot", "/", *options]
-    ran = subprocess.run(line, env=environment(COLUMNS="120"), capture_output=True, text=True, check=False, timeout=240)
-    return ran.returncode, ran.stdout, ran.stderr
-
-
-def test_its_plan_is_verified_and_it_prints_what_it_prints_alone() -> None:
+def test_its_plan_is_verified_and_it_prints_what_it_prints_alone(attach: Attach) -> None:
     with held(compiled()) as (where, server, _):
-        status, out, err = attach(where, "--verify")
+        status, out, err = attach("--remote", where, "--sysroot", "/", "--verify")
         rest = server.communicate(timeout=120)[0]
     assert (status, "the program did what the plan says: 716 fields equal" in out) == (0, True), err
     printed = output_of([compiled()])[1].decode().splitlines()
     assert [line for line in rest.splitlines() if "rem" not in line.lower() and "Detaching" not in line] == printed
 
 
-def test_it_is_halted_when_the_time_is_over_and_runs_on() -> None:
+def test_it_is_halted_when_the_time_is_over_and_runs_on(attach: Attach) -> None:
     with held(compiled(), "--forever", "--threads", "2") as (where, server, pid):
-        status, _, err = attach(where, "--at", "reserve", "--graph", "9", "--timeout", "0.3")
+        status, _, err = attach(
+            "--remote", where, "--sysroot", "/", "--at", "reserve", "--graph", "9", "--timeout", "0.3"
+        )
         # Until it is told to end, which its gdbserver waits for.
         os.kill(pid, signal.SIGTERM)
         assert server.communicate(timeout=120)[0].endswith("done\n")

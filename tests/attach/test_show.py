@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -14,8 +12,9 @@ import pytest
 import ggmltool
 from ggmltool.ask.reference.schemas import kinds, schema_of
 from ggmltool.attach.session import AttachSession
+from tests.attach.conftest import Attach
 from tests.attach.in_gdb import steady
-from tests.attach.programs import core_by_gdb, environment, output_of
+from tests.attach.programs import core_by_gdb, output_of
 from tests.cli.conftest import Call
 from tests.cli.test_json import read
 from tests.golden import check_golden
@@ -24,14 +23,6 @@ from tests.needs import compiled, needs_gcc, needs_gdb
 GOLDEN = Path(__file__).parent / "golden"
 PLAIN = "splits,hash,hash --sched,allocs,buffers,graph"
 EVERY = ("--show", PLAIN, "--show", "tensor node_8", "--show", "lifetime normed-0")
-
-
-def attach(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command on the tests' program in C."""
-    return subprocess.run(
-        [sys.executable, "-m", "ggmltool", "attach", *map(str, arguments)],
-        env=environment(), capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
 
 
 def document(text: str) -> dict[str, object]:
@@ -45,7 +36,7 @@ def document(text: str) -> dict[str, object]:
 
 @needs_gdb
 @needs_gcc
-def test_the_views_are_those_of_gdb_before_the_call_and_after_it() -> None:
+def test_the_views_are_those_of_gdb_before_the_call_and_after_it(attach: Attach) -> None:
     program = compiled()
     steadily = (word.replace("hash,hash --sched,", "") for word in EVERY)
     looked = attach(*steadily, "--", program)
@@ -63,7 +54,7 @@ def test_the_views_are_those_of_gdb_before_the_call_and_after_it() -> None:
 
 @needs_gdb
 @needs_gcc
-def test_the_document_has_what_the_plan_has(tmp_path: Path) -> None:
+def test_the_document_has_what_the_plan_has(attach: Attach, tmp_path: Path) -> None:
     saved = tmp_path / "x.json.gz"
     looked = attach(*EVERY, "--json", "-o", saved, "--", compiled(), "--iterations", "1")
     program, _, text = looked.stdout.partition('{"ggmltool"')

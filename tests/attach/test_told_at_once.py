@@ -17,11 +17,10 @@ from msgspec import structs
 from ggmltool.attach.calls import Called
 from ggmltool.show.table import Style
 from ggmltool.views.attach.calls import AttachedCall, call_view
+from tests.attach.conftest import Attach
 from tests.attach.programs import environment, started
 from tests.attach.recorded import recorded
 from tests.needs import compiled, needs_gcc, needs_gdb
-
-GGMLTOOL = [sys.executable, "-m", "ggmltool", "attach"]
 
 
 @needs_gcc
@@ -31,7 +30,20 @@ def test_a_program_that_never_ends_is_told_of_call_by_call(more: list[str], tmp_
     verify = [] if more else ["--verify"]
     path = tmp_path / "x.json"
     program = [str(compiled()), "--forever", "--pause", "5"]
-    command = [*GGMLTOOL, *verify, *more, "--count", "2", "-o", str(path), "--", *program]
+    command = [
+        sys.executable,
+        "-m",
+        "ggmltool",
+        "attach",
+        *verify,
+        *more,
+        "--count",
+        "2",
+        "-o",
+        str(path),
+        "--",
+        *program,
+    ]
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as looking:
@@ -52,11 +64,9 @@ def test_a_program_that_never_ends_is_told_of_call_by_call(more: list[str], tmp_
 
 @needs_gcc
 @needs_gdb
-def test_each_call_has_its_thread_and_its_scheduler() -> None:
+def test_each_call_has_its_thread_and_its_scheduler(attach: Attach) -> None:
     with started([compiled(), "--forever", "--pause", "5"], lines=3) as process:
-        command = [*GGMLTOOL, "--json", "--count", "2", str(process.pid)]
-        ran = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True, timeout=60)
-        calls = json.loads(ran.stdout)["calls"]
+        calls = json.loads(attach("--json", "--count", "2", process.pid).stdout)["calls"]
         assert all(Path(f"/proc/{process.pid}/task/{call['thread']}").exists() for call in calls)
         assert all(call["scheduler"] % 8 == 0 and call["scheduler"] for call in calls)
 

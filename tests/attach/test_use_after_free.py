@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
+from tests.attach.conftest import Attach
 from tests.attach.in_gdb import session
-from tests.attach.programs import environment, python_program
+from tests.attach.programs import python_program
 from tests.needs import library, program
 
 library("0.26")
@@ -20,10 +18,9 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_attach_names_the_tensor_and_the_remedy() -> None:
-    command = [sys.executable, "-m", "ggmltool", "attach", "--verify", "--at", "alloc", "--graph", "3", "--", *PROGRAM]
-    ran = subprocess.run(command, env=environment(), capture_output=True, check=False, timeout=120)
-    said = flat(ran.stderr.decode())
+def test_attach_names_the_tensor_and_the_remedy(attach: Attach) -> None:
+    ran = attach("--verify", "--at", "alloc", "--graph", "3", "--", *PROGRAM)
+    said = flat(ran.stderr)
     assert ran.returncode == 2
     assert SAID in said
     assert "reserve the largest graph first" in said

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.files.corefile import build_id, read_core
-from tests.attach.programs import core_by_gdb, environment, linked
+from tests.attach.conftest import Attach
+from tests.attach.programs import core_by_gdb, linked
 from tests.needs import attachable, compiled, needs_gcc, needs_gdb
 
 
@@ -86,8 +85,7 @@ def test_tables_that_lie_beyond_every_file_hold_nothing(tmp_path: Path) -> None:
     assert (found.program, found.files, found.missing > 1 << 63) == ("", (), True)
 
 
-def test_names_that_are_no_text_are_passed_over(tmp_path: Path) -> None:
-    """X5"""
+def test_names_that_are_no_text_are_passed_over(attach: Attach, tmp_path: Path) -> None:
     made = attachable()
     whole = core_by_gdb([made], "ggml_backend_sched_graph_compute_async").read_bytes()
     names = [found.start() for found in re.finditer(re.escape(bytes(made)), whole)]
@@ -95,6 +93,5 @@ def test_names_that_are_no_text_are_passed_over(tmp_path: Path) -> None:
     core = tmp_path / "core"
     for at in names[-2:]:
         core.write_bytes(whole[: at + 3] + b"\xff" + whole[at + 4 :])
-        command = [sys.executable, "-m", "ggmltool", "attach", "--core", str(core), str(made)]
-        ran = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+        ran = attach("--core", core, made)
         assert (ran.returncode, ran.stderr) == (0, "")
