@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pytest
 
+import ggmltool
+from ggmltool.oracle import run_many
+from ggmltool.oracle.lib import Lib
+from ggmltool.oracle.structs import Buffer, Tensor
 from tests.conformance.judged import GPU, Judged, Judging
 
 STEPS = ["reserve g", "alloc g"]
@@ -220,3 +225,31 @@ def test_small_graphs_have_known_sizes(judged: Judging, nodes: dict[str, str], s
         "steps": STEPS,
     }
     assert judged(source).sizes() == {"CPU": size}
+
+
+def test_an_abort_is_the_last_plan_and_the_next_scenario_goes_on(release: str) -> None:
+    twice, once = (
+        ggmltool.load({"ggmltool": 1, **layers(steps=["reserve g", *["alloc g"] * n])}, ggml=release).model
+        for n in (3, 1)
+    )
+    aborted, fine = run_many([twice, once])
+    assert [plan["ok"] for plan in aborted.plans] == [True, True, False]
+    assert aborted.plans[-1]["error"] == {
+        "kind": "abort",
+        "condition": "!sched->is_alloc",
+        "message": "GGML_ASSERT(!sched->is_alloc) failed",
+    }
+    assert [plan["ok"] for plan in fine.plans] == [True, True]
+
+
+def test_the_cpu_device_runs_ops_whose_source_lies_in_memory_it_cannot_use(lib: Lib) -> None:
+    device = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
+    foreign = lib.structs["ggml_backend_buffer_type"]()
+    foreign.iface.get_name = ctypes.cast(lib.base.ggml_version, ctypes.c_void_p).value
+    buffer = Buffer(buft=ctypes.addressof(foreign), size=1 << 20)
+    with lib.context() as ctx:
+        weight = lib.tensor(ctx, "f32", (64, 64))
+        product = lib.call("mul_mat", ctx, weight, lib.tensor(ctx, "f32", (64, 3)))
+        Tensor.from_address(weight).buffer = ctypes.addressof(buffer)
+        assert not lib.ggml_backend_dev_supports_buft(device, ctypes.addressof(foreign))
+        assert lib.ggml_backend_dev_supports_op(device, product)
