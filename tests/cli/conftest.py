@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +28,21 @@ class Result(NamedTuple):
 
 
 Call = Callable[..., Result]
+
+
+def python(*args: str, input: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A Python of our own, in this folder, with more variables: what it printed, and its exit status."""
+    return _run(sys.executable, *args, input=input, **variables)
+
+
+def bash(script: str, input: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A shell, in which `ggmltool` is ours."""
+    return _run("bash", "-c", script.replace("ggmltool ", f"{sys.executable} -m ggmltool "), input=input, **variables)
+
+
+def _run(*command: str, input: str | None, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent)} | variables
+    return subprocess.run(command, capture_output=True, text=True, input=input, env=environment, check=False)
 
 
 class _Stream(io.TextIOWrapper):

@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from ggmltool.cli.main import COMMANDS, cli
-from tests.cli.conftest import SAMPLES, Call, Result
+from tests.cli.conftest import SAMPLES, Call, Result, bash, python
 from tests.cli.test_every_command import BYTES, IS_THERE, TALKING, WITHOUT_JSON, line
 
 HEAD = "ggmltool: 1\nbackends: [CPU]\n"
@@ -274,14 +274,7 @@ def test_a_heavy_file_takes_neither_long_nor_much_memory(folder: Path, kind: str
     name, content, message = FILES.get(kind, ("a.yaml.gz", b"", "a.yaml.gz: this gzip file of "))
     raw = gzip.compress(b"a" * (256 * MIB), 1) if kind == "a gzip bomb" else content
     (folder / name).write_bytes(raw.encode() if isinstance(raw, str) else raw)
-    result = subprocess.run(
-        [sys.executable, "-c", MEASURED, name],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(SAMPLES.parent)},
-        check=False,
-    )
+    result = python("-c", MEASURED, name)
     assert result.stderr.startswith(message)
     status, seconds, peak = result.stdout.split()
     assert int(status) == 2
@@ -298,32 +291,17 @@ def test_a_heavy_file_takes_neither_long_nor_much_memory(folder: Path, kind: str
     ],
 )
 def test_streams_that_are_full_or_closed(folder: Path, redirection: str, status: int, said: str) -> None:
-    result = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m ggmltool plan good.yaml {redirection}"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(SAMPLES.parent)},
-        check=False,
-    )
+    result = bash(f"ggmltool plan good.yaml {redirection}")
     assert (result.returncode, result.stderr) == (status, said)
 
 
 UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"])
 
 
-def _shell(command: str, folder: Path, unbuffered: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent), "PYTHONUNBUFFERED": unbuffered}
-    command = command.replace("ggmltool", f"{sys.executable} -m ggmltool")
-    return subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, cwd=folder, env=environment, check=False
-    )
-
-
 @UNBUFFERED
 @pytest.mark.parametrize("command", ["plan good.yaml", "--help", "plan --help", "--version", "debug good.yaml"])
 def test_a_full_disk_is_an_error_whatever_is_printed(command: str, unbuffered: str, folder: Path) -> None:
-    result = _shell(f"ggmltool {command} >/dev/full </dev/null", folder, unbuffered)
+    result = bash(f"ggmltool {command} >/dev/full </dev/null", PYTHONUNBUFFERED=unbuffered)
     assert result.returncode == 2
     assert "No space left on device" in result.stderr
     assert "Traceback" not in result.stderr
@@ -331,7 +309,7 @@ def test_a_full_disk_is_an_error_whatever_is_printed(command: str, unbuffered: s
 
 @UNBUFFERED
 def test_a_file_that_becomes_full_halfway_is_an_error(folder: Path, unbuffered: str) -> None:
-    result = _shell("ulimit -f 64; ggmltool plan gemma-3-270m --json >half.json", folder, unbuffered)
+    result = bash("ulimit -f 64; ggmltool plan gemma-3-270m --json >half.json", PYTHONUNBUFFERED=unbuffered)
     assert (result.returncode, result.stderr) == (2, "Error: cannot write to standard output: File too large\n")
 
 
@@ -340,7 +318,7 @@ def test_a_file_that_becomes_full_halfway_is_an_error(folder: Path, unbuffered: 
 def test_messages_that_cannot_be_written_change_no_status(
     command: str, status: int, unbuffered: str, folder: Path
 ) -> None:
-    assert _shell(f"ggmltool {command} 2>/dev/full", folder, unbuffered).returncode == status
+    assert bash(f"ggmltool {command} 2>/dev/full", PYTHONUNBUFFERED=unbuffered).returncode == status
 
 
 @UNBUFFERED
@@ -366,19 +344,12 @@ def test_a_pipe_that_does_not_wait_gets_all_or_it_is_an_error(
 
 @UNBUFFERED
 def test_a_reader_that_has_seen_enough_is_no_error(folder: Path, unbuffered: str) -> None:
-    result = _shell("set -o pipefail; ggmltool plan gemma-3-270m --json | head -c 10", folder, unbuffered)
+    result = bash("set -o pipefail; ggmltool plan gemma-3-270m --json | head -c 10", PYTHONUNBUFFERED=unbuffered)
     assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_no_input_at_all(folder: Path) -> None:
-    result = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m ggmltool plan - <&-"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(SAMPLES.parent)},
-        check=False,
-    )
+    result = bash("ggmltool plan - <&-")
     assert result.returncode == 2
     assert result.stderr.startswith("<stdin>: there is nothing in this file")
 

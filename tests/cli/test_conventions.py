@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -16,20 +14,13 @@ from ggmltool.ask.reference.man import CommandPage, Entry, Manual, man_page
 from ggmltool.cli.errors import in_lines
 from ggmltool.cli.main import COMMANDS, cli
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from tests.cli.conftest import SAMPLES, Call
+from tests.cli.conftest import SAMPLES, Call, python
 from tests.golden import check_golden
 from tests.needs import needs_groff
 
 GOLDEN = Path(__file__).parent / "golden"
 MATMUL = SAMPLES / "matmul.yaml"
 ANSI = re.compile("\x1b\\[")
-
-
-def python(*args: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent)}
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        [sys.executable, *args], capture_output=True, text=True, env=environment, check=False, **kwargs
-    )
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
@@ -56,29 +47,24 @@ def test_help_has_an_example_that_parses(call: Call, command: str) -> None:
             pass
 
 
-def test_help_imports_neither_numpy_nor_rich_nor_a_command() -> None:
-    code = (
-        "import sys\n"
-        "from ggmltool.cli.main import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: pass\n"
-        "heavy = {'numpy', 'rich', 'msgspec', 'yaml', 'graphviz', 'gguf', 'ggmltool.cli.run', 'ggmltool.scenario'}\n"
-        "sys.exit(','.join(sorted(heavy & set(sys.modules))) or 0)\n"
-    )
-    result = python("-c", code)
-    assert (result.returncode, result.stderr) == (0, "")
+HEAVY = "numpy rich graphviz gguf"
+STARTED = "import sys\nfrom ggmltool.cli.main import main\ntry: main(sys.argv[2:])\nexcept SystemExit: pass\n"
+OF_ALL = "import sys\nfrom ggmltool.cli.main import COMMANDS, cli\nfor name in COMMANDS: cli.get_command(None, name)\n"
 
 
-@pytest.mark.parametrize("command", [["splits", MATMUL], ["splits", "--json", MATMUL], ["schema", "plan"]])
-def test_planning_imports_neither_numpy_nor_rich(command: list[object]) -> None:
-    code = (
-        "import sys\n"
-        "from ggmltool.cli.main import main\n"
-        f"try: main({list(map(str, command))!r})\n"
-        "except SystemExit: pass\n"
-        "sys.exit(','.join(sorted({'numpy', 'rich', 'graphviz', 'gguf'} & set(sys.modules))) or 0)\n"
-    )
-    result = python("-c", code)
+@pytest.mark.parametrize(
+    ("command", "heavy"),
+    [
+        ("--help", f"{HEAVY} msgspec yaml ggmltool.cli.run ggmltool.scenario"),
+        *((command, HEAVY) for command in ("splits matmul", "splits --json matmul", "schema plan", "")),
+        *((command, "numpy") for command in ("ops rope", "types")),
+    ],
+)
+def test_a_command_imports_nothing_heavy_that_it_does_not_need(command: str, heavy: str) -> None:
+    """Without a command on the line: the files of all commands."""
+    code = STARTED if command else OF_ALL
+    code += "sys.exit(','.join(sorted(set(sys.argv[1].split()) & set(sys.modules))) or 0)\n"
+    result = python("-c", code, heavy, *command.split())
     assert (result.returncode, result.stderr) == (0, "")
 
 

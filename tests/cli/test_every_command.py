@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -240,19 +239,6 @@ def test_what_names_a_tensor_a_graph_or_a_context_is_completed(name: str) -> Non
         shell = ShellComplete(cli, {}, "ggmltool", "_GGMLTOOL_COMPLETE")
         option = [max(param.opts, key=len)] if isinstance(param, click.Option) else []
         assert shell.get_completions([name, *given, *option], ""), f"{name} {metavar} offers nothing"
-
-
-def test_an_import_of_a_command_is_cheap() -> None:
-    """`ggmltool --help` imports none of them: here that a command's own file needs neither numpy nor rich."""
-    import subprocess
-
-    code = (
-        "import sys\nfrom ggmltool.cli.main import COMMANDS, cli\nfor name in COMMANDS: cli.get_command(None, name)\n"
-    )
-    code += "sys.exit(','.join(sorted({'numpy', 'rich', 'graphviz', 'gguf'} & set(sys.modules))) or 0)\n"
-    environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent)}
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    assert (result.returncode, result.stderr) == (0, "")
 
 
 NAMES = [name for name in PRINT if takes_a_scenario(name) and name not in {"verify", *BYTES}]

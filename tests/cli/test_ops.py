@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from ggmltool.cli.ops import ops
 from ggmltool.ggml.op import KEY_NAMES, SYMBOLS, VIEW_OPS, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops.registry import COMMON_MEANINGS, CONSTRUCTORS, since_of
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST
-from tests.cli.conftest import SAMPLES, Call
+from tests.cli.conftest import Call
 
 KNOWN = [facts.name.lower() for facts in op_facts()]
 EXAMPLES = [name for name in KNOWN if op_example(name) is not None]
@@ -152,20 +150,6 @@ def test_ops_are_completed() -> None:
     argument = next(p for p in ops.params if p.name == "name")
     names = [item.value for item in argument.shell_complete(Context(cli), "soft")]
     assert names == ["soft_max", "soft_max_back", "softplus"]
-
-
-def test_listing_ops_imports_no_numpy() -> None:
-    code = (
-        "import sys\n"
-        "from ggmltool.cli.main import main\n"
-        "try: main(['ops', 'rope'])\n"
-        "except SystemExit: pass\n"
-        "sys.exit('numpy' in sys.modules)\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=SAMPLES.parent, check=False
-    )
-    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_an_op_says_what_it_asks_of_shapes_and_what_comes_out(call: Call) -> None:

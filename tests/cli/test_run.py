@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ import yaml
 import ggmltool
 from ggmltool.cli.dump import MANIFEST, file_name
 from ggmltool.debugger.screen.story import when_text
-from tests.cli.conftest import SAMPLES, Call
+from tests.cli.conftest import SAMPLES, Call, bash
 from tests.debugger.screen.screens import app_of
 from tests.golden import check_golden
 from tests.needs import library
@@ -357,11 +354,7 @@ def test_a_bound_of_the_shell_counts_as_memory_that_there_is() -> None:
     nodes = {"y": "sqr(x)"}
     tensors = {"x": {"type": "f32", "ne": [1 << 30], "data": {"fill": 1}}}
     given = {"ggmltool": 1, "contexts": {"c": {"tensors": tensors}}, "graphs": {"g": {"nodes": nodes}}}
-    done = subprocess.run(
-        ["sh", "-c", f"ulimit -v 4000000; exec {sys.executable} -m ggmltool run -"],
-        input=json.dumps(given), capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": str(SAMPLES.parent)},
-    )  # fmt: skip
+    done = bash("ulimit -v 4000000; exec ggmltool run -", input=json.dumps(given))
     assert (done.returncode, done.stdout) == (2, "")
     assert "computing needs about 12 GiB" in done.stderr
 

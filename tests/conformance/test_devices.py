@@ -11,18 +11,22 @@ import pytest
 import ggmltool
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Device
-from ggmltool.ggml.devices.profiles import extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.devices.profiles import CAPS, PROFILES, extra_names, make_buft, make_device, make_extra_buft
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.events import Reordered
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import contiguous_nb
-from ggmltool.oracle import run, structs
+from ggmltool.inspect.interfaces import Table, tables_of
+from ggmltool.oracle import run, run_many, structs
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.tensors import Mirror
+from ggmltool.scenario.scenario import Scenario
 from tests.conformance import captured
+from tests.conformance.compare import compare_runs
+from tests.conformance.fuzz_rules import scenario_with_rules
 from tests.conformance.judged import Judging
-from tests.conformance.releases import in_turn, release_of
+from tests.conformance.releases import in_turn, release_of, seeds_of
 from tests.conformance.run import engine_run, judge, planning_only
 
 
@@ -149,3 +153,98 @@ def test_a_model_on_gpus_of_any_kind_is_planned_as_the_real_library_plans_it(
     model = planning_only(loaded)
     plans, texts = engine_run(loaded, model)
     assert judge(plans, texts, run(model, 2)) == []
+
+
+@in_turn("name", captured.names())
+def test_a_reason_is_there_exactly_where_a_device_does_not_run_a_node(name: str, release: str) -> None:
+    scenario = ggmltool.load(captured.read(name), ggml=release)
+    run = scenario.start()
+    graph = run.build(scenario.graph_name())
+    buft = next(iter(run.bufts.values()))
+    devices = [b.device for b in run.backends]
+    devices += [
+        make_device(p, "D", make_buft(p, "D", "D"), [buft]) for p in profiles_of(scenario.model.release).values()
+    ]
+    for device in devices:
+        for n in graph.nodes:
+            assert (device.why_not(n) is None) == device.supports_op(n)
+        for other in run.bufts.values():
+            assert (device.why_not_buft(other) is None) == device.supports_buft(other)
+
+
+BLOCK, BLOCKS = 40, 2
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_plans_with_rules_are_those_of_the_real_library(block: int, release: str) -> None:
+    """U16."""
+    seeds = seeds_of(release, BLOCKS * BLOCK)[block * BLOCK :][:BLOCK]
+    loaded = [ggmltool.load(scenario_with_rules(seed), ggml=release) for seed in seeds]
+    models = [planning_only(one) for one in loaded]
+    ours = [engine_run(Scenario(model), model, debug=False)[0] for model in models]
+    theirs = run_many(models, debug=0, values=False)
+    failed = {
+        seed: differences
+        for seed, plans, real in zip(seeds, ours, theirs, strict=True)
+        if (differences := compare_runs(plans, real.plans))
+    }
+    assert failed == {}
+
+
+def test_the_rules_decide_something() -> None:
+    """U16."""
+    without, moved = 0, 0
+    for seed in range(BLOCK):
+        loaded = ggmltool.load(scenario_with_rules(seed))
+        without += not any(b.supports is not None and b.supports.rules for b in loaded.model.backends)
+        run = loaded.start()
+        built = run.build(next(iter(loaded.model.graphs)))
+        moved += any(b.device.refusal(t) is not None for b in run.backends for t in built.nodes)
+    assert without < BLOCK / 2
+    assert moved > BLOCK / 3
+
+
+TABLES = ("ggml_backend_i", "ggml_backend_device_i", "ggml_backend_buffer_type_i", "ggml_backend_buffer_i")
+
+
+def table_of(kind: str, release: str) -> Table:
+    """The CPU's table of a kind in a release."""
+    return next(table for table in tables_of("CPU", release) or () if table.kind == kind)
+
+
+def real_tables(lib: Lib) -> dict[str, ctypes.Structure]:
+    """The tables behind a real CPU backend, its device, its default buffer type and a buffer of that type."""
+    backend = structs.Backend.from_address(lib.cpu_backend())
+    buft = lib.ggml_backend_cpu_buffer_type()
+    buffer = lib.ggml_backend_buft_alloc_buffer(buft, 64)
+    iface = structs.BufferI.from_buffer_copy(structs.Buffer.from_address(buffer).iface)
+    lib.ggml_backend_buffer_free(buffer)
+    return {
+        "ggml_backend_i": backend.iface,
+        "ggml_backend_device_i": structs.Device.from_address(backend.device).iface,
+        "ggml_backend_buffer_type_i": lib.structs["ggml_backend_buffer_type"].from_address(buft).iface,
+        "ggml_backend_buffer_i": iface,
+    }
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_cpu_has_the_functions_that_the_real_one_has(kind: str, lib: Lib, release: str) -> None:
+    real, table = real_tables(lib)[kind], table_of(kind, release)
+    assert {f.field: bool(getattr(real, f.field)) for f in table.functions} == {
+        f.field: f.function is not None for f in table.functions
+    }
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_fields_of_a_table_are_those_of_its_struct_in_order(kind: str, lib: Lib, release: str) -> None:
+    fields = real_tables(lib)[kind]._fields_
+    assert [f.field for f in table_of(kind, release).functions] == [name for name, *_ in fields]
+
+
+def test_the_cpu_can_do_what_the_real_one_says(lib: Lib) -> None:
+    backend = structs.Backend.from_address(lib.cpu_backend())
+    get_props = structs.Device.from_address(backend.device).iface.get_props
+    props = structs.KNOWN["ggml_backend_dev_props"]()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(get_props)(backend.device, ctypes.addressof(props))
+    said = {cap for cap in CAPS if getattr(props.caps, cap)}
+    assert said == PROFILES["CPU"].caps | ({"events"} if PROFILES["CPU"].events else set())

@@ -21,6 +21,7 @@ from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.needs import place_and_measure
 from ggmltool.sources.llama.place.options import PlaceOptions, n_cpu_moe
 from ggmltool.sources.llama.place.place import Placer
+from tests.estimate.bench_models import bench_model
 from tests.sources.library import needs_library
 from tests.sources.real_models import real
 
@@ -154,3 +155,19 @@ def test_every_node_that_computes_is_counted() -> None:
     for n, w in zip(nodes, GraphWork(nodes).works, strict=True):
         assert (w == VIEW) == n.is_view_op
         assert w.nbytes > 0 or n.is_view_op
+
+
+SOURCES = "https://github.com/AlexsJones/llmfit/pull/755", "https://github.com/AlexsJones/llmfit/pull/775"
+"""An RTX 2080 and a Core i9-10900X: tokens of an answer in a second, for one request of a server."""
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("model", "layers", "measured"), [("qwen3-30b-a3b q4_K_M", 36, 36.7), ("gpt-oss-20b mxfp4", 12, 36.4)]
+)
+def test_experts_on_the_cpu_are_met_within_a_factor_and_a_half(model: str, layers: int, measured: float) -> None:
+    path = real("qwen3-30b-a3b") if model.startswith("qwen3") else bench_model(model)
+    captured = capture(path, CaptureOptions(n_ctx=4096, phase="both"))
+    placed = ggmltool.load(captured.scenario).place(n_cpu_moe=layers, device=["RTX 2080", "CPU=Core i9-10900X"])
+    speeds = placed.as_dict()["speeds"]["tokens_per_second"]
+    assert measured / 1.1 < speeds["mid"] < 1.5 * measured

@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.dtypes import F16, F32, TYPES
-from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed, NotComputable
+from ggmltool.ggml.hash_set import FULL, HashSet
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.version import pad
+from ggmltool.inspect.errors import InspectError, StepRefused
+from ggmltool.scenario.errors import ScenarioError
 
 
 def test_the_first_tensor_lies_behind_its_header_of_32_bytes() -> None:
@@ -154,3 +157,77 @@ def test_indices_given_back_come_again_in_the_same_order() -> None:
     taken = [space.take() for _ in range(4)]
     space.give_back(taken[1:3])
     assert [space.take(), space.take(), space.take()] == [1, 2, 4]
+
+
+def test_an_assertion_prints_as_ggmls_does() -> None:
+    error = GgmlAssert("ggml_f", "a == b", "they differ")
+    assert error.message == "GGML_ASSERT(a == b) failed"
+    assert error.as_dict() == {
+        "kind": "abort",
+        "function": "ggml_f",
+        "condition": "a == b",
+        "message": "GGML_ASSERT(a == b) failed",
+        "explanation": "they differ",
+    }
+
+
+def test_an_abort_has_no_condition() -> None:
+    assert GgmlAbort("ggml_f", "not enough space").as_dict()["condition"] is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(GgmlAssert, "abort"), (GgmlAbort, "abort"), (GgmlFailed, "failed"), (NotComputable, "failed")],
+)
+def test_all_are_errors_of_ggml_of_a_kind(error: type[GgmlError], kind: str) -> None:
+    made = error("ggml_f", "x")
+    assert isinstance(made, GgmlError)
+    assert made.kind == kind
+    assert made.where == ""
+
+
+def test_no_error_steers_a_terminal() -> None:
+    """X5: names from outside reach the texts of errors, and are shown as escapes there."""
+    hostile = "a\u202eb\x1b[2J\0"
+    for error in (
+        InspectError(hostile),
+        StepRefused({"message": hostile, "explanation": f"{hostile}\n{hostile}"}, hostile),
+        ScenarioError(hostile, hostile, expected=hostile),
+        GgmlFailed(hostile, hostile, explanation=f"{hostile}\n{hostile}"),
+    ):
+        assert all(line.isprintable() for line in str(error).split("\n")), type(error)
+
+
+addresses = st.integers(1, 1 << 40).map(lambda n: n * 16)
+
+
+def test_the_size_is_the_next_listed_prime() -> None:
+    assert HashSet(2048).size == 2053
+    assert HashSet(1).size == 2
+
+
+def test_what_collides_takes_the_next_free_slot_and_wraps_around() -> None:
+    keys = HashSet(5)
+    assert [keys.find_or_insert(16 * n) for n in (4, 9, 14)] == [4, 0, 1]
+    assert [keys.probes(16 * n) for n in (4, 9, 14)] == [1, 2, 3]
+
+
+def test_a_full_set_aborts_as_ggml_does() -> None:
+    keys = HashSet(2)
+    keys.find_or_insert(16)
+    keys.find_or_insert(32)
+    assert keys.find(48) == FULL
+    assert keys.probes(48) == 2
+    with pytest.raises(GgmlAbort, match="fatal error"):
+        keys.find_or_insert(48)
+
+
+@given(st.lists(addresses, max_size=60))
+def test_everything_put_in_is_found_and_nothing_else(values: list[int]) -> None:
+    keys = HashSet(67)
+    slots = {value: keys.find_or_insert(value) for value in values}
+    assert all(keys.find(value) == slot and value in keys for value, slot in slots.items())
+    assert len(keys) == len(set(values)) == len(set(slots.values()))
+    keys.reset()
+    assert not len(keys)
+    assert not any(value in keys for value in values)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 
+import gguf
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ggmltool.ggml import tensor as tensors
-from ggmltool.ggml.dtypes import F16, F32, TYPES
+from ggmltool.ggml.blocks import can_decode, can_encode, decode_blocks, encode_blocks
+from ggmltool.ggml.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, TYPES, TYPES_BY_ID
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.quants import dequantize, quantize
 from ggmltool.ggml.tensor import Tensor, contiguous_nb, cut_name
 from tests.ggml.layouts import contiguous_tensors, strided_tensors
 
@@ -203,3 +207,92 @@ def test_a_new_layout_counts_its_bytes_anew() -> None:
     t.set_layout((4, 2, 1, 1), (4, 32, 64, 64))
     assert t.nbytes == 48
     assert contiguous_nb(F32, t.ne) == (4, 16, 32, 32)
+
+
+KNOWN = {int(t): size for t, size in gguf.GGML_QUANT_SIZES.items() if t.name != "Q8_1"}
+"""What gguf says; its q8_1 is that of an old release."""
+
+
+@pytest.mark.parametrize("name", [t.name for t in TYPES.values() if t.id in KNOWN])
+def test_block_and_type_sizes_are_those_of_gguf(name: str) -> None:
+    type = TYPES[name]
+    assert (type.block_size, type.type_size) == KNOWN[type.id]
+
+
+def test_there_are_35_types_with_numbers_of_their_own() -> None:
+    assert len(TYPES) == len(TYPES_BY_ID) == 35
+    assert all(TYPES_BY_ID[t.id] is t for t in TYPES.values())
+
+
+def test_types_with_blocks_are_the_quantized_ones() -> None:
+    assert {t.name for t in TYPES.values() if not t.quantized} == {
+        "f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64",
+    }  # fmt: skip
+    assert all(t.quantized == (t.block_size > 1) for t in TYPES.values())
+
+
+def test_plain_types_have_names_of_their_own() -> None:
+    sizes = [t.type_size for t in (F32, F16, BF16, F64, I8, I16, I32, I64)]
+    assert sizes == [4, 2, 2, 8, 1, 2, 4, 8]
+
+
+@given(st.sampled_from(sorted(TYPES)), st.integers(0, 1 << 20))
+def test_a_row_of_whole_blocks_takes_their_bytes(name: str, n: int) -> None:
+    type = TYPES[name]
+    assert type.row_size(n * type.block_size) == n * type.type_size
+
+
+def test_a_row_that_ends_inside_a_block_is_rounded_down_by_bytes() -> None:
+    assert TYPES["q4_0"].row_size(33) == 18 * 33 // 32
+    assert TYPES["q8_0"].row_size(31) == 32
+
+
+def test_the_cpu_multiplies_quantized_types_by_q8() -> None:
+    assert {TYPES[n].vec_dot_type for n in ("q4_0", "q5_0", "q8_0", "iq4_nl", "mxfp4")} == {"q8_0"}
+    assert {TYPES[n].vec_dot_type for n in ("q4_1", "q5_1", "q8_1")} == {"q8_1"}
+    assert {TYPES[n].vec_dot_type for n in ("q2_K", "q6_K", "iq2_s", "tq1_0")} == {"q8_K"}
+
+
+def test_the_cpu_quantizes_to_all_but_the_searched_types_and_integers() -> None:
+    assert {t.name for t in TYPES.values() if not t.from_float} == {
+        "iq2_xxs", "iq2_xs", "iq3_xxs", "iq1_s", "iq3_s", "iq2_s", "iq1_m", "i8", "i16", "i64", "f64",
+    }  # fmt: skip
+
+
+DECODED = [t for t in TYPES.values() if can_decode(t)]
+ENCODED = [t for t in TYPES.values() if can_encode(t)]
+
+
+@pytest.mark.parametrize("type", DECODED, ids=lambda t: t.name)
+def test_any_bytes_are_decoded_to_the_same_values(type: object) -> None:
+    t = next(t for t in DECODED if t is type)
+    rng = np.random.default_rng(t.id)
+    rows = rng.integers(0, 256, (3, 2, 40 * t.type_size), dtype=np.uint8)
+    expected = dequantize(rows, t)
+    with np.errstate(all="ignore"):
+        got = decode_blocks(np, rows, t)
+    assert got.dtype == np.float32
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("type", ENCODED, ids=lambda t: t.name)
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 3e4])
+def test_values_are_encoded_to_the_same_bytes(type: object, scale: float) -> None:
+    t = next(t for t in ENCODED if t is type)
+    rng = np.random.default_rng(t.id)
+    values = (rng.standard_normal((4, 3, 8 * t.block_size)) * scale).astype(np.float32)
+    values[0, 0, : t.block_size] = 0
+    values[1, 1, : t.block_size] = 2.5
+    values[2, 2] = np.rint(values[2, 2])
+    with np.errstate(all="ignore"):
+        got = encode_blocks(np, values, t)
+    assert got.dtype == np.uint8
+    np.testing.assert_array_equal(got, quantize(values, t))
+
+
+def test_rows_with_gaps_and_rows_of_no_elements_are_decoded() -> None:
+    t = TYPES["q8_0"]
+    rows = np.random.default_rng(1).integers(0, 100, (2, 5, 3 * t.type_size), dtype=np.uint8)
+    np.testing.assert_array_equal(decode_blocks(np, rows[:, ::2, t.type_size :], t), dequantize(rows, t)[:, ::2, 32:])
+    assert decode_blocks(np, rows[:, :0], t).shape == (2, 0, 96)
+    assert encode_blocks(np, np.zeros((0, 64), np.float32), t).shape == (0, 2 * t.type_size)

@@ -16,8 +16,7 @@ from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.scenario.run.run import Run
 from tests.conformance.ops_case import Engine, bytes_of, check_result
 from tests.gpu.on_gpu import OnGpu, other_on_host, tolerance
-from tests.gpu.test_ops_on_double import CASES
-from tests.gpu.test_sched_on_double import WITH_GPUS, nmse, sample
+from tests.gpu.test_sched_on_double import CASES, WITH_GPUS, nmse, sample
 from tests.needs import library
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,23 @@ import pytest
 import yaml
 
 import ggmltool
+from ggmltool.ggml.blocks import can_decode, can_encode
 from ggmltool.ggml.devices.gpu import Queue
+from ggmltool.ggml.devices.gpus import find
+from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Event, EventCall, Synchronized, TensorCopied
+from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.scenario.run.devices import computing, make_backends, make_bufts
 from ggmltool.scenario.run.run import Run
+from tests.conformance.checked import compared
+from tests.conformance.fuzz import scenario
+from tests.conformance.ops_case import Call, Engine, bytes_of, check_result
 from tests.gpu.conftest import Doubles
 from tests.gpu.double import Cupy
+from tests.gpu.on_gpu import OnGpu, other_on_host, tolerance
 from tests.gpu.timeline import Race, Work
+from tests.needs import library
 
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 WITH_GPUS = ["moe", "offload", "packed-weights", "pipeline", "priority", "transformer", "two-orders"]
@@ -196,3 +209,121 @@ def test_all_work_goes_to_streams_that_wait_for_no_other_by_themselves(double: D
     trial = [w for w in cupy.state.timeline.works if w.stream == 0]
     # Only the trial when the GPUs are looked for goes to the null stream.
     assert [w.what for w in trial] == ["arange", "ndarray.reshape", "matmul", "ndarray.sum"]
+
+
+BLOCK = 20
+
+
+def with_engine(source: dict[str, Any], engine: str) -> dict[str, Any]:
+    """The scenario, computed by `engine` on all backends that it can stand for, and by numpy on the others."""
+    backends = [{"name": b} if isinstance(b, str) else dict(b) for b in source["backends"]]
+    asked = {**source, "backends": [b | {"engine": engine} for b in backends]}
+    model = ggmltool.load(asked).model
+    bufts = make_bufts(model)
+    for backend, found in zip(
+        asked["backends"], computing(model, make_backends(model, bufts), bufts.values()), strict=True
+    ):
+        if found.refusal:
+            backend["engine"] = "numpy"
+    return asked
+
+
+def first_values(source: dict[str, Any]) -> tuple[Run, dict[str, Any]]:
+    """The run up to the values that are read first, or up to a refusal."""
+    loaded = ggmltool.load(source)
+    run = loaded.start(values=True)
+    for step in loaded.steps():
+        got = run.step(step)
+        if isinstance(got, dict):
+            return run, got
+        if run.plans and not run.plans[-1].ok:
+            break
+    return run, {}
+
+
+def refusals(run: Run) -> list[dict[str, Any]]:
+    """What ggml refuses, in its own words: an explanation may name a value, whose last digit is the processor's."""
+    return [{key: value for key, value in p.error or () if key != "explanation"} for p in run.plans]
+
+
+def apart(got: Any, expected: Any) -> float:
+    """The NMSE of what is finite; infinite where other elements are not."""
+    finite = np.isfinite(expected)
+    if not np.array_equal(finite, np.isfinite(got)):
+        return float("inf")
+    got, expected = got[finite].astype(np.float64), expected[finite].astype(np.float64)
+    error, power = np.square(got - expected).sum(), np.square(expected).sum()
+    return float(error / power) if power else float(error)
+
+
+@pytest.mark.parametrize("first", range(0, 100, BLOCK))
+def test_random_graphs_give_the_values_of_numpy(first: int, double: Doubles) -> None:
+    on_gpu = 0
+    wrong: dict[int, Any] = {}
+    for seed in range(first, first + BLOCK):
+        cupy = double(2, 1 << 40)
+        source = scenario(seed, values=True)
+        run, got = first_values(with_engine(source, "cupy"))
+        on_gpu += any(b.engine == "cupy" for b in run.backends)
+        host, expected = first_values(with_engine(source, "numpy"))
+        if refusals(run) != refusals(host) or got.keys() != expected.keys():
+            wrong[seed] = [p.error for p in run.plans if not p.ok]
+        # What the CPU rounds to 8 bits or a half before it multiplies grows from node to node.
+        allowed = 1e-2 if any(t in str(source["contexts"]) for t in ("f16", "_0", "_1", "_K", "_nl", "fp4")) else 1e-5
+        far = {id: apart(got[id], values) for id, values in expected.items() if apart(got[id], values) > allowed}
+        if far:
+            wrong[seed] = far
+        assert all(
+            w.stream or w.what in ("arange", "ndarray.reshape", "matmul", "ndarray.sum")
+            for w in cupy.state.timeline.works
+        )
+    assert wrong == {}
+    assert on_gpu > BLOCK // 4
+
+
+FEWER = {"lightning_indexer": 8, "flash_attn_ext": 4}
+"""Of these ops only one case in so many, since they are large."""
+
+WAITS = frozenset(("asnumpy", "bool", "float", "index", "int", "item", "nonzero", "tolist", "unique"))
+"""Calls for which the host waits."""
+
+WAITING = frozenset(("mul_mat_id", "win_part", "win_unpart", "get_rel_pos", "im2col_back", "pool_2d_back"))
+"""Ops that wait: mul_mat_id for the choice of experts, as in ggml, and some that ggml has on no GPU."""
+
+READ_BY_HOST = frozenset(t.name for t in TYPES.values() if t.quantized and not can_decode(t))
+WRITTEN_BY_HOST = frozenset(t.name for t in TYPES.values() if t.quantized and not can_encode(t))
+"""Types that the host converts."""
+
+CASES: dict[str, list[Call]] = defaultdict(list)
+for _case in compared():
+    CASES[_case.fn].append(_case)
+
+
+@pytest.mark.parametrize("fn", CASES)
+def test_a_gpu_gives_what_the_host_gives(fn: str, double: Doubles) -> None:
+    lib = library()
+    cupy = double()
+    cupy.state.timeline.races = False
+    found = find()
+    assert found.gpus, found.why
+    rng = np.random.default_rng(1)
+    wrong, waited = [], set()
+    for case in CASES[fn][:: FEWER.get(fn, 1)]:
+        data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
+        try:
+            expected = Engine(case, DEFAULT).compute(data)
+        except GgmlError:
+            continue
+        cupy.state.timeline.calls.clear()
+        got = OnGpu(case, found.gpus[0]).compute(data)
+        by_host = WRITTEN_BY_HOST if fn in ("cpy", "set_rows", "add_cast", "add") else READ_BY_HOST
+        if not any(s is not None and s.type in by_host for s in case.sources):
+            waited.update(WAITS.intersection(cupy.state.timeline.calls))
+        if other_on_host(case):
+            continue
+        try:
+            check_result(replace(case, nmse=tolerance(case)), got, expected)
+        except AssertionError as error:
+            wrong.append(str(error).splitlines()[0])
+    assert wrong == []
+    assert fn in WAITING or not waited

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Dims, Tensor
 from ggmltool.show.document import Number, Row
@@ -129,6 +127,8 @@ class _Part(NamedTuple):
 
 
 def _part(x: NDArray[Any], y: NDArray[Any]) -> _Part:
+    import numpy as np
+
     with np.errstate(all="ignore"):
         unequal = (x != y) & ~((x != x) & (y != y))
         u, v = x.astype(np.float64), y.astype(np.float64)

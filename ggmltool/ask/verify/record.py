@@ -7,11 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from msgspec import UNSET, UnsetType
 
-from ggmltool import oracle
-from ggmltool.ask.compare.sides import OnVulkan, on_this_vulkan
 from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import nbytes_of
@@ -26,6 +23,7 @@ from ggmltool.show.document import ReleaseDocument, Row
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ggmltool.ask.compare.sides import OnVulkan
     from ggmltool.oracle import OracleRun
     from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import ScenarioSpec
@@ -122,6 +120,8 @@ def verify(
     `doing` shows what is under way. With `vulkan` this machine's Vulkan device answers for the scenario's in the real
     library, and the scenario's are on its hardware. Raises InspectError if the library is missing or cannot do it.
     """
+    from ggmltool.ask.compare.sides import on_this_vulkan
+
     if scenario.model.scheduler.past is not None:
         raise WrongUse(
             "The scenario's scheduler has a past (scheduler: past), which a real library cannot be given. "
@@ -173,6 +173,8 @@ def _with_reads(scenario: Scenario) -> Iterator[tuple[int, Step]]:
 
 def _on_the_real_library(model: ScenarioSpec, on_vulkan: OnVulkan | None) -> tuple[str, OracleRun]:
     """Run it there; also what the library says of itself. Raises InspectError if it is missing or cannot do it."""
+    from ggmltool import oracle
+
     try:
         said = oracle.load(model.release).said
         if on_vulkan is None:
@@ -221,6 +223,8 @@ def _tolerance(model: ScenarioSpec) -> float:
 
 
 def _compare_values(id: str, ours: NDArray[Any], theirs: NDArray[Any], tolerance: float) -> Iterator[Difference]:
+    import numpy as np
+
     if ours.dtype.kind != "f":
         if not np.array_equal(ours, theirs):
             yield Difference(f"values of {id}", f"{int((ours != theirs).sum())} of {ours.size} differ", "")

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ggmltool
-from ggmltool.ggml.events import Assigned, Event, InputAdded, SplitStarted
+from ggmltool.ggml.buffer import AddressSpace, BufferType
+from ggmltool.ggml.context import Context, IndexSpace
+from ggmltool.ggml.device import Backend, Device, DeviceType, op_table
+from ggmltool.ggml.dtypes import F32, TYPES, DType
+from ggmltool.ggml.errors import GgmlCrash, GgmlFailed, LineAssert
+from ggmltool.ggml.events import Assigned, Event, InputAdded, Logged, SplitStarted
+from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.graph_copy import compare_graph_backend, graph_copy
+from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.releases.january_2024.graph_copy import Copier
+from ggmltool.ggml.releases.january_2024.graph_plan import (
+    graph_plan_compute,
+    graph_plan_create,
+    graph_plan_free,
+    work_size,
+)
+from ggmltool.ggml.releases.january_2024.registry import MAX_BACKENDS_REG, NOT_FOUND, Registry
 from ggmltool.ggml.releases.january_2024.scheduler import Scheduler
 from ggmltool.ggml.releases.january_2024.state import memory_names
+from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft
+from ggmltool.ggml.tensor import FLAG_OUTPUT, Dims, Tensor
+from ggmltool.ggml.transfer import tensor_get, tensor_set
 from ggmltool.scenario.run.measured import MeasuredRun
 from ggmltool.scenario.scenario import Scenario
 
@@ -229,3 +250,206 @@ def test_the_scheduler_is_that_of_the_release() -> None:
     sched = run_of(scenario({"a": "mul_mat(wg, x)"})).start()
     assert isinstance(sched, Scheduler)
     assert (sched.release.name, sched.hash_size) == ("2024-01", 8209)
+
+
+CPU = BufferType("CPU", "CPU", 64, host=True, slack=64)
+
+
+def made(registry: Registry, name: str) -> list[str]:
+    """Register a backend; what it is told when it is made."""
+    told: list[str] = []
+
+    def init(params: str) -> Backend:
+        told.append(params)
+        return Backend(name, Device(name, "cpu", CPU, op_table((), True)))
+
+    registry.register(name, init, CPU, f"ggml_backend_reg_{name.lower()}_init")
+    return told
+
+
+def test_a_backend_is_made_from_its_name_and_params() -> None:
+    registry = Registry()
+    told = made(registry, "CPU")
+    assert registry.init_backend_from_str("CPU").name == "CPU"
+    registry.init_backend_from_str("CPU:n_threads=4:more")
+    assert told == ["", "n_threads=4:more"]
+    assert (len(registry), registry.get_name(0)) == (1, "CPU")
+
+
+def test_an_unknown_backend_is_not_found() -> None:
+    registry = Registry()
+    made(registry, "CPU")
+    assert registry.find_by_name("cpu") == NOT_FOUND
+    with pytest.raises(GgmlFailed, match="ggml_backend_reg_init_backend_from_str: backend cpu not found"):
+        registry.init_backend_from_str("cpu:4")
+
+
+def test_buffers_come_from_the_default_type() -> None:
+    registry = Registry()
+    made(registry, "CPU")
+    assert registry.get_default_buffer_type(0) is CPU
+    assert registry.alloc_buffer(0, 100).size == 164
+
+
+def test_there_is_room_for_16() -> None:
+    registry = Registry()
+    for i in range(MAX_BACKENDS_REG):
+        made(registry, f"GPU{i}")
+    with pytest.raises(LineAssert, match="ggml_backend_registry_count < GGML_MAX_BACKENDS_REG"):
+        made(registry, "GPU16")
+    for ask in (registry.get_name, registry.init_backend, registry.get_default_buffer_type):
+        with pytest.raises(LineAssert, match="i < ggml_backend_registry_count"):
+            ask(16)
+
+
+def test_a_long_name_is_cut() -> None:
+    registry = Registry()
+    made(registry, "G" * 200)
+    assert registry.get_name(0) == "G" * 127
+    assert registry.init_backend_from_str("G" * 200).name == "G" * 200
+
+
+def backend(type: DeviceType = "cpu") -> Backend:
+    return Backend("X", Device("X", type, BufferType("X", "X"), op_table((), True)))
+
+
+def node(op: Op, ne: Dims, *src: Tensor, type: DType = F32) -> Tensor:
+    t = Tensor(type, ne, id=op.name)
+    t.set_op(op, (), *src)
+    return t
+
+
+def of(type: str, *ne: int) -> Tensor:
+    n = (*ne, 1, 1, 1, 1)
+    return Tensor(TYPES[type], (n[0], n[1], n[2], n[3]))
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        (node(Op.ADD, (8, 1, 1, 1), of("f32", 8), of("f32", 8)), 0),
+        (node(Op.ADD, (32, 1, 1, 1), of("q4_0", 32), of("f32", 32), type=TYPES["q4_0"]), 4 * 32 * 4),
+        (node(Op.MUL_MAT, (4, 3, 1, 1), of("f32", 32, 4), of("f32", 32, 3)), 0),
+        (node(Op.MUL_MAT, (4, 3, 1, 1), of("q4_0", 32, 4), of("f32", 32, 3)), 34 * 3),
+        (node(Op.MUL_MAT, (4, 3, 1, 1), of("f16", 32, 4), of("f32", 32, 3)), 2 * 96),
+        (node(Op.SOFT_MAX, (10, 2, 1, 1), of("f32", 10, 2)), 4 * 10 * 2),
+        (node(Op.SOFT_MAX, (10, 9, 1, 1), of("f32", 10, 9)), 4 * 10 * 4),
+        (node(Op.CONV_TRANSPOSE_1D, (5, 1, 1, 1), of("f16", 3, 2, 4), of("f32", 6, 4)), 2 * 24 + 2 * 24),
+        (node(Op.CROSS_ENTROPY_LOSS, (1, 1, 1, 1), of("f32", 6, 2), of("f32", 6, 2)), 4 * (4 + 6 * 4)),
+    ],
+    ids=str,
+)
+def test_a_node_needs_so_much(n: Tensor, expected: int) -> None:
+    assert work_size([n]) == (expected + 64 * 3 if expected else 0)
+
+
+def test_the_node_that_needs_most_decides_and_every_thread_has_a_cache_line() -> None:
+    small = node(Op.SOFT_MAX, (10, 2, 1, 1), of("f32", 10, 2))
+    large = node(Op.SOFT_MAX, (100, 1, 1, 1), of("f32", 100, 1))
+    assert work_size([small, large], 2) == 400 + 64
+    assert work_size([large], 0) == work_size([large], 4)
+
+
+def test_a_convolution_of_other_types_is_refused() -> None:
+    with pytest.raises(LineAssert, match=r"ggml\.c:16750: false"):
+        work_size([node(Op.CONV_TRANSPOSE_1D, (5, 1, 1, 1), of("f32", 3, 2, 4), of("f16", 6, 4))])
+
+
+def test_a_plan_is_computed_often_and_freed_once() -> None:
+    n = node(Op.SQR, (4, 1, 1, 1), of("f32", 4))
+    plan = graph_plan_create(backend(), [n])
+    computed: list[Sequence[Tensor]] = []
+    for _ in range(2):
+        graph_plan_compute(plan, lambda _, nodes: computed.append(nodes))
+    assert computed == [(n,), (n,)]
+    graph_plan_free(plan)
+    with pytest.raises(GgmlCrash, match="after it was freed"):
+        graph_plan_compute(plan, lambda _, nodes: computed.append(nodes))
+    with pytest.raises(GgmlCrash, match="second time"):
+        graph_plan_free(plan)
+
+
+def test_only_the_cpu_has_plans() -> None:
+    with pytest.raises(GgmlCrash, match="address NULL"):
+        graph_plan_create(backend("gpu"), [])
+
+
+CPU = BufferType("CPU", "CPU", 64, host=True, slack=64)
+GPU = BufferType("GPU0", "GPU0", 128)
+
+
+class Made:
+    """x → y = sqr(x) → v, a view of y, on the CPU; `w` would come behind an empty slot of y's sources."""
+
+    def __init__(self, allocate: bool = True) -> None:
+        self.indices, self.addresses = IndexSpace(), AddressSpace()
+        self.ctx = Context(indices=self.indices)
+        self.x, self.w, self.y = (self.ctx.new_tensor(F32, (4,), name=name) for name in "xwy")
+        self.y.set_op(Op.SQR, (), self.x)
+        self.v = self.ctx.view_tensor(self.y)
+        self.v.set_op(Op.VIEW, (), self.y)
+        self.y.flags |= FLAG_OUTPUT
+        self.graph = CGraph(16, self.indices.top)
+        self.graph.build_forward_expand(self.v)
+        if allocate:
+            alloc_ctx_tensors_from_buft(self.ctx, CPU, self.addresses)
+            tensor_set(self.x, np.arange(4, dtype=np.float32).tobytes())
+
+    def copy(self, events: list[Event] | None = None) -> Tensor:
+        backend = Backend("GPU0", Device("GPU0", "gpu", GPU, op_table((), True)))
+        listener = events.append if events is not None else None
+        made = graph_copy(backend, self.graph, self.indices, self.addresses, listener, Copier)
+        assert made is not None
+        return made.graph.nodes[-1]
+
+
+def test_values_and_views_are_on_the_other_backend() -> None:
+    v = Made().copy()
+    y = v.src[0]
+    assert y is not None
+    assert y.src[0] is not None
+    assert v.view_src is y
+    assert v.data == y.data
+    assert y.buffer is v.buffer
+    assert y.buffer is not None
+    assert y.buffer.buft is GPU
+    assert tensor_get(y.src[0]).tobytes() == np.arange(4, dtype=np.float32).tobytes()
+
+
+def test_sources_end_at_the_first_empty_slot() -> None:
+    made = Made()
+    made.y.src = [made.x, None, made.w]
+    y = made.copy().src[0]
+    assert y is not None
+    assert [s.name if s else None for s in y.src] == ["x"]
+
+
+def test_a_graph_without_memory_is_refused() -> None:
+    with pytest.raises(LineAssert, match=r"ggml-backend\.c:1496: src->data"):
+        Made(allocate=False).copy()
+
+
+def test_nodes_are_compared_one_by_one_and_views_are_not() -> None:
+    made = Made()
+    cpu = Backend("CPU", Device("CPU", "cpu", CPU, op_table((), True)))
+    other = Backend("GPU0", Device("GPU0", "gpu", GPU, op_table((), True)))
+    seen: list[str] = []
+
+    def compared(_: int, a: Tensor, b: Tensor) -> bool:
+        seen.append(a.name)
+        assert b.name == a.name
+        return True
+
+    assert compare_graph_backend(
+        cpu, other, made.graph, compared, lambda *_: None, made.indices, made.addresses, copier_class=Copier
+    )
+    assert seen == ["y"]
+
+
+def test_nothing_to_allocate_is_a_failure() -> None:
+    made = Made()
+    made.graph.nodes = []
+    events: list[Event] = []
+    backend = Backend("GPU0", Device("GPU0", "gpu", GPU, op_table((), True)))
+    assert graph_copy(backend, made.graph, made.indices, made.addresses, events.append, Copier) is None
+    assert Logged("error", "failed to allocate buffer for graph copy\n") in events
