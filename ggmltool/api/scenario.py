@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ggmltool.api.look import Look, look
 from ggmltool.api.sources import read
+from ggmltool.ask.buffers import Buffers
 from ggmltool.ask.check import Check
 from ggmltool.ask.checked import checked_methods
 from ggmltool.ask.context import ContextQuestion
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.allocator import AllocRow
     from ggmltool.inspect.history.history import History
-    from ggmltool.inspect.memory import MemoryPlan
     from ggmltool.inspect.supports import Asked, State
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.show.svg import Svg
@@ -128,34 +128,19 @@ class Scenario(Base):
         at = self._look(**when)
         return debug_text(at.opened, at.moment, level, causes, after_pass)[1]
 
-    @overload
-    def buffers(self, *, chunks: bool = False, **when: Unpack[When]) -> Result[MemoryPlan]: ...
-
-    @overload
-    def buffers(self, *, copies: bool, **when: Unpack[When]) -> Result[tuple[Plan, Plan]]: ...
-
-    def buffers(self, *, chunks: bool = False, copies: bool = False, **when: Unpack[When]) -> Result[Any]:
-        """How large the compute buffers are and what lies in them at their peak; the rows are all lifetimes.
-
-        With `chunks` the chunks of each buffer, with `copies` the plans with and without pipeline copies. Raises
-        InspectError for views that exclude each other.
-        """
-        from ggmltool.api import memory
-
-        _one_of(chunks=chunks, copies=copies, parallel=copies and when.get("parallel") is not None)
-        at = self._look(**when)
-        if copies:
-            return memory.copies(at)
-        return memory.chunks(at) if chunks else memory.buffers(at)
+    buffers = method(Buffers)
 
     def memory_map(self, **when: Unpack[When]) -> Svg:
         """The compute buffers over time as an SVG drawing, which a notebook shows.
 
         Raises as `plan` does.
         """
-        from ggmltool.api import memory
+        from ggmltool.ask.buffers.svg import map_svg
+        from ggmltool.inspect.built import graph_numbers
 
-        return memory.memory_map(self._look(**when))
+        answer = self.buffers(**when)
+        plan = answer.facts.plan
+        return map_svg(plan, answer.facts.memory, answer.title, graph_numbers(self.opened.scenario, plan.graph))
 
     @overload
     def allocs(self, **when: Unpack[When]) -> Result[tuple[AllocRow, ...]]: ...

@@ -101,11 +101,13 @@ class Output:
             result = harmless(result, bool(self._colors())).encode()
         self._write(result)
 
-    def answer(self, answer: Answer[Any], format: str) -> int:
-        """Write an answer in one of its formats; the exit status. ggml's words go to standard error where it refused,
-        unless the answer has them."""
+    def answer(self, answer: Answer[Any], format: str, made: str | bytes | None = None) -> int:
+        """Write an answer in one of its formats, or what was `made` of it; the exit status. ggml's words go to standard
+        error where it refused, unless the answer has them."""
         document = answer.document()
-        if format in ("json", "csv"):
+        if made is not None:
+            self.write(made)
+        elif format in ("json", "csv"):
             self.write_document(document)
         else:
             self.write(answer.shown(format, self.style))

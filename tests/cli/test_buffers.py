@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import ggmltool
+from ggmltool.ask.buffers.chart import grid
 from ggmltool.ask.lifetime.record import Lifetimes
 from ggmltool.ask.lifetime.text import collision, shared, story, together
 from ggmltool.ggml.events import Event
 from ggmltool.inspect.memory import MemoryPlan
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.views.memory.chart import grid
 from tests.cli.conftest import SAMPLES, Call
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.invariants import violations

@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ggmltool
+from ggmltool.ask.buffers.map import MemoryMap, memory_map
+from ggmltool.ask.buffers.svg import map_svg
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
@@ -23,8 +25,6 @@ from ggmltool.inspect.watched import watch
 from ggmltool.scenario.samples import sample_name, samples
 from ggmltool.show.html import picture_page
 from ggmltool.show.svg import Box
-from ggmltool.views.memory.map import MemoryMap, memory_map
-from ggmltool.views.memory.map_svg import map_svg
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.test_random_of_old_versions import scenarios

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from ggmltool.ask.answer import Answer
+from ggmltool.ask.buffers.record import BuffersShown
+from ggmltool.ask.buffers.text import buffers
 from ggmltool.ask.run.text import StepReport, steps_view
 from ggmltool.ask.splits.record import SplitsShown
 from ggmltool.ask.splits.text import splits
 from ggmltool.ggml.plan import SplitPlan
 from ggmltool.show.document import json_text
 from ggmltool.show.table import Style
+from ggmltool.show.text import plan_step
 from ggmltool.show.values import matrix_view
-from ggmltool.views.memory.buffers import buffers_view
-from ggmltool.views.memory.documents import BuffersDocument
 from ggmltool.views.plan.documents import PlanDocument
 from ggmltool.views.plan.dot import ggml_dot, split_dot
 from ggmltool.views.plan.plan import plan_view
@@ -28,6 +29,12 @@ from tests.views.plans import EVENTS, REFUSED, TENSORS, TWO_DEVICES
 
 GOLDEN = Path(__file__).parent / "golden"
 STYLES = {"80": Style(80), "200": Style(200), "40": Style(40), "color": Style(100, "256")}
+
+
+def buffers_answer(limit: int | None) -> Answer[BuffersShown]:
+    shown = BuffersShown.of(TWO_DEVICES, memory_plan(EVENTS), TENSORS, limit)
+    return Answer(shown, "two devices", plan_step(TWO_DEVICES), TWO_DEVICES)
+
 
 MANY = replace(
     TWO_DEVICES,
@@ -43,8 +50,8 @@ VIEWS: dict[str, Callable[[Style], str]] = {
     "plan_many": lambda style: plan_view(MANY, TENSORS, "many splits", style, "ggmltool splits x"),
     "plan_refused": lambda style: plan_view(REFUSED, {}, "refused", style),
     "splits": lambda style: splits(SPLITS, style),
-    "buffers": lambda style: buffers_view(TWO_DEVICES, memory_plan(EVENTS), TENSORS, "two devices", style),
-    "buffers_cut": lambda style: buffers_view(TWO_DEVICES, memory_plan(EVENTS), TENSORS, "two devices", style, 1),
+    "buffers": lambda style: buffers(buffers_answer(10), style),
+    "buffers_cut": lambda style: buffers(buffers_answer(1), style),
     "steps": lambda style: steps_view(
         [StepReport("reserve main", plan=TWO_DEVICES), StepReport("compute main", "3 splits computed", number=2),
          StepReport("alloc main", plan=REFUSED, number=3)], ("CUDA0", "CPU"), TENSORS, "a run", style,
@@ -73,7 +80,7 @@ def test_view_looks_as_accepted(view: str, width: str) -> None:
         ),
         ("splits.dot", split_dot(TWO_DEVICES, TENSORS, 'two "devices"')),
         ("splits.json", json_text(SPLITS.document())),
-        ("buffers.json", json_text(BuffersDocument.of(TWO_DEVICES, memory_plan(EVENTS)))),
+        ("buffers.json", json_text(buffers_answer(None).document())),
         ("plan.json", json_text(PlanDocument.of(TWO_DEVICES))),
     ],
 )

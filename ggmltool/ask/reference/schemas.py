@@ -19,7 +19,7 @@ _MODULES = (
     "ask.splits.copied",
     "ask.splits.passes",
     "ask.splits.seconds",
-    "views.memory.documents",
+    "ask.buffers.record",
     "ask.lifetime.record",
     "views.memory.alloc_documents",
     "ask.hash.record",

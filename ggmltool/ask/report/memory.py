@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ggmltool.ask.buffers.map import bend_of
 from ggmltool.ask.report.document import AllocationRow, ReportBufferRow, ReportPeakRow
 from ggmltool.ask.report.tables import NONE, Numbers, Tensors
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 from ggmltool.inspect.memory import Allocation, MemoryPlan
-from ggmltool.views.memory.map import bend_of
 
 if TYPE_CHECKING:
     from ggmltool.inspect.watched import Watched

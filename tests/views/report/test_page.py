@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ggmltool
-from ggmltool.views.memory.map import BEND_AT
+from ggmltool.ask.buffers.map import BEND_AT
 from tests.cli.conftest import SAMPLES
 from tests.needs import needs_chromium
 

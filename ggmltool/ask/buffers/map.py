@@ -5,17 +5,22 @@ Program order goes to the right, offsets upwards. Nothing here draws: see map_sv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 from math import sqrt
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.ask.buffers.record import Buffer, buffers_of
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.folded import LayerSpan, layer_spans
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
-from ggmltool.show.svg import Box
-from ggmltool.views.memory.buffers import Buffer, buffers_of
+from ggmltool.show.svg import ASCENT, DESCENT, SMALL, Box, Text, fitted, outline, text_width
+from ggmltool.show.text import printable, size
+
+if TYPE_CHECKING:
+    import numpy as np
 
 WIDTH, LEFT, RIGHT = 960.0, 84.0, 18.0
 TOP, HEADER, FOOT = 62.0, 30.0, 36.0
@@ -204,3 +209,130 @@ def _computing(plan: Plan, memory: MemoryPlan) -> Iterator[Span]:
         number, end = backend, step + 1
     if number is not None:
         yield Span(start, len(memory.nodes), number)
+
+
+NAME = 60
+"""Characters of a name that are shown at most."""
+
+LINE = (ASCENT + DESCENT) * SMALL
+"""The height of a line."""
+
+_PAD = 3.0
+_CALLED, _LEGIBLE = 3, 7
+"""How many tensors are named beside the peak, and how short a name may be cut."""
+_NARROW = 30
+
+
+def peak_x(panel: Panel) -> float | None:
+    """The middle of the step with most bytes alive in the buffer."""
+    return None if panel.buffer.peak is None else panel.x(panel.buffer.peak.step + 0.5)
+
+
+def shown_name(life: Lifetime) -> str:
+    """A tensor's name as it is drawn."""
+    return printable(life.tensor[:NAME])
+
+
+def labels(tile: Tile, line: float | None) -> list[Text]:
+    """Name and size of a tensor where its tile has room for them, beside the line at the peak; else nothing."""
+    box = Box(tile.box.x0 + _PAD, tile.box.y0 + _PAD / 2, tile.box.x1 - _PAD, tile.box.y1 - _PAD / 2)
+    if line is not None and box.x0 - _PAD < line < box.x1 + _PAD:
+        left, right = box._replace(x1=line - _PAD), box._replace(x0=line + _PAD)
+        box = left if left.x1 - left.x0 > right.x1 - right.x0 else right
+    wide, high = box.x1 - box.x0, box.y1 - box.y0
+    name = shown_name(tile.life)
+    middle = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
+    long = text_width(name, SMALL)
+    if high >= LINE and long <= wide:
+        nbytes = size(tile.life.size)
+        both = high >= 2 * LINE and text_width(nbytes, SMALL) <= wide
+        y = middle[1] + (ASCENT - DESCENT) / 2 * SMALL - (LINE / 2 if both else 0)
+        texts = [Text(middle[0], y, name, SMALL, "middle")]
+        return texts + [Text(middle[0], y + LINE, nbytes, SMALL, "middle")] * both
+    if wide >= LINE and long <= high:
+        x = middle[0] + (ASCENT - DESCENT) / 2 * SMALL
+        return [Text(x, middle[1], name, SMALL, "middle", upright=True)]
+    cut = fitted(name, wide, SMALL) if high >= LINE else ""
+    y = middle[1] + (ASCENT - DESCENT) / 2 * SMALL
+    return [Text(middle[0], y, cut, SMALL, "middle")] if len(cut) >= _LEGIBLE else []
+
+
+def callouts(panel: Panel, others: Sequence[Text]) -> Iterator[Text]:
+    """The names of the largest tensors at the peak whose tiles have no room for one: beside the line, if it is free."""
+    x, peak = peak_x(panel), panel.buffer.peak
+    if x is None or peak is None:
+        return
+    named = {text.words for text in others}
+    taken = [tile.box for tile in panel.tiles]
+    for life in peak.tensors[:_CALLED]:
+        box = panel.box(life)
+        if life.chunk != panel.chunk or shown_name(life) in named or box.x1 - box.x0 > _NARROW:
+            continue
+        text = _beside(box, f"{shown_name(life)}, {size(life.size)}", panel.frame, taken)
+        if text is not None:
+            taken.append(text.box)
+            yield text
+
+
+def _beside(tile: Box, words: str, frame: Box, taken: Sequence[Box]) -> Text | None:
+    """The words beside a tile, as near to its middle as nothing is in the way; None if something is everywhere."""
+    middle = (tile.y0 + tile.y1) / 2
+    lines = range(int((tile.y1 - tile.y0) / LINE / 2) + 1)
+    for far in (side * n * LINE for n in lines for side in (1, -1)):
+        y = middle + far + (ASCENT - DESCENT) / 2 * SMALL
+        for text in (Text(tile.x0 - 8, y, words, SMALL, "end"), Text(tile.x1 + 8, y, words, SMALL)):
+            inside = frame.x0 < text.box.x0 and text.box.x1 < frame.x1
+            inside = inside and frame.y0 <= text.box.y0 and text.box.y1 <= frame.y1
+            if inside and not any(text.box.meets(other) for other in taken):
+                return text
+    return None
+
+
+def small_area(panel: Panel, room: int) -> str:
+    """The path around all tensors that are too small for a tile, pixel by pixel; coarser where that is longer than
+    `room` characters. Empty if there are none."""
+    if not panel.small:
+        return ""
+    boxes = [panel.box(life) for life in panel.small]
+    cell = 1
+    while len(d := _covered(boxes, panel.frame, cell)) > room:
+        cell *= 2
+    return d
+
+
+def _covered(boxes: Iterable[Box], frame: Box, cell: int) -> str:
+    import numpy as np
+
+    wide, high = (int(-(-n // cell)) for n in (frame.x1 - frame.x0, frame.y1 - frame.y0))
+    cells = np.zeros((high, wide), dtype=np.bool_)
+    for box in boxes:
+        x0, y0 = (int(n // cell) for n in (box.x0 - frame.x0, box.y0 - frame.y0))
+        x1, y1 = (int(-(-n // cell)) for n in (box.x1 - frame.x0, box.y1 - frame.y0))
+        cells[min(y0, high - 1) : max(y1, y0 + 1), min(x0, wide - 1) : max(x1, x0 + 1)] = True
+    return "".join(
+        outline(
+            Box(
+                frame.x0 + x0 * cell,
+                frame.y0 + y0 * cell,
+                min(frame.x0 + x1 * cell, frame.x1),
+                min(frame.y0 + y1 * cell, frame.y1),
+            )
+        )
+        for x0, y0, x1, y1 in _blocks(cells)
+    )
+
+
+def _blocks(cells: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Iterator[tuple[int, int, int, int]]:
+    """Rectangles of cells that are set: runs of a row, as long as the rows below have the same."""
+    open_since: dict[tuple[int, int], int] = {}
+    for y, row in enumerate([*cells.tolist(), []]):
+        runs = set(_runs(row))
+        for run in [run for run in open_since if run not in runs]:
+            yield run[0], open_since.pop(run), run[1], y
+        for run in runs:
+            open_since.setdefault(run, y)
+
+
+def _runs(row: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    changes = [i for i, (a, b) in enumerate(pairwise([False, *row, False])) if a != b]
+    return zip(changes[::2], changes[1::2], strict=True)

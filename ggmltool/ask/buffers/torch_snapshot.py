@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ggmltool.ask.buffers.map import numbers_of
+from ggmltool.ask.buffers.record import buffers_of
 from ggmltool.ggml.events import Allocated, Event, Freed, Reused
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.errors import InspectError
@@ -20,8 +22,6 @@ from ggmltool.inspect.history.innermost import innermost
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.text import printable
-from ggmltool.views.memory.buffers import buffers_of
-from ggmltool.views.memory.map import numbers_of
 
 PROTOCOL = 4
 """The newest protocol of pickle that the viewer's own reader knows."""

@@ -7,12 +7,12 @@ from itertools import accumulate, pairwise
 from string import ascii_lowercase
 from typing import NamedTuple
 
-from ggmltool.ggml.plan import Plan
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.buffers.record import ChartShown, buffers_of
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Column, Style, Table, heading, render_lines
-from ggmltool.show.text import count, plan_step, printable, size
-from ggmltool.views.memory.buffers import buffers_of
+from ggmltool.show.text import count, printable, size
 
 ROWS = 16
 """Lines of the drawing of a chunk."""
@@ -61,12 +61,13 @@ def _alive_bytes(lives: Sequence[Lifetime], n_steps: int) -> list[int]:
     return list(accumulate(change))
 
 
-def chart_view(plan: Plan, memory: MemoryPlan, title: str, style: Style, ascii: bool = False) -> str:
+def chart(answer: Answer[ChartShown], style: Style) -> str:
     """A drawing per chunk, with letters for the largest tensors (each at least 1 % of its buffer) and a legend."""
     from rich.text import Text
 
+    plan, memory, ascii = answer.facts.plan, answer.facts.memory, answer.facts.ascii
     inks = term_colors(name for name, _ in plan.backends)
-    parts = [heading(title, [plan_step(plan), f"{count(len(memory.nodes), 'step')} from left to right"], style)]
+    parts = [heading(answer.title, [answer.heading, f"{count(len(memory.nodes), 'step')} from left to right"], style)]
     for buffer in buffers_of(plan, memory):
         if buffer.shared is not None or buffer.peak is None:
             continue

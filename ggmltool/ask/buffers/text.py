@@ -3,55 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
-from ggmltool.scenario.tensor_info import Tensors
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.buffers.record import Buffer, BuffersShown, Chunk, ChunksShown, CopiesShown, buffers_of
+from ggmltool.inspect.memory import Lifetime, Peak
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.show.text import count, dims, plan_step, printable, size
-
-MAX_TENSORS = 10
-"""Tensors shown per buffer before the small ones are counted together."""
+from ggmltool.show.text import count, dims, ggml_error, printable, size
 
 
-class Buffer(NamedTuple):
-    """The compute buffer of a backend. `shared` names the backend before it that has the same buffer type."""
-
-    backend: str
-    buft: str
-    size: int
-    shared: str | None
-    chunks: list[int]
-    peak: Peak | None
-
-
-def buffers_of(plan: Plan, memory: MemoryPlan) -> list[Buffer]:
-    """One per backend, in the order of the backends."""
-    sizes = dict(plan.buffer_sizes)
-    first: dict[str, str] = {}
-    out = []
-    for name, buft in plan.backends:
-        owner = first.setdefault(buft, name)
-        own = owner == name
-        peak = memory.peak(buft) if own else None
-        chunks = memory.chunk_sizes(buft) if own else []
-        out.append(Buffer(name, buft, sizes.get(name, 0), None if own else owner, chunks, peak))
-    return out
-
-
-def buffers_view(
-    plan: Plan, memory: MemoryPlan, tensors: Tensors, title: str, style: Style, limit: int | None = MAX_TENSORS
-) -> str:
-    """Sizes and peaks of all buffers, then what lies in each at its peak. `limit` None shows every tensor."""
-    buffers = buffers_of(plan, memory)
+def buffers(answer: Answer[BuffersShown], style: Style) -> str:
+    """Sizes and peaks of all buffers, then what lies in each at its peak."""
+    shown, plan = answer.facts, answer.facts.plan
+    buffers = buffers_of(plan, shown.memory)
     inks = term_colors(name for name, _ in plan.backends)
-    facts = [plan_step(plan), f"{size(sum(b.size for b in buffers))} in compute buffers"]
-    parts = [heading(title, facts, style), "\n", _table(inks).render(buffers, style)]
+    facts = [answer.heading, f"{size(sum(b.size for b in buffers))} in compute buffers"]
+    parts = [heading(answer.title, facts, style), "\n", _table(inks).render(buffers, style)]
     for buffer in buffers:
         if buffer.peak is not None and buffer.peak.tensors:
-            parts += list(_contents(buffer, buffer.peak, memory, plan, tensors, inks, style, limit))
+            parts += list(_contents(buffer, buffer.peak, shown, inks, style))
     return "".join(parts)
 
 
@@ -72,16 +42,7 @@ def _table(inks: dict[str, str]) -> Table[Buffer]:
     )
 
 
-def _contents(
-    buffer: Buffer,
-    peak: Peak,
-    memory: MemoryPlan,
-    plan: Plan,
-    tensors: Tensors,
-    inks: dict[str, str],
-    style: Style,
-    limit: int | None,
-) -> Iterator[str]:
+def _contents(buffer: Buffer, peak: Peak, about: BuffersShown, inks: dict[str, str], style: Style) -> Iterator[str]:
     from rich.text import Text
 
     during = f"while {printable(peak.node)} is computed" if peak.node else "before the first node"
@@ -89,8 +50,8 @@ def _contents(
     yield render_lines(
         [Text.assemble((printable(buffer.backend), inks[buffer.backend]), f" at its peak, {during}")], style
     )
-    shown = peak.tensors if limit is None else peak.tensors[:limit]
-    yield _tensors(buffer, peak, memory, plan, tensors).render(shown, style)
+    shown = peak.tensors[: about.limit]
+    yield _tensors(buffer, peak, about).render(shown, style)
     rest = peak.tensors[len(shown) :]
     if rest:
         yield render_lines(
@@ -116,8 +77,9 @@ def _tail(buffer: Buffer, peak: Peak) -> int:
     return sum(nbytes - end for nbytes, end in zip(buffer.chunks, ends, strict=True))
 
 
-def _tensors(buffer: Buffer, peak: Peak, memory: MemoryPlan, plan: Plan, tensors: Tensors) -> Table[Lifetime]:
+def _tensors(buffer: Buffer, peak: Peak, about: BuffersShown) -> Table[Lifetime]:
     """What lies in a buffer at its peak."""
+    memory, plan, tensors = about.memory, about.plan, about.tensors
     ops = {node.id: tensors[node.id].op if node.id in tensors else node.op for node in plan.nodes}
     origin = {copy.name: copy.of for copy in plan.copies}
     chunked = len(buffer.chunks) > 1
@@ -144,3 +106,52 @@ def _tensors(buffer: Buffer, peak: Peak, memory: MemoryPlan, plan: Plan, tensors
 def _percent(part: int, whole: int) -> str:
     percent = 100 * part / max(whole, 1)
     return "<1%" if 0 < percent < 0.5 else f"{percent:.0f}%"
+
+
+def chunks(answer: Answer[ChunksShown], style: Style) -> str:
+    """Every chunk with its limit, the room that is left below it, and the tensor that opened it."""
+    rows, inks = answer.facts.chunks, term_colors(answer.facts.backends)
+    table = Table[Chunk](
+        Column("backend", lambda r: Cell(r.backend, inks[r.backend])),
+        Column("chunk", lambda r: r.chunk, right=True),
+        Column("size", lambda r: size(r.size), right=True),
+        Column("limit", lambda r: "none" if r.limit is None else size(r.limit), right=True),
+        Column("below it", lambda r: _below(r.size, r.limit), right=True, drop=1),
+        Column("tensors", lambda r: r.tensors, right=True, drop=2),
+        Column("opened by", lambda r: r.opened_by, cut=True),
+        Column("of size", lambda r: size(r.opened_by_size), right=True),
+        Column("during", lambda r: r.during or "start", cut=True, drop=3),
+    )
+    return heading(answer.title, [answer.heading, count(len(rows), "chunk")], style) + "\n" + table.render(rows, style)
+
+
+def _below(nbytes: int, limit: int | None) -> str:
+    if limit is None:
+        return ""
+    return size(limit - nbytes) if nbytes <= limit else "over it"
+
+
+def copies(answer: Answer[CopiesShown], style: Style) -> str:
+    """The buffers of one graph planned with and without the copies of pipeline parallelism."""
+    parallel, single = answer.facts.plans
+    inks = term_colors(name for name, _ in parallel.backends)
+    with_, without = dict(parallel.buffer_sizes), dict(single.buffer_sizes)
+    rows = [(Cell(name, inks[name]), n, without.get(name, 0)) for name, n in with_.items()]
+    rows.append((Cell("total", "dim"), sum(with_.values()), sum(without.values())))
+    table = Table[tuple[Cell, int, int]](
+        Column("backend", lambda r: r[0]),
+        Column("with", lambda r: size(r[1]), right=True),
+        Column("without", lambda r: size(r[2]), right=True),
+        Column("cost", lambda r: _difference(r[1] - r[2]), right=True),
+    )
+    copies = f"{count(len(parallel.copies), 'copy')} with pipeline parallelism, {len(single.copies)} without"
+    facts = [answer.heading, copies]
+    parts = [heading(answer.title, facts, style), "\n", table.render(rows, style)]
+    for plan in (parallel, single):
+        if plan.error is not None:
+            parts += ["\n", ggml_error(dict(plan.error)), "\n"]
+    return "".join(parts)
+
+
+def _difference(nbytes: int) -> str:
+    return f"{'+' if nbytes > 0 else '-' if nbytes < 0 else ''}{size(abs(nbytes))}"

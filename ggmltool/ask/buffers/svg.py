@@ -5,6 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ggmltool.ask.buffers.map import (
+    BEND_AT,
+    FOOT,
+    LAYER_ROW,
+    LEFT,
+    LINE,
+    NAME,
+    RIGHT,
+    WIDTH,
+    Kind,
+    MemoryMap,
+    Panel,
+    Tile,
+    callouts,
+    labels,
+    memory_map,
+    numbers_of,
+    peak_x,
+    shown_name,
+    small_area,
+)
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import MemoryPlan, Peak
 from ggmltool.show.colors import DARK, LIGHT, Color, colors
@@ -26,22 +47,6 @@ from ggmltool.show.svg import (
     style,
 )
 from ggmltool.show.text import count, plan_step, printable, shortened, size
-from ggmltool.views.memory.map import (
-    BEND_AT,
-    FOOT,
-    LAYER_ROW,
-    LEFT,
-    RIGHT,
-    WIDTH,
-    Kind,
-    MemoryMap,
-    Panel,
-    Tile,
-    memory_map,
-    numbers_of,
-)
-from ggmltool.views.memory.map_labels import LINE, NAME, callouts, labels, peak_x, shown_name
-from ggmltool.views.memory.map_small import small_area
 
 _PLOT = WIDTH - LEFT - RIGHT
 _MOST_SMALL = 150_000
