@@ -64,7 +64,7 @@ def fused(nodes: Sequence[Tensor]) -> list[float | None]:
             out.append(None)
             continue
         here: float | None = None
-        if before is not None and any(s is not None and _made_by(s, before) for s in n.src):
+        if before is not None and any(s is not None and (s is before or root_of(s) is before) for s in n.src):
             pair = (before.op, n.op)
             here = 0.0 if pair in _ALWAYS else columns if pair in _FEW else None
         elif before is not None and _gated(before, n):
@@ -74,10 +74,6 @@ def fused(nodes: Sequence[Tensor]) -> list[float | None]:
         out.append(here)
         before = n
     return out
-
-
-def _made_by(s: Tensor, n: Tensor) -> bool:
-    return s is n or root_of(s) is n
 
 
 def _gated(before: Tensor, n: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""A model as a scenario in the long form: `load_spec(dump(model)) == model`."""
+"""A spec as a scenario in the long form: `load_spec(dump(spec)) == spec`."""
 
 from __future__ import annotations
 

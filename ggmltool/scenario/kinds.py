@@ -78,7 +78,9 @@ def reader_of(kind: Any) -> Reader:
             bounds: Any = part.__metadata__[0] if is_annotated else Meta(ge=0, le=INT64_MAX)
             return partial(as_int, low=bounds.ge, high=bounds.le)
         if plain is str:
-            return as_text
+            about = [given.extra_json_schema or {} for given in (part.__metadata__ if is_annotated else ())]
+            words = next((given["enum"] for given in about if "enum" in given), None)
+            return as_text if words is None else partial(as_word, valid=words)
         if get_origin(plain) is Literal:
             return partial(as_word, valid=get_args(plain))
     return lambda value, what: value

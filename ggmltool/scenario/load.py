@@ -193,10 +193,10 @@ def _without_gc() -> Iterator[None]:
 
 
 def load_document(document: Document, ggml: str | Release | None = None) -> ScenarioSpec:
-    """The model of a scenario that was read. Raises as `load_spec` does."""
+    """The spec of a scenario that was read. Raises as `load_spec` does."""
     try:
         asked = read_ggml(ggml) if isinstance(ggml, str) else ggml
-        return _Loader(document, asked).model()
+        return _Loader(document, asked).spec()
     except Mistake as mistake:
         raise document.error(mistake) from None
 
@@ -222,7 +222,7 @@ class _Loader:
         self.reader = TensorReader((), None)
         self.inner: list[TensorSpec] = []
 
-    def model(self) -> ScenarioSpec:
+    def spec(self) -> ScenarioSpec:
         if "ggmltool" not in self.top:
             hint = did_you_mean("ggmltool", self.top) or "it starts with `ggmltool: 1`"
             raise Mistake("this is not a scenario: it has no format version", hint)

@@ -284,9 +284,5 @@ def _used(model: ScenarioSpec, graphs: Iterable[str]) -> tuple[set[str], set[str
             for s in n.src:
                 source = known.get(s) if s is not None else None
                 if source is not None:
-                    read.update(_seen(source))
+                    read.update((source.id,) if source.view_src is None else (source.id, source.view_src))
     return read, written
-
-
-def _seen(t: TensorSpec) -> tuple[str, ...]:
-    return (t.id,) if t.view_src is None else (t.id, t.view_src)

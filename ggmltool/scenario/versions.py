@@ -45,7 +45,7 @@ def without_unknown(top: dict[str, Any], release: Release) -> tuple[dict[str, An
     out, left_out = dict(top), []
     for path in unknown_keys(top, release):
         out = _without(out, path)
-        left_out.append(_key_text(path))
+        left_out.append(".".join(str(part) for part in path if isinstance(part, str)))
     return out, left_out
 
 
@@ -97,10 +97,6 @@ def _without(value: Any, path: tuple[str | int, ...]) -> Any:
     else:
         del copy[head]
     return copy
-
-
-def _key_text(path: tuple[str | int, ...]) -> str:
-    return ".".join(str(part) for part in path if isinstance(part, str))
 
 
 def has_no_op_offload(release: Release) -> bool:

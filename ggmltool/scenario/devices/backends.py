@@ -104,7 +104,7 @@ def _family(given: Mapping[str, Any], profile: str) -> str:
     """The profile whose rules a backend has. Raises where keys of recorded devices stand at another."""
     if profile == RECORDED:
         like = given.get("like")
-        return "custom" if like is None else at("like", _like, like, "like")
+        return "custom" if like is None else at("like", as_word, like, "like", profile_names())
     for key in ("like", "answers"):
         if given.get(key) is not None:
             raise Mistake(f"{key} is for devices with the profile {RECORDED}", f"profile: {RECORDED}", key, on_key=True)
@@ -163,14 +163,6 @@ def _max_tensor_size(value: object, profile: str) -> int:
 
 def _profile(value: object, what: str) -> str:
     return as_word(value, what, (*profile_names(), RECORDED))
-
-
-def _like(value: object, what: str) -> str:
-    return as_word(value, what, profile_names())
-
-
-def _callback(value: object, what: str) -> str:
-    return as_word(value, what, COPY_CALLBACKS)
 
 
 def _alignment(value: object, what: str) -> int:
@@ -242,7 +234,7 @@ class BackendKeys(Keys):
     graph_optimize: Bool | None = None
     max_tensor_size: Size | None = None
     rates: str | RatesKeys | None = None
-    like: Annotated[str, said(enum=list(profile_names())), _like] | None = None
+    like: Annotated[str, said(enum=list(profile_names()))] | None = None
     answers: Annotated[AnswersKeys, read_answers] | None = None
     copies_async: Bool | None = None
     sets_async: Bool | None = None
@@ -265,7 +257,7 @@ class SchedulerKeys(Keys):
     graph_size: Annotated[int, Meta(ge=1, le=MAX_GRAPH_SIZE)] | None = None
     parallel: Bool | None = None
     op_offload: Bool | None = None
-    copy_callback: Annotated[str, said(enum=list(COPY_CALLBACKS)), _callback] | None = None
+    copy_callback: Annotated[str, said(enum=list(COPY_CALLBACKS))] | None = None
     past: PastKeys | None = None
 
 

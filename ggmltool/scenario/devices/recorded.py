@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from ggmltool.ggml.devices.questions import NotAQuestion, Question, parsed, without_memory
@@ -117,7 +117,7 @@ def dump_answers(recorded: Recorded) -> dict[str, Any]:
     """The map that says the same."""
     out: dict[str, Any] = {
         "ops": {asked.text: _NAMES[answer] for asked, answer in recorded.ops.items()},
-        "sizes": {buft: _texts(sizes) for buft, sizes in recorded.sizes.items()},
+        "sizes": {buft: {asked.text: size for asked, size in sizes.items()} for buft, sizes in recorded.sizes.items()},
     }
     if recorded.orders:
         out["orders"] = [_order_map(order) for order in recorded.orders]
@@ -129,7 +129,3 @@ def _order_map(order: Order) -> dict[str, Any]:
     if order.kept:
         out["kept"] = {until: list(tensors) for until, tensors in order.kept}
     return out
-
-
-def _texts(sizes: Mapping[Question, int]) -> dict[str, int]:
-    return {asked.text: size for asked, size in sizes.items()}

@@ -239,15 +239,15 @@ def chosen_nodes(document: dict[str, Any], graph: str, patterns: Sequence[str]) 
     names = {id: (id, nodes[id].get("name", id)) for id in computed}
     found: set[str] = set()
     for pattern in patterns:
-        hits = [id for id in computed if pattern == ALL or any(_matches(name, pattern) for name in names[id])]
+        hits = [
+            id
+            for id in computed
+            if pattern == ALL or any(name == pattern or fnmatchcase(name, pattern) for name in names[id])
+        ]
         if not hits:
             raise Mistake(*_unknown(document, graph, pattern, [n for pair in names.values() for n in pair]))
         found.update(hits)
     return [id for id in computed if id in found]
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatchcase(name, pattern)
 
 
 def _unknown(document: dict[str, Any], graph: str, pattern: str, names: Sequence[str]) -> tuple[str, str]:

@@ -123,7 +123,7 @@ def _manifest(folder: Path) -> dict[str, Path]:
 
 
 def _npy(file: Path, ne: Dims, id: str) -> Read:
-    _check_shape(file.name, id, _dims(check_npy_file(file, file.name)), ne)
+    _check_shape(file.name, id, tuple(reversed(check_npy_file(file, file.name))), ne)
     return partial(_read_npy, file, ne)
 
 
@@ -140,10 +140,6 @@ def _as_engine_has_it(values: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
     return np.array(values, dtype=np.float32) if values.dtype.kind == "f" or values.dtype.kind == "V" else values
-
-
-def _dims(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(reversed(shape))
 
 
 def _check_shape(file: str, name: str, found: tuple[int, ...], ne: Dims) -> None:

@@ -178,11 +178,10 @@ def _mamba_tensors(config: Config, tensors: Tensors) -> Tensors:
     """The output is left out where it is the embeddings, which only the values say for sure: the configuration does."""
     is_tied = config.given.get("tie_word_embeddings", True)
     out = _without_head(config, tensors) if is_tied else tensors
-    return {name: _squeezed(t) if name.endswith("conv1d.weight") else t for name, t in out.items()}
-
-
-def _squeezed(tensor: StoredTensor) -> StoredTensor:
-    return tensor._replace(shape=tuple(n for n in tensor.shape if n != 1))
+    return {
+        name: t._replace(shape=tuple(n for n in t.shape if n != 1)) if name.endswith("conv1d.weight") else t
+        for name, t in out.items()
+    }
 
 
 def _gpt_oss(config: Config) -> None:

@@ -359,13 +359,9 @@ class _Placement:
         try:
             graph.reserve(sched)
         except GgmlError as error:
-            return Reserved((), (), _fields(error))
+            return Reserved((), (), tuple(error.as_dict().items()))
         sizes = [(b.name, b.device.buft.name, sched.get_buffer_size(i)) for i, b in enumerate(self.setup.backends)]
         return Reserved(_splits(sched), sizes, chunk_error(sched))
-
-
-def _fields(error: GgmlError) -> PlanError:
-    return tuple(error.as_dict().items())
 
 
 def _splits(sched: Scheduler) -> tuple[PlacedSplit, ...]:

@@ -137,13 +137,10 @@ class Speed:
 
     def seconds(self, splits: Mapping[str, Sequence[PlacedSplit]]) -> Seconds:
         """The seconds of a plan."""
-        each = {name: self._graph(name, splits[name]) for name in {self.prompt, self.token}}
+        each = {name: self.estimators[name].seconds(splits[name]) for name in {self.prompt, self.token}}
         return Seconds(*(each[name].times(1 / self.graphs[name].n_tokens) for name in (self.prompt, self.token)))
 
     def weight(self, graph: str) -> float:
         """How often a request computes a graph."""
         times = self.request.prompt * (graph == self.prompt) + self.request.generated * (graph == self.token)
         return times / self.graphs[graph].n_tokens
-
-    def _graph(self, name: str, splits: Sequence[PlacedSplit]) -> Estimate:
-        return self.estimators[name].seconds(splits)

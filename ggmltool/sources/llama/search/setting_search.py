@@ -108,7 +108,7 @@ class SettingSearch:
         proved = self._rule_out(paths)
         if not self.tried:
             self._planned(self._least(bound))
-        best = self._best()
+        best = min((c for c in self.tried.values() if c.fits), key=self.key, default=None)
         if best is not None and proved:
             best = self._roomiest(bound, best)
         nearest = max(self.tried.values(), key=lambda c: c.room, default=None)
@@ -121,9 +121,6 @@ class SettingSearch:
             exact_costs_of(self.objective, candidate, seconds),
         )
         return Key(costs, -room_of(candidate), exactly, -candidate.room)
-
-    def _best(self) -> Candidate | None:
-        return min((c for c in self.tried.values() if c.fits), key=self.key, default=None)
 
     def _pieces(self, extra: Mapping[int, int] | None = None, spare: int = 0) -> Pieces:
         return Pieces(self.placer, self.costs, self.space, self.objective, extra, spare)
