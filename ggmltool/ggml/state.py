@@ -8,7 +8,6 @@ cannot know; an `address` of 0 is that of a struct that lies nowhere. What a rel
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -79,7 +78,7 @@ class HashSetState(msgspec.Struct, frozen=True, gc=False):
     slots: Mapping[int, int] | None = None
 
 
-NO_SLOTS = HashSetState(0, frozenset(), MappingProxyType({}))
+NO_SLOTS = HashSetState(0, frozenset(), {})
 
 
 class GraphState(msgspec.Struct, frozen=True, gc=False):

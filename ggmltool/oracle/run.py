@@ -74,11 +74,15 @@ class Runner:
     Without `values`, nothing is written, read or computed, and no memory is touched: a compute step does only what it
     does to the scheduler. `answered` gets the devices whose rules are the engine's, to let others answer for them.
 
-    `emit` gets ("plan", (dict, debug text)), ("values", {id: array}) and at the end ("trace", lines).
+    `emit` gets ("plan", (dict, debug text)), with `states` before each ("state", State), ("values", {id: array}) and at
+    the end ("trace", lines).
     """
 
-    def __init__(self, lib: Lib, debug: int = 2, values: bool = True, answered: Answered | None = None) -> None:
+    def __init__(
+        self, lib: Lib, debug: int = 2, values: bool = True, answered: Answered | None = None, states: bool = False
+    ) -> None:
         self.lib = lib
+        self.states = states
         self.debug = debug
         self.values = values
         self.log = Log(lib)
@@ -381,7 +385,10 @@ class ScenarioRun:
             emit("plan", (failed_plan(self.model, step, error, log), debug))
             return False
         order = tuple((device.name, device.buft.name) for device in self.world.order)
-        rows = StateReader(lib, self.world, sched, self.builder.ids, self.chunks).rows(graph)
+        reader = StateReader(lib, self.world, sched, self.builder.ids, self.chunks)
+        if self.runner.states:
+            emit("state", reader.state(graph))
+        rows = reader.rows(graph)
         plan = Plan(name, step.kind, True, order, *rows, log=tuple(log), ggml=self.model.ggml).as_dict()
         emit("plan", (plan, debug))
         if step.kind == "alloc":

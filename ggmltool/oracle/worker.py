@@ -12,6 +12,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.state import State
 from ggmltool.oracle import fork
 from ggmltool.oracle.fork import ABORT_CALLBACK, ChildError
 from ggmltool.oracle.lib import Lib, load
@@ -28,8 +29,9 @@ class OracleRun:
     """What the real library did with a scenario.
 
     `plans` are those of `Plan.as_dict` for every reserve and alloc step, without causes; the last one has the
-    error where ggml aborted or crashed. `debug` is the text of GGML_SCHED_DEBUG=2 for each plan. `values` has a
-    {id: array} for every get step, without those that lie in freed memory. `builds` has, after every step of a run
+    error where ggml aborted or crashed. `debug` is the text of GGML_SCHED_DEBUG=2 for each plan, `states` (of a run
+    that was asked for them) what the library held after each. `values` has a {id: array} for every get step, without
+    those that lie in freed memory. `builds` has, after every step of a run
     that computes, for the newest build of each graph where its leafs and nodes lie: None without data, FREED in
     memory that was freed, else buffer type and offset. `trace` is what ggml asked of the
     devices, in order, one line per call:
@@ -45,6 +47,7 @@ class OracleRun:
     values: list[dict[str, np.ndarray]] = field(default_factory=list)
     builds: list[dict[str, Places]] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
 
     def add(self, kind: str, value: Any) -> None:
         """Takes one message of a `Runner`."""
@@ -52,6 +55,8 @@ class OracleRun:
             plan, text = value
             self.plans.append(plan)
             self.debug.append(text)
+        elif kind == "state":
+            self.states.append(value)
         elif kind == "values":
             self.values.append(value)
         elif kind == "builds":
@@ -84,26 +89,30 @@ def run_many(models: Iterable[ScenarioSpec], debug: int = 2, values: bool = True
 
 
 def run_on(
-    lib: Lib, models: Iterable[ScenarioSpec], debug: int = 2, values: bool = True, answered: Answered | None = None
+    lib: Lib,
+    models: Iterable[ScenarioSpec],
+    debug: int = 2,
+    values: bool = True,
+    answered: Answered | None = None,
+    states: bool = False,
 ) -> Iterator[OracleRun]:
-    """The same on one library, whatever the scenarios' release."""
+    """The same on one library, whatever the scenarios' release; with `states` all of each State."""
     models = iter(models)
+    start = partial(Runner, lib, debug, values, answered, states)
     while batch := list(islice(models, BATCH)):
         done = 0
         while done < len(batch):
-            for result in _child_results(lib, batch[done:], debug, values, answered):
+            for result in _child_results(start, batch[done:]):
                 done += 1
                 yield result
 
 
-def _child_results(
-    lib: Lib, models: Sequence[ScenarioSpec], debug: int, values: bool, answered: Answered | None
-) -> Iterator[OracleRun]:
+def _child_results(start: Callable[[], Runner], models: Sequence[ScenarioSpec]) -> Iterator[OracleRun]:
     read_fd, write_fd = os.pipe()
     pid = fork.fork_child()
     if pid == 0:
         os.close(read_fd)
-        _serve(partial(Runner, lib, debug, values, answered), models, write_fd)
+        _serve(start, models, write_fd)
     os.close(write_fd)
     waiting = True
     try:

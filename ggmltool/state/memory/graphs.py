@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 from ggmltool.ggml.state import NO_SLOTS, GraphState, HashSetState
 from ggmltool.ggml.version import hash_size
@@ -14,7 +13,6 @@ from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout
 
 _GRAPH = ("size", "n_nodes", "n_leafs", "nodes", "leafs", "use_counts|", "visited_hash_set")
-_NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class Graphs:
@@ -58,7 +56,7 @@ class Graphs:
             if size > limits.SLOTS or hash_size(size) != size:
                 raise NotAsLaidOut(f"{what} has {size} slots, and that is none of ggml's sizes")
             if not slots:
-                return HashSetState(size, frozenset(), MappingProxyType({}))
+                return HashSetState(size, frozenset(), {})
             words = (size + 31) // 32
             self.memory.prefetch([(used, 4 * words)])
             taken_slots = [slot for slot in _bits(self.memory.read(used, 4 * words)) if slot < size]
@@ -70,7 +68,7 @@ class Graphs:
 
     def _use_counts(self, address: int, hash_set: HashSetState) -> Mapping[int, int]:
         if not address or not hash_set.slots:
-            return _NOTHING
+            return {}
         key = address, id(hash_set)
         if key not in self._counts:
             counts = self.memory.numbers(address, "i", hash_set.size)
