@@ -6,9 +6,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tests.conformance.draw import any_node
 from tests.conformance.fuzz_models import Transformer
-from tests.conformance.fuzz_ops import OPS, TYPES, Ne, Node, Op, T, contiguous
-from tests.conformance.fuzz_recurrent import RECURRENT
+from tests.conformance.fuzz_nodes import TYPES, Ne, Node, T, contiguous
 
 Spec = dict[str, Any]
 
@@ -54,9 +54,9 @@ def scenario(seed: int, short_forms: bool = True, values: bool = False, inputs_a
 
 
 class Generator:
-    """One scenario in the making, of nodes that `ops` make, each with its weight."""
+    """One scenario in the making; if `even`, rare ops are no rarer in it than others."""
 
-    ops: tuple[tuple[Op, int], ...] = (*OPS, *RECURRENT)
+    even = False
 
     def __init__(self, rng: Random, short_forms: bool, values: bool, inputs_anywhere: bool = False) -> None:
         self.rng = rng
@@ -301,11 +301,11 @@ class Generator:
     def view_in_context(self, context: str, of: T) -> None:
         """A view that is no node: a tensor with view_src in the same context."""
         id, short = self.new_id("v")
-        view = T(id, of.type, of.ne, of.nb, of.id, 0, short)
+        view = T(id, of.type, of.ne, of.nb, of.id, 0, short, of.room)
         if of.ne[1] > 1:
             skipped = self.rng.randrange(of.ne[1])
             ne = (of.ne[0], of.ne[1] - skipped, *of.ne[2:])
-            view = T(id, of.type, ne, of.nb, of.id, skipped * of.nb[1] if of.ne[2:] == (1, 1) else 0, short)
+            view = T(id, of.type, ne, of.nb, of.id, skipped * of.nb[1] if of.ne[2:] == (1, 1) else 0, short, of.room)
         entry: Spec = {"type": view.type, "ne": list(view.ne), "nb": list(view.nb), "view_src": of.id}
         if view.offset:
             entry["view_offs"] = view.offset
@@ -388,11 +388,10 @@ class Generator:
             self.input("f32", rng.choice(((0, 4, 1, 1), (width, 0, 1, 1), (width, rows, 0, 1))))
         if self.chance(0.06):
             self.wide(rng.choice((5, 29, 30, 31, 32, 45, 61, 62, 70, 130)), width, rows)
-        functions, weights = zip(*self.ops, strict=True)
         tries = 0
         while len(self.nodes) < size and tries < 10 * size + 20:
             tries += 1
-            node = rng.choices(functions, weights)[0](self)
+            node = any_node(self, self.even)
             if node is not None and node_bytes(node) <= self.limit:
                 self.add(node)
         if not self.nodes and self.chance(0.8):
@@ -441,7 +440,7 @@ class Generator:
         rng = self.rng
         id, short = self.new_id("n")
         nb = node.nb or contiguous(node.type, node.ne)
-        t = T(id, node.type, node.ne, nb, node.root, node.offset, short)
+        t = T(id, node.type, node.ne, nb, node.root, node.offset, short, node.room)
         extra: Spec = {}
         if self.chance(0.06):
             extra["flags"] = ["output"]
@@ -478,6 +477,7 @@ class Generator:
         rng = self.rng
         nodes = {id: dict(n) if isinstance(n, dict) else n for id, n in graph["nodes"].items()}
         ids = list(nodes)
+        types = {t.id: t.type for t in self.visible}
         kind = rng.randrange(4)
         if kind == 0 and len(ids) > 2:
             for id in ids[-rng.randint(1, 2) :]:
@@ -489,7 +489,7 @@ class Generator:
         elif kind == 2:
             for n in nodes.values():
                 if isinstance(n, dict) and "view_src" not in n and self.chance(0.5):
-                    if n["op"] in ("add", "sub", "mul", "div"):
+                    if n["op"] in ("add", "sub", "mul", "div") and types.get(n["src"][0]) == n["type"]:
                         n["op"] = rng.choice(("add", "sub", "mul", "div"))
                     elif n["op"] in ("sqr", "sin", "log"):
                         n["op"] = rng.choice(("sqr", "sin", "log"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tests.conformance.fuzz_ops import Maker, Ne, Node, T, bits, call, contiguous
+from tests.conformance.fuzz_nodes import Maker, Ne, Node, T, bits, call, contiguous
 
 
 class Builder(Maker, Protocol):

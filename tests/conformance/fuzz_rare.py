@@ -1,6 +1,6 @@
 """Random scenarios at the ends of what a scenario can say: `rare_scenario(seed)` has all ops, types and keys.
 
-Its nodes are those of `fuzz` and, more often, of `fuzz_other_ops`; one to four changes are made to it, some of
+Its nodes are those of `fuzz`, rare ops as often as others; one to four changes are made to it, some of
 `fuzz_wide`: memory that the program gave out, branches that are not computed, sizes and alignments at their ends,
 graphs at the limits of hash sets, arenas and free blocks, many splits, sixteen backends, rules of devices, flags and
 assignments anywhere, steps in odd orders.
@@ -13,9 +13,7 @@ from random import Random
 from typing import Any
 
 from tests.conformance.fuzz import Generator
-from tests.conformance.fuzz_ops import OPS, TYPES, contiguous
-from tests.conformance.fuzz_other_ops import OTHERS
-from tests.conformance.fuzz_recurrent import RECURRENT
+from tests.conformance.fuzz_nodes import TYPES, contiguous
 from tests.conformance.fuzz_rules import with_rules
 from tests.conformance.fuzz_wide import CHANGES, Spec, _devices, _expand, _names, _node, _tensor
 
@@ -40,9 +38,9 @@ STEPS = (
 
 
 class RareGenerator(Generator):
-    """Makes nodes that `fuzz` does not make."""
+    """Makes rare nodes as often as others."""
 
-    ops = (*((make, 3 * weight) for make, weight in OTHERS), *OPS, *RECURRENT)
+    even = True
 
 
 def rare_scenario(seed: int, inputs_anywhere: bool = False) -> Spec:

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from tests.conformance.fuzz import scenario
-from tests.conformance.fuzz_ops import bits
+from tests.conformance.fuzz_nodes import bits
 
 Spec = dict[str, Any]
 

@@ -6,7 +6,6 @@ from collections import Counter
 
 from ggmltool.ask.ops.record import op_facts
 from ggmltool.ggml.dtypes import TYPES
-from tests.conformance.fuzz_ops import TYPES as MADE
 from tests.conformance.fuzz_rare import rare_scenario
 from tests.conformance.run import outcomes
 
@@ -37,7 +36,3 @@ def test_scenarios_have_all_ops_types_and_keys() -> None:
     assert {name for name in TYPES if not words[name]} == set()
     wanted = ("in", "at", "size", "uncomputed", "copy_callback", "graph_size", "supports", "backend", "max_size")
     assert {key for key in wanted if not keys[key]} == set()
-
-
-def test_the_sizes_of_types_are_those_of_ggml() -> None:
-    assert {name: (t.block_size, t.type_size) for name, t in TYPES.items()} == MADE

@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cache
-from math import ceil, prod
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +23,7 @@ from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, ShapeRule
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.spec import TensorSpec
 from ggmltool.scenario.text.yaml import compose_yaml
+from tests.conformance.shapes import Source, given, holds
 
 UNRULED = {
     "NONE", "CUSTOM", "FLASH_ATTN_BACK", "COL2IM_1D", "GATED_DELTA_NET", "IM2COL_3D", "OPT_STEP_ADAMW", "OPT_STEP_SGD",
@@ -47,75 +46,6 @@ def test_all_ops_but_a_few_have_a_rule() -> None:
         ("a.ne[0] = b.ne[0]", "b.ne[2] % a.ne[2] = 0", "b.ne[3] % a.ne[3] = 0", "a is not transposed"),
         "f32[a.ne[1], b.ne[1], b.ne[2], b.ne[3]]",
     )
-
-
-class Source(SimpleNamespace):
-    """A contiguous tensor as a rule sees it."""
-
-    type: str
-    ne: tuple[int, ...]
-
-
-def holds(text: str, names: dict[str, Any]) -> bool:
-    """Whether one line of a rule holds; a source that is not there meets everything."""
-    used = set(re.findall(r"\b[A-Za-z_]\w*\b", text))
-    if any(isinstance(names.get(name), Source) is False and name in names and names[name] is None for name in used):
-        return True
-    if re.fullmatch(r"\w+ is (contiguous.*|not transposed)", text):
-        return True
-    if match := re.fullmatch(r"(\w+) is a (matrix|vector)", text):
-        return set(names[match[1]].ne[2 if match[2] == "matrix" else 1 :]) == {1}
-    if match := re.fullmatch(r"(\w+) repeats into (\w+)", text):
-        return all(m % n == 0 for n, m in zip(shape(names[match[1]]), shape(names[match[2]]), strict=True))
-    if match := re.fullmatch(r"(\w+) and (\w+) have one shape(?: but for ne\[(\w+)\])?", text):
-        skipped = -1 if match[3] is None else int(names[match[3]] if match[3] in names else match[3])
-        return all(names[match[1]].ne[d] == names[match[2]].ne[d] for d in range(4) if d != skipped)
-    if match := re.fullmatch(r"(\w+) has one element", text):
-        return prod(names[match[1]].ne) == 1
-    if match := re.fullmatch(r"(\w+) has (as many|no more) elements (?:as|than) (\w+)", text):
-        one, other = (prod(shape(names[match[i]])) for i in (1, 3))
-        return one == other if match[2] == "as many" else one <= other
-    asked, _, where = text.partition(" where ")
-    if where and not evaluate(where, names):
-        return True
-    return bool(evaluate(re.sub(r" = ", " == ", asked), names))
-
-
-def shape(x: Any) -> tuple[int, ...]:
-    ne = tuple(x.ne if isinstance(x, Source) else x)
-    return (*ne, 1, 1, 1, 1)[:4]
-
-
-def evaluate(text: str, names: dict[str, Any]) -> Any:
-    words = {name: name for name in TYPES} | {"out": out, "pool": pool, "ceil": ceil, "elements": lambda t: prod(t.ne)}
-    return eval(text, {"__builtins__": {"abs": abs, "max": max}}, words | names)
-
-
-def out(n: int, k: int, s: int, p: int, d: int) -> int:
-    return (n + 2 * p - d * (k - 1) - 1) // s + 1
-
-
-def pool(n: int, k: int, s: int, p: int) -> int:
-    return (n + 2 * p - k) // s + 1
-
-
-def given(text: str, names: dict[str, Any]) -> tuple[str, tuple[int, ...]]:
-    """Type and extents that a rule states."""
-    if match := re.fullmatch(r"(.*), with a\.ne\[dim\] \+ b\.ne\[dim\]", text):
-        type, ne = given(match[1], names)
-        d = names["dim"]
-        return type, (*ne[:d], ne[d] + names["b"].ne[d], *ne[d + 1 :])
-    if match := re.fullmatch(r"(.*) with b, else (.*)", text):
-        return given(match[1] if names["b"] is not None else match[2], names)
-    if match := re.fullmatch(r"(.*), in 1D (.*)", text):
-        return given(match[1] if names["is_2D"] else match[2], names)
-    if match := re.fullmatch(r"f32, i32 of i32(\[.*)", text):
-        return given(("i32" if names["a"].type == "i32" else "f32") + match[1], names)
-    type, _, extents = text.partition("[")
-    made = evaluate(f"[{extents}".replace(" / 2", " // 2"), names)
-    ne = made[0] if isinstance(made[0], list | tuple) else made
-    kind = evaluate(type, names)
-    return getattr(kind, "name", kind), shape(ne)
 
 
 @cache
@@ -196,29 +126,24 @@ def test_a_rule_holds_where_the_constructor_accepts_and_nowhere_else(op: str) ->
             changed(rng, sources)
         names = values | dict.fromkeys((s.rstrip("_") for s in made.sources), None)
         names |= dict(zip((s.rstrip("_") for s in made.sources), sources, strict=False))
-        broken = [ask for ask in rule.asks if not holds(rename(ask), {rename(k): v for k, v in names.items()})]
+        broken = [ask for ask in rule.asks if not holds(ask, names)]
         result = built(made, sources, values)
         if result is None and not broken and not positive(rule, names):
             continue
         told = f"{name}({', '.join(f'{s.type}{list(s.ne)}' for s in sources if s is not None)})"
         assert (result is not None) == (not broken), f"{told}: {broken or 'refused'}"
         if result is not None:
-            stated = given(rename(rule.gives), {rename(k): v for k, v in names.items()})
+            stated = given(rule.gives, names)
             assert (result.type.name, result.ne) == stated, told
         ends[result is not None] += 1
     assert ends[True]
     assert ends[False] or not base or not shapes_are_asked(rule)
 
 
-def rename(text: str) -> str:
-    """`as` is no name in Python."""
-    return re.sub(r"\bas\b(?=\.| is|$)", "as_", text)
-
-
 def positive(rule: ShapeRule, names: dict[str, Any]) -> bool:
     """Whether the stated extents are such as a tensor may have."""
     try:
-        return min(given(rename(rule.gives), {rename(k): v for k, v in names.items()})[1]) > 0
+        return min(given(rule.gives, names)[1]) > 0
     except (ZeroDivisionError, TypeError):
         return False
 
