@@ -128,6 +128,7 @@ ASKS_COMPUTED: dict[str, str] = {
     **dict.fromkeys(("silu_back", "rms_norm_back", "soft_max_back"), SAME),
     **dict.fromkeys(("acc", "set"), INSIDE),
     "ssm_scan": "x.ne[1] % B.ne[1] = 0",
+    "rope": "c.ne[0] >= n_dims",  # vision turns as many pairs
 }
 """What kernels ask besides."""
 
@@ -149,10 +150,10 @@ def _of_reshape(r: Random, t: T, name: str) -> Params:
     return {"ne": ne} | {f"ne{i}": ne[i] if i < len(ne) else 1 for i in range(4)}
 
 
-def viewed(r: Random, t: T) -> Params:
+def viewed(r: Random, t: T, odd: bool) -> Params:
     """A window of rows and elements of a tensor, or one with odd strides; as the parameters of view."""
     block, size = TYPES[t.type]
-    if block == 1 and t.is_contiguous and t.elements >= 16 and r.random() < 0.2:
+    if block == 1 and t.is_contiguous and t.elements >= 16 and odd and r.random() < 0.3:
         ne = (r.randint(1, 3), r.randint(0 if r.random() < 0.1 else 1, 3), r.randint(1, 2), 1)
         nb = tuple(r.choice((0, 1, size, 3, 7, size * 2)) for _ in range(3))
         return {"ne": ne, "nb": nb, "offset": r.randrange(max(1, size * t.elements - size * 3 - 2 * sum(nb)))}
@@ -168,8 +169,8 @@ def viewed(r: Random, t: T) -> Params:
     return {"ne": (n, rows), "nb": (t.nb[1],), "offset": offset}
 
 
-def _of_view(r: Random, t: T, names: Any) -> Params:
-    out = viewed(r, t)
+def _of_view(r: Random, t: T, odd: bool) -> Params:
+    out = viewed(r, t, odd)
     ne, nb = (*out["ne"], 1, 1)[:4], (*out["nb"], *t.nb[2:])[:3]
     return out | {f"ne{i}": n for i, n in enumerate(ne)} | {f"nb{i + 1}": n for i, n in enumerate(nb)}
 
@@ -197,7 +198,6 @@ def _of_rope(r: Random, t: T, name: str) -> Params:
 
 
 JOINT: dict[Op, Callable[[Random, T, str], Params]] = {
-    Op.VIEW: _of_view,
     Op.CONT: _of_reshape,
     Op.RESHAPE: _of_reshape,
     Op.PERMUTE: lambda r, t, _: {f"axis{i}": axis for i, axis in enumerate(r.sample(range(4), 4))},
@@ -249,9 +249,9 @@ LONE: dict[str, tuple[Any, ...]] = {
 """The same for the parameter of one op."""
 
 
-def drawn_params(r: Random, c: Constructor, t: Any, computed: bool) -> Params:
+def drawn_params(r: Random, c: Constructor, t: Any, computed: bool, even: bool) -> Params:
     """Values for all parameters; those that may be left out are, half of the time."""
-    joint = JOINT[c.op](r, t, c.name) if c.op in JOINT else {}
+    joint = _of_view(r, t, even) if c.op == Op.VIEW else JOINT[c.op](r, t, c.name) if c.op in JOINT else {}
     op = Op(c.op).name.lower()
     out: Params = {}
     for p in c.params:
@@ -383,7 +383,7 @@ def draw(m: Maker, c: Constructor) -> Node | None:
     takes = TAKES.get(c.name) or TAKES.get(op, ("f32",))
     if m.values:
         takes = tuple(t for t in takes if t in ("f32", "f16"))
-    elif r.random() < 0.03:
+    elif m.even and r.random() < 0.05:
         takes = tuple(TYPES)
     fits = [a for a in asks_of(c, {}, m.values) if set(re.findall(r"\b\w+\b", a)) & set(plain) == {there}]
 
@@ -411,7 +411,7 @@ def draw(m: Maker, c: Constructor) -> Node | None:
         anchor = m.pick(accepts)
     if there and anchor is None:
         return None
-    params = drawn_params(r, c, anchor, m.values)
+    params = drawn_params(r, c, anchor, m.values, m.even)
     names: dict[str, Any] = {p.name: p.default for p in c.params if not p.required} | params
     n = c.n_required_sources
     if c.shown_sources and c.shown_sources[-1].endswith("…"):
@@ -588,8 +588,8 @@ def _weighted(computed: bool, even: bool) -> tuple[list[Op], list[float]]:
     return ops, list(accumulate(max(WEIGHTS.get(op.name.lower(), 0.5), 4 if even else 0) for op in ops))
 
 
-def any_node(m: Maker, even: bool = False) -> Node | None:
-    """A node of any op; with `even` rare ones are no rarer than others."""
-    ops, weights = _weighted(m.values, even)
+def any_node(m: Maker) -> Node | None:
+    """A node of any op."""
+    ops, weights = _weighted(m.values, m.even)
     (op,) = m.rng.choices(ops, cum_weights=weights)
     return draw(m, m.rng.choice(constructors(m.values)[op]))

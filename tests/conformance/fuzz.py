@@ -391,7 +391,7 @@ class Generator:
         tries = 0
         while len(self.nodes) < size and tries < 10 * size + 20:
             tries += 1
-            node = any_node(self, self.even)
+            node = any_node(self)
             if node is not None and node_bytes(node) <= self.limit:
                 self.add(node)
         if not self.nodes and self.chance(0.8):

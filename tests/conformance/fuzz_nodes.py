@@ -83,12 +83,13 @@ class Node:
 class Maker(Protocol):
     """What the op functions need of the scenario in the making.
 
-    With `values` it is one to be computed: only ops whose results follow smoothly from their sources. `below` limits
-    the integers of an input.
+    With `values` it is one to be computed: only ops whose results follow smoothly from their sources; if it is `even`,
+    rare ops, types and strides are no rarer in it than others. `below` limits the integers of an input.
     """
 
     rng: Random
     values: bool
+    even: bool
 
     def pick(self, accept: Callable[[T], bool]) -> T | None: ...
     def input(self, type: str, ne: Ne, below: int = 64) -> T: ...

@@ -134,7 +134,7 @@ def test_the_tables_of_random_graphs_are_those_of_the_real_allocator(seed: int, 
         pytest.skip("the scenario is one on which ggml fails")
 
 
-SEEDS = (*range(60), 87)
+SEEDS = (*range(60), 388)
 """In the last graphs are of the same size."""
 
 LEVELS = (1, 2)

@@ -351,6 +351,8 @@ def _cos_sin(x: Arrays, dst: Tensor, positions: Any, factors: Any, n: int) -> tu
     theta_scale = base ** xp.float32(-2.0 / n_dims) if n_dims else one
     extrapolated = _angles(xp, positions, theta_scale, sections, mode, n)
     if factors is not None:
+        if len(factors) < n:
+            raise not_computable(dst, f"it has {len(factors)} frequency factors for {n} pairs")
         extrapolated = extrapolated / factors[:n]
     theta = scale * extrapolated
     magnitude = attn_factor
