@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ggmltool.api.look import Look, look
 from ggmltool.api.sources import read
+from ggmltool.ask.allocs import Allocs
 from ggmltool.ask.buffers import Buffers
 from ggmltool.ask.check import Check
 from ggmltool.ask.checked import checked_methods
 from ggmltool.ask.context import ContextQuestion
+from ggmltool.ask.graph import Graph
 from ggmltool.ask.hash import Hash
 from ggmltool.ask.lifetime import Lifetime
 from ggmltool.ask.moment import When
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from ggmltool.ask.trace.record import Trace
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.events import Listener
-    from ggmltool.ggml.tensor import Tensor
-    from ggmltool.inspect.allocator import AllocRow
     from ggmltool.inspect.history.history import History
     from ggmltool.inspect.supports import Asked, State
     from ggmltool.scenario.spec import ScenarioSpec
@@ -142,26 +142,7 @@ class Scenario(Base):
         plan = answer.facts.plan
         return map_svg(plan, answer.facts.memory, answer.title, graph_numbers(self.opened.scenario, plan.graph))
 
-    @overload
-    def allocs(self, **when: Unpack[When]) -> Result[tuple[AllocRow, ...]]: ...
-
-    @overload
-    def allocs(self, *, trace: bool = False, free_blocks: str | None = None, **when: Unpack[When]) -> Result[Any]: ...
-
-    def allocs(self, *, trace: bool = False, free_blocks: str | None = None, **when: Unpack[When]) -> Result[Any]:
-        """Where the allocator puts every node with its sources, and every leaf; with `trace` how it got there, with
-        `free_blocks` what lies where when that node had got its memory.
-
-        Raises InspectError if the allocator never came to the node.
-        """
-        from ggmltool.api import memory
-
-        _one_of(trace=trace, free_blocks=free_blocks is not None)
-        at = self._look(**when)
-        if free_blocks is not None:
-            return memory.free_blocks(at, free_blocks)
-        return memory.story(at) if trace else memory.allocs(at)
-
+    allocs = method(Allocs)
     hash = method(Hash)
     lifetime = method(Lifetime)
 
@@ -244,16 +225,7 @@ class Scenario(Base):
 
         return schedule.supports(self.opened, graph, by == "node", only)
 
-    def graph(
-        self, *, sched: bool = False, **when: Unpack[When]
-    ) -> Result[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
-        """The nodes and the leafs as ggml_build_forward_expand leaves them; with `sched` as the scheduler does.
-
-        Raises StepRefused if ggml refused before it had a graph.
-        """
-        from ggmltool.api import schedule
-
-        return schedule.graph(self._look(**when), sched)
+    graph = method(Graph)
 
     def dot(
         self,

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ggmltool.api.look import Look, answer
+from ggmltool.api.look import Look
 from ggmltool.api.result import Result
+from ggmltool.ask.answer import Answer
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
-    from ggmltool.ask.answer import Answer
     from ggmltool.ask.trace.record import Trace
-    from ggmltool.ggml.tensor import Tensor
     from ggmltool.inspect.opened import Opened
     from ggmltool.inspect.supports import Asked, State
-    from ggmltool.show.table import Style
 
 
 def supports(opened: Opened, graph: str | None, by_node: bool, only: State | None) -> Result[tuple[Asked, ...]]:
@@ -38,31 +35,6 @@ def supports(opened: Opened, graph: str | None, by_node: bool, only: State | Non
         chosen,
         plan,
     )
-
-
-def graph(look: Look, sched: bool) -> Result[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
-    from ggmltool.inspect.watched import graph_at
-    from ggmltool.views.plan.documents import BuiltGraph, SchedulerGraph
-
-    if not sched:
-        name = graph_at(look.opened, look.moment)
-        built = look.opened.scenario.start().build(name)
-        nodes, leafs = tuple(built.nodes), tuple(built.leafs)
-        about = f"graph {name} of {look.opened.title}"
-        document: Any = partial(BuiltGraph.of, look.opened.model.ggml, name, nodes, leafs)
-        return Result(about, (nodes, leafs), document, partial(_graph_text, nodes, leafs))
-    at = look.watch()
-    if not at.sched.nodes and at.plan.error is not None:
-        raise at.refusal("the scheduler has no graph:\n")
-    nodes, leafs = tuple(at.sched.nodes), tuple(at.sched.leafs)
-    document = partial(SchedulerGraph.of, at.plan, nodes, leafs)
-    return answer(at, "graph of the scheduler", (nodes, leafs), document, partial(_graph_text, nodes, leafs))
-
-
-def _graph_text(nodes: Sequence[Tensor], leafs: Sequence[Tensor], style: Style) -> str:
-    from ggmltool.views.plan.graph_print import graph_print
-
-    return graph_print(nodes, leafs)
 
 
 def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool, overview: bool) -> str:

@@ -88,6 +88,8 @@ class Question(Struct, Generic[R], frozen=True, kw_only=True):
     """The formats of the command; the first one is the default."""
     formats_help: ClassVar[str] = "Text (default), or JSON or CSV with exact bytes."
     exclusions: ClassVar[tuple[Exclusion, ...]] = ()
+    in_ggmls_words: ClassVar[bool] = False
+    """Whether it is answered with what ggml itself prints: then the command has --raw."""
     only_python: ClassVar[tuple[str, ...]] = ()
     """Fields that are no options of the command."""
     raises: ClassVar[str] = ""

@@ -18,7 +18,15 @@ from ggmltool.ask.question import Argument, BadValue, Misuse, Option, Question, 
 from ggmltool.cli import complete
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import wrong_use
-from ggmltool.cli.options import Pipeline, format_option, ggml_option, no_other_step, output_option, scenario_argument
+from ggmltool.cli.options import (
+    Pipeline,
+    format_option,
+    ggml_option,
+    no_other_step,
+    output_option,
+    raw_option,
+    scenario_argument,
+)
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import is_scenario, open_for, open_scenario
 
@@ -136,6 +144,9 @@ def command(question: type[Q], run: Callable[..., int] | None = None) -> Command
     scenarios: Any = scenario_argument(lambda: None)
     options = list(known.options.values())
     options[known.shared : known.shared] = [param for param in own if isinstance(param, click.Option)]
+    if question.in_ggmls_words:
+        raw: Any = raw_option(lambda: None)
+        options += raw.__click_params__
     params = [*known.arguments(), *scenarios.__click_params__, *options, *reversed(framed.__click_params__)]
     return Command(known.name, params=params, callback=framed, help=question.__doc__)
 

@@ -50,7 +50,7 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and its one line of help, so that `--help` imports none of them."""
 
-QUESTIONS = frozenset({"check", "context", "hash", "lifetime", "tensor"})
+QUESTIONS = frozenset({"graph", "allocs", "check", "context", "hash", "lifetime", "tensor"})
 """The commands that derive from the question of their name in `ask/`."""
 
 EPILOG = """\

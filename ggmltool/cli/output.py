@@ -109,6 +109,8 @@ class Output:
             self.write(made)
         elif format in ("json", "csv"):
             self.write_document(document)
+        elif document.in_ggmls_words:
+            self.write_ggml(answer.shown(format, self.style))
         else:
             self.write(answer.shown(format, self.style))
         plan = answer.plan

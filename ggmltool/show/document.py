@@ -30,6 +30,8 @@ class Document(Row, kw_only=True):
     view: ClassVar[str] = ""
     """What shows an answer that it is the record of: a function of this name in the module beside it that is called as
     the format, `text`; or, as `tally:shown`, in the module that it names."""
+    in_ggmls_words: ClassVar[bool] = False
+    """Whether its text is what ggml itself prints, byte for byte."""
     tells_refusal: ClassVar[tuple[str, ...]] = ()
     """The formats that say themselves, in ggml's words, why ggml refused."""
     ggmltool: Literal[1] = 1

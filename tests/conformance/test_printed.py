@@ -13,13 +13,14 @@ import pytest
 import ggmltool
 from ggmltool.ask.context.ggml import print_objects
 from ggmltool.ask.context.record import ContextRow
+from ggmltool.ask.graph.record import GraphTensor
+from ggmltool.ask.graph.text import graph_print
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.structs import CGraph
 from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.tensor_info import arenas
-from ggmltool.views.plan.graph_print import graph_print
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import release_of
 
@@ -104,7 +105,10 @@ def check_graph(lib: Lib, source: object) -> None:
     theirs = lib.run_forked(lambda: print_graph(lib, loaded.model, graph))
     assert not isinstance(theirs, Abort), theirs
     built = loaded.start().build(graph)
-    assert graph_print(built.nodes, built.leafs).encode("utf-8", "surrogateescape") == theirs
+    assert (
+        graph_print(GraphTensor.all(built.nodes), GraphTensor.all(built.leafs)).encode("utf-8", "surrogateescape")
+        == theirs
+    )
 
 
 def test_the_graph_of_a_sample_is_printed_as_ggml_prints_it(sample: Path, lib: Lib) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from ggmltool.ask.graph.record import GraphTensor
+from ggmltool.ask.graph.text import graph_print
 from ggmltool.debugger.expressions.ground import Ground
 from ggmltool.debugger.expressions.image.addresses import buffer
 from ggmltool.debugger.expressions.printing import zero_ended
@@ -18,7 +20,6 @@ from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX, hash_size
 from ggmltool.structs.declarations import ExpressionError, NoMemoryError
 from ggmltool.structs.types import Array, Pointer
-from ggmltool.views.plan.graph_print import graph_print
 
 Answer = Callable[[Ground, list[CValue]], int | str]
 
@@ -212,7 +213,8 @@ def _tensors_of(scope: Ground, graph: CValue, part: str) -> list[Tensor]:
 
 
 def _graph_print(scope: Ground, values: list[CValue]) -> int:
-    scope.written.append(graph_print(*(_tensors_of(scope, values[0], part) for part in ("nodes", "leafs"))))
+    nodes, leafs = (GraphTensor.all(_tensors_of(scope, values[0], part)) for part in ("nodes", "leafs"))
+    scope.written.append(graph_print(nodes, leafs))
     return 0
 
 

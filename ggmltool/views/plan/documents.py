@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, SplitPlan
-from ggmltool.ggml.tensor import FLAG_PARAM, Dims, Tensor, op_desc
-from ggmltool.show.document import Error, ReleaseDocument, Row, StepDocument, head
+from ggmltool.show.document import Error, Row, StepDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 
 class PlanBackend(Row):
@@ -62,62 +60,3 @@ class PlanDocument(StepDocument, kw_only=True):
         """A plan."""
         error = {} if plan.compute_error is None else {"compute_error": dict(plan.compute_error)}
         return msgspec.convert(plan.as_dict() | error, cls)
-
-
-class GraphTensor(Row):
-    """A node or leaf: extents `ne`, strides in bytes `nb`, the names of its sources; `id` None for the scheduler's
-    own."""
-
-    index: int
-    id: str | None
-    name: str
-    op: str
-    op_desc: str
-    type: str
-    ne: Dims
-    nb: Dims
-    param: bool
-    src: list[str | None]
-
-    @classmethod
-    def all(cls, tensors: Sequence[Tensor]) -> list[GraphTensor]:
-        """Tensors in the graph's order."""
-        return [cls._of(i, t) for i, t in enumerate(tensors)]
-
-    @classmethod
-    def _of(cls, index: int, t: Tensor) -> GraphTensor:
-        src = [None if s is None else s.label for s in t.src]
-        param = bool(t.flags & FLAG_PARAM)
-        return cls(index, t.id or None, t.name, Op(t.op).name, op_desc(t), t.type.name, t.ne, t.nb, param, src)
-
-
-class BuiltGraph(ReleaseDocument, kw_only=True):
-    """`graph --json`: nodes and leafs in the graph's order, as the scenario builds it or as the scheduler allocates it.
-
-    `of` says whose graph it is.
-    """
-
-    kind: Literal["graph"] = "graph"
-    graph: str
-    of_: Literal["scenario"] = msgspec.field(default="scenario", name="of")
-    nodes: list[GraphTensor]
-    leafs: list[GraphTensor]
-
-    @classmethod
-    def of(cls, ggml: str, graph: str, nodes: Sequence[Tensor], leafs: Sequence[Tensor]) -> BuiltGraph:
-        """The graph as ggml_build_forward_expand leaves it."""
-        return cls(ggml=ggml, graph=graph, nodes=GraphTensor.all(nodes), leafs=GraphTensor.all(leafs))
-
-
-class SchedulerGraph(StepDocument, kw_only=True):
-    """`graph --sched --json`: the graph that the scheduler hands to the allocator, with its copies."""
-
-    kind: Literal["graph"] = "graph"
-    of_: Literal["scheduler"] = msgspec.field(default="scheduler", name="of")
-    nodes: list[GraphTensor]
-    leafs: list[GraphTensor]
-
-    @classmethod
-    def of(cls, plan: Plan, nodes: Sequence[Tensor], leafs: Sequence[Tensor]) -> SchedulerGraph:
-        """The scheduler's graph after the step of a plan."""
-        return cls(**head(plan), nodes=GraphTensor.all(nodes), leafs=GraphTensor.all(leafs))

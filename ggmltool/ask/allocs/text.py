@@ -1,17 +1,19 @@
-"""The allocator's plan, node_allocs and leaf_allocs, and the story of how it came about."""
+"""The allocator's plan as text: node_allocs and leaf_allocs, the story of how it came about, and what is free."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from ggmltool.ask.allocs.record import AllocStoryShown, AllocTableShown, FreeBlocksShown
+from ggmltool.ask.answer import Answer
 from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
 from ggmltool.ggml.state import ChunkState
 from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.inspect.allocations import AllocStep
+from ggmltool.inspect.allocations import AllocStep, Block
 from ggmltool.inspect.allocator import AllocRow, NodeLabel
 from ggmltool.show.table import Cell, Column, Head, Row, Shown, Style, Table, heading, render_lines, render_table
-from ggmltool.show.text import count
+from ggmltool.show.text import count, printable
 from ggmltool.views.explain.words import words
 
 _MAX_BLOCKS = 6
@@ -25,11 +27,12 @@ _STORY = (
 )
 
 
-def allocs_view(
-    nodes: Sequence[AllocRow], leafs: Sequence[AllocRow], bufts: Sequence[str], title: str, when: str, style: Style
-) -> str:
+def allocs(answer: Answer[AllocTableShown], style: Style) -> str:
     """Two tables: where the plan puts each node with its sources, and each leaf."""
-    parts = [heading(title, [when, count(len(nodes), "node_alloc"), count(len(leafs), "leaf_alloc")], style)]
+    nodes, leafs, bufts = answer.facts.nodes, answer.facts.leafs, answer.facts.bufts
+    parts = [
+        heading(answer.title, [answer.heading, count(len(nodes), "node_alloc"), count(len(leafs), "leaf_alloc")], style)
+    ]
     if nodes:
         parts += [render_lines([""], style), _table("node", bufts).render(nodes, style)]
     if leafs:
@@ -67,14 +70,15 @@ def _short(place: TensorAlloc) -> str:
     return f"{place.buffer_id}:{chunk}{place.offset}+{place.size_max}"
 
 
-def story_view(steps: Sequence[AllocStep], nodes: Sequence[NodeLabel], title: str, when: str, style: Style) -> str:
+def story(answer: Answer[AllocStoryShown], style: Style) -> str:
     """Line by line what the allocator did, and the free blocks of the chunk after each step."""
-    rows = [_step(step, nodes) for step in steps]
-    return heading(title, [when], style) + render_lines([""], style) + render_table(_STORY, rows, style)
+    rows = [_step(step, answer.facts.nodes) for step in answer.facts.told]
+    top = heading(answer.title, [answer.heading], style)
+    return top + render_lines([""], style) + render_table(_STORY, rows, style)
 
 
 def _step(step: AllocStep, nodes: Sequence[NodeLabel]) -> Row:
-    free = free_blocks(step.chunk) if step.chunk is not None else ""
+    free = blocks_text(step.chunk) if step.chunk is not None else ""
     match step.event:
         case AllocationStarted(at=-1):
             return ["", Cell("leafs", "bold"), "", "", "", Cell("leafs and inputs come before the first node", "dim")]
@@ -99,7 +103,7 @@ def _at(buft: str, chunk: int, offset: int) -> str:
     return f"{buft} {chunk}:{offset}" if chunk else f"{buft} {offset}"
 
 
-def free_blocks(chunk: ChunkState) -> str:
+def blocks_text(chunk: ChunkState) -> str:
     """`32–64, 96–…`: each free block from its first byte to the one after its last, … where nothing limits it."""
     shown = [f"{b.offset}–{end_of(b.offset + b.size)}" for b in chunk.free_blocks[:_MAX_BLOCKS]]
     if len(chunk.free_blocks) > _MAX_BLOCKS:
@@ -110,3 +114,63 @@ def free_blocks(chunk: ChunkState) -> str:
 def end_of(end: int) -> str:
     """The end of a block, … for the one that reaches to the end of all memory."""
     return "…" if end >= SIZE_MAX // 2 else str(end)
+
+
+_WIDEST = 100
+_NARROWEST = 12
+"""Columns of the whole drawing at most, and of one block at least."""
+
+
+def free_blocks(answer: Answer[FreeBlocksShown], style: Style) -> str:
+    """Every chunk of every buffer type as a bar of blocks, each with its tensor, and the offsets under its edges."""
+    moment, bufts = answer.facts.then, answer.facts.bufts
+    parts = [heading(answer.title, [answer.heading], style)]
+    seen: set[str] = set()
+    for buft, states, taken in zip(bufts, moment.chunks, moment.taken, strict=True):
+        if buft in seen:
+            continue
+        seen.add(buft)
+        for number, (state, blocks) in enumerate(zip(states, taken, strict=True)):
+            facts = [f"chunk {number}", count(len(state.free_blocks), "free block"), f"max_size {state.max_size}"]
+            parts += [
+                render_lines([""], style),
+                render_lines([" · ".join([printable(buft), *facts]), ""], style),
+                render_lines(list(_drawing(_in_order(state, blocks), min(style.width, _WIDEST))), style),
+            ]
+    return "".join(parts)
+
+
+def _in_order(state: ChunkState, taken: Sequence[Block]) -> list[Block]:
+    return sorted([*(Block(*b) for b in state.free_blocks), *taken])
+
+
+def _drawing(blocks: Sequence[Block], width: int) -> Iterator[str]:
+    """Rows of blocks, as many in each as there is room for."""
+    from rich.cells import cell_len, set_cell_size
+
+    def label(b: Block) -> str:
+        text = printable(b.tensor) or "free"
+        return text if cell_len(text) <= 2 * _NARROWEST else set_cell_size(text, 2 * _NARROWEST - 1).rstrip() + "…"
+
+    rows: list[list[tuple[Block, int]]] = [[]]
+    room = width - 4
+    for b in blocks:
+        need = max(cell_len(label(b)) + 2, len(str(b.offset)) + 1, len(end_of(b.offset + b.size)) + 1, _NARROWEST) + 1
+        if rows[-1] and sum(n for _, n in rows[-1]) + need > room:
+            rows.append([])
+        rows[-1].append((b, need))
+    for row in rows:
+        line = "  +" + "+".join("-" * (n - 1) for _, n in row) + "+"
+        yield line
+        yield "  |" + "|".join(_centred(label(b), n - 1) for b, n in row) + "|"
+        yield line
+        last = row[-1][0]
+        offsets = "".join(str(b.offset).ljust(n) for b, n in row)
+        yield f"  {offsets}{end_of(last.offset + last.size)}"
+
+
+def _centred(text: str, width: int) -> str:
+    from rich.cells import cell_len
+
+    left = (width - cell_len(text)) // 2
+    return " " * left + text + " " * (width - cell_len(text) - left)

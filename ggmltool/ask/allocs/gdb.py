@@ -6,14 +6,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
-from ggmltool.ggml.state import ChunkState
+from ggmltool.ask.allocs.record import AllocStoryShown, AllocTableShown, FreeBlocksShown, TallocrState
+from ggmltool.ask.answer import Answer
+from ggmltool.ggml.releases.table import BY_NAME
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.allocator import AllocRow
-from ggmltool.views.memory.gdb import Printed, Value
+from ggmltool.inspect.errors import WrongUse
+from ggmltool.show.table import Style
+from ggmltool.views.memory.gdb import Printed, Value, gdb_session
+
+
+def allocs(answer: Answer[AllocTableShown], style: Style) -> str:
+    """The plan, and the planners behind it."""
+    record = answer.facts
+    release = BY_NAME[record.ggml]
+    chunked = release.max_chunks > 1
+    prints = tallocr_prints(record.tallocrs, chunked)
+    if not release.reserves:
+        return gdb_session(prints, style.width)
+    plan = alloc_prints(record.nodes, record.leafs, len(record.bufts), chunked)
+    return gdb_session([*plan, *prints], style.width)
+
+
+def free_blocks(answer: Answer[FreeBlocksShown], style: Style) -> str:
+    """The planners as they stood when the tensor had got its memory."""
+    chunked = BY_NAME[answer.facts.ggml].max_chunks > 1
+    return gdb_session(tallocr_prints(answer.facts.tallocrs, chunked), style.width)
+
+
+def story(answer: Answer[AllocStoryShown], style: Style) -> str:
+    """Raises WrongUse: gdb shows structs, no story."""
+    raise WrongUse("--trace and --format gdb are different views; choose one.")
 
 
 def alloc_prints(
@@ -27,20 +53,6 @@ def alloc_prints(
         yield Printed(f"galloc->node_allocs[{i}]", _node_alloc(row, chunked), row.tensor)
     for i, row in enumerate(leafs):
         yield Printed(f"galloc->leaf_allocs[{i}]", {"leaf": _tensor_alloc(row.place, chunked)}, row.tensor)
-
-
-class TallocrState(NamedTuple):
-    """A planner at a moment: its expression, its buffer type, and its chunks.
-
-    `unused` is for each chunk how many entries of its array of free blocks were never in use, behind those that are;
-    None where others were in use and something is left over there.
-    """
-
-    expression: str
-    buft: str
-    alignment: int
-    chunks: tuple[ChunkState, ...]
-    unused: tuple[int | None, ...]
 
 
 def tallocr_prints(tallocrs: Iterable[TallocrState], chunked: bool) -> Iterator[Printed]:

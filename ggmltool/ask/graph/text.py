@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ggmltool.ggml.op import Op
-from ggmltool.ggml.tensor import FLAG_PARAM, Tensor
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.graph.record import BuiltGraph, GraphTensor, SchedulerGraph
+from ggmltool.show.table import Style
 
 _END = "=" * 40
 
 
-def graph_print(nodes: Sequence[Tensor], leafs: Sequence[Tensor]) -> str:
+def graph(answer: Answer[BuiltGraph | SchedulerGraph], style: Style) -> str:
+    """The graph, whatever the width."""
+    return graph_print(answer.facts.nodes, answer.facts.leafs)
+
+
+def graph_print(nodes: Sequence[GraphTensor], leafs: Sequence[GraphTensor]) -> str:
     """ggml_graph_print of a graph without gradients, byte for byte once encoded as UTF-8 with surrogateescape."""
     lines = ["=== GRAPH ===", f"n_nodes = {len(nodes)}"]
     for i, t in enumerate(nodes):
         ne = ", ".join(f"{n:5d}" for n in t.ne[:3])
-        lines.append(f" - {i:3d}: [ {ne}] {Op(t.op).name:>16} {'x' if t.flags & FLAG_PARAM else ' '}")
+        lines.append(f" - {i:3d}: [ {ne}] {t.op:>16} {'x' if t.param else ' '}")
     lines.append(f"n_leafs = {len(leafs)}")
     for i, t in enumerate(leafs):
         ne = ", ".join(f"{n:5d}" for n in t.ne[:2])
         label = _right(t.name, 16)
-        lines.append(f" - {i:3d}: [ {ne}] {Op(t.op).name:>8} {label}")
+        lines.append(f" - {i:3d}: [ {ne}] {t.op:>8} {label}")
     return "\n".join([*lines, _END]) + "\n"
 
 
