@@ -15,9 +15,6 @@ import pytest
 from ggmltool.cli.errors import run_and_report
 from ggmltool.cli.main import cli
 from tests.attach.programs import TERMINAL, environment
-from tests.cli.conftest import call
-
-__all__ = ["call"]
 
 
 class Looked(NamedTuple):

@@ -26,10 +26,8 @@ from ggmltool.oracle.structs import Tensor
 from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.samples import sample_name
 from ggmltool.scenario.spec import ScenarioSpec, Step
-from tests.cli.conftest import Call, call
+from tests.cli.conftest import Call
 from tests.conformance.releases import release_of
-
-__all__ = ["call"]
 
 REFUSED = "preallocated"
 SIMULATED = ["missing-op", "pipeline", "chunks", "outgrown", "allocator", "views", "inplace"]

@@ -15,9 +15,7 @@ from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import put_all
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.tensor_info import tensor_infos
-from tests.cli.conftest import Call, call
-
-__all__ = ["call"]
+from tests.cli.conftest import Call
 
 LAYERS = "gemma-3-270m-ngl9"
 

@@ -15,10 +15,8 @@ from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import lib
 from ggmltool.oracle.lib import LIBRARIES, Files, OracleUnavailable, libraries, load, open_library
 from ggmltool.structs.mirrors import mirrors_of
-from tests.cli.conftest import Call, call
+from tests.cli.conftest import Call
 from tests.needs import has_library, library
-
-__all__ = ["call"]
 
 ROOT = Path(__file__).resolve().parents[2]
 WITH_LIBRARY = [release for release in RELEASES.values() if release.library is not None]

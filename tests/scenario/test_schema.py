@@ -18,11 +18,9 @@ from ggmltool.scenario.samples import samples
 from ggmltool.scenario.schema import scenario_schema
 from ggmltool.scenario.text.text import read_document
 from tests.batches import in_batches
-from tests.cli.conftest import Call, call
+from tests.cli.conftest import Call
 from tests.fuzz import bases
 from tests.fuzz.schema import case, difference, refusal, rule_broken, validator
-
-__all__ = ["call"]
 
 SCHEMA = scenario_schema()
 RECORDED = [

@@ -18,12 +18,10 @@ import ggmltool
 from ggmltool.sources.llama.capture.capture import capture as capture_model
 from ggmltool.sources.llama.capture.lib import Lib
 from ggmltool.sources.llama.capture.options import CaptureOptions
-from tests.cli.conftest import SAMPLES, Call, call
+from tests.cli.conftest import SAMPLES, Call
 from tests.sources.gguf_file import Description, write_gguf, write_parts
 from tests.sources.library import has, needs_library
 from tests.sources.models import MODELS, cached
-
-__all__ = ["call"]
 
 pytestmark = needs_library
 

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Call, call
+from tests.cli.conftest import Call
 from tests.sources.gguf_file import Description, Shape, write_gguf
 from tests.sources.library import needs_library
 from tests.sources.models import MODELS, cached
-
-__all__ = ["call"]
 
 
 def refused(call: Call, *words: object) -> str:

@@ -16,12 +16,10 @@ from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.convert import converted
 from ggmltool.sources.llama.header.gguf_header import ARRAY, BOOL, STRING, Value, read_header
 from ggmltool.sources.llama.model_file import open_model
-from tests.cli.conftest import Call, call
+from tests.cli.conftest import Call
 from tests.sources.hf_models import FOLDERS, write_folder
 from tests.sources.library import needs_library
 from tests.sources.record_converted import RECORDED
-
-__all__ = ["call"]
 
 OURS_ONLY = ("tokenizer.ggml.model", "general.name")
 """What stands for a vocabulary, and the folder's name."""

@@ -12,13 +12,11 @@ import pytest
 import ggmltool
 from ggmltool.sources.llama.capture.capture import add_weights, capture
 from ggmltool.sources.llama.capture.options import CaptureOptions
-from tests.cli.conftest import Call, call
+from tests.cli.conftest import Call
 from tests.sources.library import needs_library
 from tests.sources.models import MODELS, VOCAB, cached
 from tests.sources.random_weights import random_model
 from tests.sources.reference import decode
-
-__all__ = ["call"]
 
 pytestmark = needs_library
 

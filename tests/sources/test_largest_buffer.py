@@ -14,13 +14,11 @@ from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.needs import place_and_measure
 from ggmltool.sources.llama.place.options import PlaceOptions
 from ggmltool.sources.llama.place.place import Placer
-from tests.cli.conftest import Call, call
+from tests.cli.conftest import Call
 from tests.sources.library import needs_library
 from tests.sources.models import cached
 from tests.sources.real_models import real
 from tests.sources.searching import devices
-
-__all__ = ["call"]
 
 pytestmark = needs_library
 

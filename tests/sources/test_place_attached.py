@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Call, call
+from tests.cli.conftest import Call
 from tests.fuzz.attached import documents
-
-__all__ = ["call"]
 
 
 @pytest.mark.parametrize(

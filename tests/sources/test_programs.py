@@ -15,12 +15,10 @@ import pytest
 import ggmltool
 from ggmltool.sources.llama.capture.capture import capture
 from ggmltool.sources.llama.capture.options import AUTO_PARALLEL, CaptureOptions
-from tests.cli.conftest import SAMPLES, Call, call
+from tests.cli.conftest import SAMPLES, Call
 from tests.sources.library import needs_library
 from tests.sources.models import cached
 from tests.sources.test_place import gemma
-
-__all__ = ["call"]
 
 pytestmark = needs_library
 

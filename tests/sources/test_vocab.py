@@ -9,9 +9,7 @@ import gguf
 import pytest
 
 from ggmltool.sources.llama.model_file import Vocabulary, read_vocabulary
-from tests.cli.conftest import Call, call
-
-__all__ = ["call"]
+from tests.cli.conftest import Call
 
 TOKENS = ["<pad>", "\u2581Paris", "<0x0A>", "\u2581a\u2581b", "\x1b[2J", "last"]
 
