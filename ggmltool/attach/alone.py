@@ -33,10 +33,8 @@ def sched_like(
     call. Raises AttachError, NoBytes, NotAsLaidOut."""
     backends: tuple[int, ...]
     if function in COMPUTE:
-        galloc, backends = (
-            replace(_no_galloc(), bufts=(_called(session, "ggml_backend_get_default_buffer_type", first),)),
-            (first,),
-        )
+        bufts = (_called(session, "ggml_backend_get_default_buffer_type", first),)
+        galloc, backends = GallocState(bufts, ((),), (), NO_SLOTS, {}, (), ()), (first,)
     else:
         galloc, backends = schedulers.galloc(first), ()
     if len(galloc.bufts) != 1:
@@ -103,10 +101,6 @@ def lacks_cpu(snapshot: Snapshot) -> bool:
     """Whether the scheduler that is made up lacks the CPU, which every scheduler has as its last backend."""
     device = snapshot.devices.get(snapshot.backends[-1].device)
     return not snapshot.sched.address and (device is None or device.type != "cpu")
-
-
-def _no_galloc() -> GallocState:
-    return GallocState((), ((),), (), NO_SLOTS, {}, (), ())
 
 
 def _called(session: Stopped, function: str, *arguments: int) -> int:

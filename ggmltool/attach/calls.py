@@ -84,7 +84,9 @@ def calls(
             except Dies:
                 raise
             except AttachError as error:
-                raise AttachError(f"{error}{_after(number)}", error.refused) from None
+                such = "such call" if number == 1 else "such calls"
+                before = f"; {number} {such} came before" if number else ""
+                raise AttachError(f"{error}{before}", error.refused) from None
             called = counting.counts(number + 1)
             if called is not None:
                 break
@@ -183,10 +185,6 @@ def function_at(instance: Instance, address: int) -> str:
     ordered = sorted((at, name) for name, at in instance.symbols.items())
     n = bisect_right(ordered, (address, "\x7f"))
     return ordered[n - 1][1] if n else ""
-
-
-def _after(number: int) -> str:
-    return f"; {number} such {'call' if number == 1 else 'calls'} came before" if number else ""
 
 
 def _is_allocated(session: AttachSession, sched: int) -> bool:

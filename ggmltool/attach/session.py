@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL, Signals
 from types import TracebackType
-from typing import IO, Any, Literal, NoReturn, Self
+from typing import IO, Any, Literal, Self
 
 from ggmltool.attach.errors import AttachError, Dies
 from ggmltool.attach.files.corefile import CoreFile, program_dumped, read_core, remarks
@@ -333,7 +333,8 @@ class AttachSession:
                 # Where breakpoints were there may be nothing now.
                 self._set_points(self._wanted)
             elif stop.reason == "stopped":
-                self._news()
+                if self.look():
+                    self._set_points(self._wanted)
             elif stop.reason == "breakpoint" and stop.pc in self._aborts:
                 self._arrived(stop)
                 raise Dies(self.name)
@@ -351,10 +352,6 @@ class AttachSession:
         """Whether the program goes on after a signal, as far as that can be known."""
         return handles(self.link.ask("status") if self.kind == "remote" else _status(self.pid), signal)
 
-    def _news(self) -> None:
-        if self.look():
-            self._set_points(self._wanted)
-
     def _resume(self, seconds: float | None, signal: str | None) -> ProgramStop:
         if self._restorer:
             self._restorer.marks = self.link.marks()
@@ -363,7 +360,9 @@ class AttachSession:
         try:
             stop = self.link.go(seconds, signal)
         except LinkLost as error:
-            self._lost(error)
+            if self._restorer:
+                self._restorer.restore()
+            raise AttachError(f"{error}; {self.name} goes on without it") from None
         self._since = time.monotonic()
         self._children += stop.children
         if stop.reason in ("exited", "gone"):
@@ -376,11 +375,6 @@ class AttachSession:
     def _goes(self) -> None:
         self._still = self.stood_still
         self._since = None
-
-    def _lost(self, error: LinkLost) -> NoReturn:
-        if self._restorer:
-            self._restorer.restore()
-        raise AttachError(f"{error}; {self.name} goes on without it") from None
 
     def _drain(self) -> None:
         """Take back the signal by which the program should have been halted and was not."""

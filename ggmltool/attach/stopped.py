@@ -23,7 +23,11 @@ def corrected(link: Asks, name: str, file: str = "", max_name: int = MAX_NAME) -
     are others; None where gdb does not know the scheduler. A field that the program's struct lacks is gone.
     `max_name` is its GGML_MAX_NAME."""
     layout = fresh(name, max_name)
-    asked = [expression for struct in layout.structs.values() for expression in _expressions(struct)]
+    asked = [
+        expression
+        for struct in layout.structs.values()
+        for expression in (_size(struct), *(_offset(struct, field) for field in struct.members or {}))
+    ]
     try:
         told = dict(zip(asked, link.ask("evaluate_all", asked, f"sizeof(struct {_SCHEDULER})", file), strict=False))
     except LinkError:
@@ -32,11 +36,6 @@ def corrected(link: Asks, name: str, file: str = "", max_name: int = MAX_NAME) -
         return None, ()
     others = tuple(tag for tag, struct in layout.structs.items() if _correct(told, struct))
     return layout, others
-
-
-def _expressions(struct: Struct) -> list[str]:
-    """What gdb is asked of a struct: its size, and where its fields are."""
-    return [_size(struct), *(_offset(struct, field) for field in struct.members or {})]
 
 
 def _size(struct: Struct) -> str:

@@ -48,7 +48,10 @@ class BackendReader:
         self, memory: Memory, layout: Layout, questions: Questions, mappings: Mappings, known: Snapshot | None = None
     ) -> None:
         self.memory = memory
-        self.known = FoundBackends({}, {}, {}, {}) if known is None else _found_in(known)
+        self.known = FoundBackends({}, {}, {}, {})
+        if known is not None:
+            backends = {b.address: b for b in known.backends}
+            self.known = FoundBackends(backends, known.devices, known.bufts, known.buffers)
         self.layout = layout
         self.questions = questions
         self.mappings = mappings
@@ -230,11 +233,6 @@ class BackendReader:
         except LinkError as error:
             self.unread.append(f"the memory of the devices: {error}")
             return 0
-
-
-def _found_in(snapshot: Snapshot) -> FoundBackends:
-    """What a snapshot has of them."""
-    return FoundBackends({b.address: b for b in snapshot.backends}, snapshot.devices, snapshot.bufts, snapshot.buffers)
 
 
 def _new(tables: Mapping[int, InterfaceTable], known: Mapping[int, Any]) -> dict[int, InterfaceTable]:

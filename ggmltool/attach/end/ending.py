@@ -92,7 +92,7 @@ def ended(session: AttachSession, sched: int = 0, graph: int = 0, signal: str = 
             snapshot, answers = with_answers(with_devices(snapshot), answers)
             out = replace(out, snapshot=snapshot)
         made = written(snapshot, answers)
-        if not snapshot.sched.is_alloc or not _computes(snapshot):
+        if not snapshot.sched.is_alloc or snapshot.function not in CALLS[2:]:
             return replace(out, answers=answers, written=made)
         done = decided(snapshot, made.ids, made.names, made.step, answers)
         return replace(out, answers=answers, written=with_assignments(made, done), decided=done)
@@ -144,16 +144,9 @@ def _snapshot(
     if function in CALLS[2:] and not sched.is_alloc:
         function = CALLS[1]
     snapshot = read_snapshot(session, sched.address, graph, function, "within")
-    return _as_before(snapshot) if _is_amid(snapshot.sched) else snapshot
-
-
-def _computes(snapshot: Snapshot) -> bool:
-    return snapshot.function in CALLS[2:]
-
-
-def _is_amid(sched: SchedState) -> bool:
-    """Whether it was amid splitting or allocating: it is neither new nor done then."""
-    return not sched.is_reset and not sched.is_alloc
+    # Amid splitting or allocating it is neither new nor done.
+    amid = not snapshot.sched.is_reset and not snapshot.sched.is_alloc
+    return _as_before(snapshot) if amid else snapshot
 
 
 def _as_before(snapshot: Snapshot) -> Snapshot:

@@ -133,16 +133,13 @@ def find(link: GdbLink, copies: Sequence[Copy], structs: Sequence[Layout]) -> Fo
         files = [frame["file"] for frame in frames]
         busy = [copy for copy in copies if any(file in copy.files for file in files)]
         # With one copy alone, its functions may stand in a program that gdb names otherwise.
-        for copy in sorted(busy or copies[:1], key=lambda c: _innermost(c, files)):
+        innermost = {c.files: next((i for i, f in enumerate(files) if f in c.files), len(files)) for c in copies}
+        for copy in sorted(busy or copies[:1], key=lambda c: innermost[c.files]):
             number = copies.index(copy)
             found = _on_stack(link, structs[number], frames, {at: name for name, at in copy.symbols.items()})
             if found.sched:
                 return found._replace(copy=number)
     return FoundScheduler(0, 0)
-
-
-def _innermost(copy: Copy, files: Sequence[str]) -> int:
-    return next((i for i, file in enumerate(files) if file in copy.files), len(files))
 
 
 def _on_stack(

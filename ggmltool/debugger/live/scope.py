@@ -191,7 +191,8 @@ class LiveScope:
             raise ExpressionError(f"Too {few} arguments in function call.")
         if name in INLINE:
             given_values = [
-                arithmetic.cast(p, value) if not _is_struct(value) else value
+                # A struct is taken as it is: the hash set, of which a pointer is asked for.
+                value if isinstance(value.bare, Struct) else arithmetic.cast(p, value)
                 for p, value in zip(type.parameters, arguments, strict=True)
             ]
             return whole(self.memory, type.result, INLINE[name](self, given_values))
@@ -213,11 +214,6 @@ class LiveScope:
         if name not in self.tensors:
             raise ExpressionError(f'No tensor is called "{name}".')
         return self.pointer("ggml_tensor", self.tensors[name])
-
-
-def _is_struct(value: CValue) -> bool:
-    """A struct is taken as it is: the hash set, of which a pointer is asked for."""
-    return isinstance(value.bare, Struct)
 
 
 def _returned(type: CType) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ggmltool.attach.calls import Called
     from ggmltool.attach.session import AttachSession
     from ggmltool.attach.state import BackendState, Snapshot
-    from ggmltool.ggml.state import ChunkState, SplitState
+    from ggmltool.ggml.state import SplitState
 
 
 class AttachedBackend(Row):
@@ -137,7 +137,7 @@ def _buffers(after: Snapshot, names: list[str]) -> list[AttachedBuffer]:
     galloc = after.sched.galloc
     for buft, chunks, name in zip(galloc.bufts, galloc.buf_tallocs, names, strict=False):
         called = after.bufts[buft].name if buft in after.bufts else None
-        out.setdefault(buft, AttachedBuffer(called, _sizes(chunks), [])).backends.append(name)
+        out.setdefault(buft, AttachedBuffer(called, [c.max_size for c in chunks], [])).backends.append(name)
     return list(out.values())
 
 
@@ -165,10 +165,6 @@ def _memory(seen: NamedSnapshot) -> list[AttachedMemory]:
         most, largest = max(inside)
         out.append(AttachedMemory(name, usage, len(sizes), sum(sizes), len(inside), largest, most))
     return sorted(out, key=lambda m: (-m.size, m.name, m.usage))
-
-
-def _sizes(chunks: tuple[ChunkState, ...]) -> list[int]:
-    return [chunk.max_size for chunk in chunks]
 
 
 MOST_INPUTS = 4
