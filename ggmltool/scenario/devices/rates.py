@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from ggmltool.scenario.devices.known import known
 from ggmltool.scenario.errors import Mistake
 from ggmltool.scenario.kinds import Keys, key_names, read_keys
 from ggmltool.scenario.values import as_float, as_map, as_text, at, check_keys, kind_of
@@ -68,6 +65,8 @@ _NEEDED = ("bandwidth", "f32")
 
 def read_rates(value: object) -> str | OwnRates:
     """A known device's own spelling of its name, or a map. Raises Mistake."""
+    from ggmltool.scenario.devices.known import known
+
     if isinstance(value, str):
         return known(as_text(value, "rates")).name
     if not isinstance(value, dict):
@@ -126,6 +125,8 @@ def measure(progress: Callable[[str], None] = lambda text: None) -> list[Measure
 
 
 def _measure_cpu() -> Measured:
+    from concurrent.futures import ThreadPoolExecutor
+
     import numpy as np
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -172,7 +173,6 @@ def _product_rate(square: Any, wait: Callable[[], None] = lambda: None) -> float
 def _like(name: str) -> str | None:
     """The known device of this name, for what was not measured."""
     from ggmltool.scenario.devices.known import known
-    from ggmltool.scenario.errors import Mistake
 
     try:
         return known(name, any_size=True).name
@@ -203,6 +203,8 @@ def _rounded(rate: float) -> float:
 
 def _cpu_name() -> str:
     """What the system calls its CPU."""
+    import platform
+
     lines = _lines(Path("/proc/cpuinfo"))
     found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
     return found or platform.processor() or platform.machine()
