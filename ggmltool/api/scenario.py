@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from ggmltool.ask.explain.realloc import ExplainedReallocShown
     from ggmltool.ask.explain.split import ExplainedSplitShown
     from ggmltool.ask.run.next_token import NextToken
+    from ggmltool.ask.supports.record import State, Supports
     from ggmltool.ask.trace.record import Trace
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.events import Listener
     from ggmltool.inspect.history.history import History
-    from ggmltool.inspect.supports import Asked, State
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.show.svg import Svg
 
@@ -213,17 +213,15 @@ class Scenario(Base):
 
         return backends(self.model, self.opened.title)
 
-    def supports(
-        self, graph: str | None = None, *, by: str = "op", only: State | None = None
-    ) -> Result[tuple[Asked, ...]]:
+    def supports(self, graph: str | None = None, *, by: str = "op", only: State | None = None) -> Answer[Supports]:
         """Which backend supports which node, and the reason of every no; the rows are the nodes.
 
         `by` "node" shows a row for every node; `only` "yes", "no", "copy" or "offload" keeps those to which some
         backend says so. Raises ScenarioError for a graph that is not there.
         """
-        from ggmltool.api import schedule
+        from ggmltool.ask.supports import supports
 
-        return schedule.supports(self.opened, graph, by == "node", only)
+        return supports(self.opened, graph, by == "node", only)
 
     graph = method(Graph)
 

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ggmltool.api.look import Look
-from ggmltool.api.result import Result
 from ggmltool.ask.answer import Answer
 from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ask.trace.record import Trace
     from ggmltool.inspect.opened import Opened
-    from ggmltool.inspect.supports import Asked, State
-
-
-def supports(opened: Opened, graph: str | None, by_node: bool, only: State | None) -> Result[tuple[Asked, ...]]:
-    from ggmltool.inspect import supports as asking
-    from ggmltool.views.explain import supports as shown
-    from ggmltool.views.explain.documents import SupportsDocument
-
-    name = opened.scenario.graph_name(graph)
-    plan = opened.scenario.plan(name)
-    run = opened.scenario.start()
-    nodes = asking.asked(run, name, plan)
-    chosen = tuple(shown.only(nodes, only))
-    backends, total, title = [b.name for b in run.backends], len(nodes), opened.title
-    return Result(
-        f"supports of graph {name} of {title}",
-        chosen,
-        partial(SupportsDocument.of, plan, chosen, backends),
-        partial(shown.supports_view, chosen, total, backends, title, name, by_node),
-        chosen,
-        plan,
-    )
 
 
 def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool, overview: bool) -> str:

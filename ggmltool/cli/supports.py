@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ggmltool.ask.supports import supports as ask_supports
+from ggmltool.ask.supports.record import STATES, State
 from ggmltool.cli.command import Command
 from ggmltool.cli.options import ggml_option, graph_option, json_option, output_option, scenario_argument
-from ggmltool.cli.output import Output, log_lines, note
+from ggmltool.cli.output import Output, log_lines
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.inspect.supports import STATES, State, asked
-from ggmltool.show.text import ggml_error
-from ggmltool.views.explain.supports import only, supports_view
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
@@ -59,20 +58,9 @@ def supports(
       ggmltool supports model.yaml
       ggmltool supports --by node --only no model.yaml
     """
-    opened = open_scenario(scenario, release)
-    name = opened.scenario.graph_name(graph)
-    plan = opened.scenario.plan(name)
-    log_lines(plan.log)
-    run = opened.scenario.start()
-    nodes = asked(run, name, plan)
-    backends = [b.name for b in run.backends]
-    chosen = only(nodes, wanted)
-    if json:
-        from ggmltool.views.explain.documents import SupportsDocument
-
-        output.write_document(SupportsDocument.of(plan, chosen, backends))
-    else:
-        output.write(supports_view(chosen, len(nodes), backends, opened.title, name, by == "node", output.style))
-    if plan.error is not None and not json:
-        note(ggml_error(dict(plan.error)))
-    return 0 if plan.ok else 1
+    answer = ask_supports(open_scenario(scenario, release), graph, by == "node", wanted)
+    log_lines(answer.facts.plan.log)
+    if not json:
+        return output.answer(answer, "text")
+    output.write_document(answer.document())
+    return 0 if answer.ok else 1

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Device
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.show.document import Row
 
 
-class Unreadable(NamedTuple):
-    """A source in memory that the device cannot use, so that it would have to be copied: slot, id, why not."""
+class MissingSource(Row):
+    """A source in memory that the device cannot use, so that it would have to be copied before, and why."""
 
     slot: int
     id: str
@@ -29,7 +29,7 @@ class Answer:
 
     op: str | None
     memory: str | None
-    copies: tuple[Unreadable, ...]
+    copies: tuple[MissingSource, ...]
     lacks: bool = False
 
     @property
@@ -52,7 +52,7 @@ def answer(device: Device, node: Tensor) -> Answer:
         buft = _memory(source) if source is not None else None
         why = device.why_not_buft(buft) if buft is not None else None
         if source is not None and why is not None:
-            copies.append(Unreadable(slot, source.id, why))
+            copies.append(MissingSource(slot, source.id, why))
     why_memory = f"it is pre-allocated: {memory}" if memory is not None else None
     refusal = device.refusal(node)
     text, lacks = (None, False) if refusal is None else refusal

@@ -1,23 +1,105 @@
-"""How near a run is to every limit of `ggml.limits`, read from the engine's state and from what it announced."""
+"""The limits of each release of ggml, and how near a run is to each, from the engine's state and what it announced."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Literal, NamedTuple
+
+from msgspec import Struct, convert
+from msgspec.structs import asdict
 
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.errors import Breach
+from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Event, Freed
 from ggmltool.ggml.gallocr_common import AnyGallocr, hash_keys
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import MAX_DIMS, MAX_NAME, MAX_OP_PARAMS, MAX_SRC, Tensor, n_dims
 from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX, VBUFFER_MAX_CHUNKS, hash_size
-from ggmltool.inspect.limit import Limit, limits_of
-from ggmltool.inspect.limit_watch import LimitWatch
+from ggmltool.inspect.own_data import own_data
+from ggmltool.inspect.part import Part
+
+Kind = Literal["abort", "device", "grows", "fixed"]
+"""Beyond a limit ggml aborts, or a device has no such memory; or ggml makes do (an array grows, a name is cut); or
+nothing can go beyond it, since there is no way to ask for more."""
+
+
+class Limit(Struct, frozen=True, forbid_unknown_fields=True):
+    """`group` is the part of ggml it belongs to, `text` what is counted, `constant` ggml's name for the limit, `beyond`
+    what ggml does then, in its own words where it says something."""
+
+    group: str
+    text: str
+    constant: str
+    kind: Kind
+    beyond: str
+    nbytes: bool = False
+
+
+class _Otherwise(Struct, forbid_unknown_fields=True):
+    """What a release has otherwise than the one it is like: limits that it lacks, and what others are in it."""
+
+    absent: tuple[str, ...] = ()
+    changed: dict[str, dict[str, str]] = {}
+
+
+@cache
+def limits_of(release: str) -> dict[str, Limit]:
+    """The limits of the release of this name by their keys, in the order of the report."""
+    like = RELEASES[release].like
+    if like is None:
+        return own_data(RELEASES[release], "limits.toml", dict[str, Limit]) or {}
+    limits = limits_of(like.name)
+    own = own_data(RELEASES[release], "limits.toml", _Otherwise)
+    if own is None:
+        return limits
+    return {
+        key: convert(asdict(limit) | own.changed.get(key, {}), Limit)
+        for key, limit in limits.items()
+        if key not in own.absent
+    }
+
+
+class LimitWatch(Part):
+    """The scheduler's slots, and the most free blocks that a chunk had while the allocator made its last plan."""
+
+    hears = frozenset({Entered, AllocationStarted, Allocated, Freed})
+    looks_at_passes = True
+
+    def __init__(self) -> None:
+        self.gallocr: AnyGallocr | None = None
+        self.slots = 0
+        self.free_blocks = 0
+        self.free_blocks_at = ""
+        self._bufts: dict[str, int] = {}
+
+    def attach(self, sched: AnyScheduler) -> None:
+        self.gallocr = sched.gallocr
+        for b, buft in enumerate(sched.gallocr.bufts):
+            self._bufts.setdefault(buft.name, b)
+
+    def after_pass(self, number: int, sched: AnyScheduler) -> None:
+        if number == len(sched.passes) - 1:
+            self.slots = len(sched.hash_keys())
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case Entered("ggml_backend_sched_reserve" | "ggml_backend_sched_alloc_graph" | "sched_split_graph"):
+                self.slots = 0
+            case AllocationStarted(at=-1):
+                self.free_blocks, self.free_blocks_at = 0, ""
+            case Freed(tensor, buft, chunk) | Allocated(tensor, buft, chunk) if self.gallocr is not None:
+                blocks = len(self.gallocr.buf_tallocs[self._bufts[buft]].chunks[chunk].free_blocks)
+                if blocks > self.free_blocks:
+                    did = "was freed" if isinstance(event, Freed) else "was allocated"
+                    self.free_blocks, self.free_blocks_at = blocks, f"{buft} chunk {chunk}, when {tensor} {did}"
+            case _:
+                pass
 
 
 class Gauge(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ggmltool.ggml.events import AllocationStarted
 from ggmltool.inspect.allocations import AllocRecorder
 from ggmltool.inspect.decisions import Decisions
-from ggmltool.inspect.limit_watch import LimitWatch
+from ggmltool.inspect.gauges import LimitWatch
 from ggmltool.inspect.memory import MemoryPlan, MemoryRecorder, PlacedAt
 from ggmltool.inspect.passes import PassRecorder
 

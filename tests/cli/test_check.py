@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.inspect.limit import limits_of
+from ggmltool.inspect.gauges import limits_of
 from tests.cli.conftest import SAMPLES, Call, Result
 from tests.limits import AT, buffer, split_inputs
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.inspect.gauges import Checked, _all
-from ggmltool.inspect.limit_watch import LimitWatch
+from ggmltool.inspect.gauges import Checked, LimitWatch, _all
 from ggmltool.scenario.devices.texts import listed_devices, read_devices
 from ggmltool.sources.llama.capture import capture as capturing
 from ggmltool.sources.llama.place.measurer import Measurer

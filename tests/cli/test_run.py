@@ -316,7 +316,7 @@ def test_what_needs_more_memory_than_is_free_is_refused_before_any_is_taken(
 def test_the_estimate_is_of_the_plan_and_mapped_weights_take_none() -> None:
     import ggmltool
     from ggmltool.ggml.bounds import free_memory
-    from ggmltool.inspect.need import need_of_compare, need_of_run
+    from ggmltool.inspect.ready import need_of_compare, need_of_run
 
     scenario = ggmltool.load(json.loads(source()))
     rough, planned = need_of_run(scenario, ["main"], 1 << 40), need_of_run(scenario, ["main"], 1)

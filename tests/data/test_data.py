@@ -23,7 +23,7 @@ from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.messages import FILES, Message, messages
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.limit import limits_of
+from ggmltool.inspect.gauges import limits_of
 from ggmltool.inspect.own_data import own_data
 
 PACKAGE = Path(ggmltool.__file__).parent
@@ -34,7 +34,7 @@ ALL = """
 from ggmltool.structs.layout import layout, layout_names
 from ggmltool.estimate.rates import rates_of
 from ggmltool.ask.diff.rules import changes
-from ggmltool.inspect.limit import limits_of
+from ggmltool.inspect.gauges import limits_of
 from ggmltool.ggml.messages import messages
 from ggmltool.inspect.messages.assertions import assertions
 from ggmltool.ggml.releases.table import RELEASES

@@ -12,8 +12,7 @@ from msgspec import UNSET, UnsetType
 from ggmltool.ggml.errors import Breach, GgmlError
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import cut_name
-from ggmltool.inspect.gauges import Checked, Gauge, gauges, highest
-from ggmltool.inspect.limit_watch import LimitWatch
+from ggmltool.inspect.gauges import Checked, Gauge, LimitWatch, gauges, highest
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.check.record import LimitsShown, Status, closest, status
 from ggmltool.ggml.errors import Breach
-from ggmltool.inspect.gauges import Gauge
-from ggmltool.inspect.limit import limits_of
+from ggmltool.inspect.gauges import Gauge, limits_of
 from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
 from ggmltool.show.text import count, ggml_error, printable, size
 

@@ -31,7 +31,7 @@ _MODULES = (
     "ask.explain.realloc",
     "ask.explain.message",
     "ask.check.record",
-    "views.explain.documents",
+    "ask.supports.record",
     "ask.run.record",
     "ask.trace.record",
     "ask.compare.record",

@@ -29,10 +29,10 @@ from ggmltool.ask.report.graph import TensorRows, fold_rows, split_rows
 from ggmltool.ask.report.memory import Buffers, allocation_rows
 from ggmltool.ask.report.tables import NONE, Numbers, Tensors, Texts, numbered
 from ggmltool.ask.splits.seconds import Timed, timed
+from ggmltool.ask.supports.record import asked
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.supports import asked
 from ggmltool.inspect.told import Told, tell
 from ggmltool.scenario.dump import dump
 from ggmltool.show.colors import colors
@@ -42,8 +42,8 @@ from ggmltool.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ggmltool.ask.supports.record import NodeAnswers
     from ggmltool.inspect.opened import Moment, Opened
-    from ggmltool.inspect.supports import Asked
     from ggmltool.inspect.watched import Watched
     from ggmltool.scenario import tensor_info
     from ggmltool.scenario.spec import ScenarioSpec
@@ -157,7 +157,7 @@ class _Report:
             after=UNSET if at.number is None else at.number,
         )
 
-    def _asked(self, at: Watched, graph: str) -> list[Asked]:
+    def _asked(self, at: Watched, graph: str) -> list[NodeAnswers]:
         """What each backend answers for each node; nothing where the graph cannot be built."""
         run = self.opened.scenario.start()
         try:
@@ -180,7 +180,7 @@ class _Report:
         return buffers, Tables(Numbers(), Texts(), tensors, backends, buffers.compute, buffers.number)
 
     def _tensors(
-        self, at: Watched, infos: tensor_info.Tensors, answers: Sequence[Asked], tables: Tables
+        self, at: Watched, infos: tensor_info.Tensors, answers: Sequence[NodeAnswers], tables: Tables
     ) -> tuple[TensorRows, list[ReportTensorRow]]:
         plan = at.plan
         make = TensorRows(tables, infos, at.record.decisions, answers)
@@ -241,7 +241,7 @@ def _gauge(gauge: Any) -> ReportGaugeRow:
     )
 
 
-def _matrix(answers: Sequence[Asked], backends: Sequence[str]) -> list[MatrixRow]:
+def _matrix(answers: Sequence[NodeAnswers], backends: Sequence[str]) -> list[MatrixRow]:
     """Counts by op, the most frequent first."""
     rows: dict[str, MatrixRow] = {}
     n = len(backends)

@@ -20,16 +20,16 @@ from ggmltool.show.document import EstimateRow
 
 if TYPE_CHECKING:
     from ggmltool.ask.splits.seconds import Timed
+    from ggmltool.ask.supports.record import NodeAnswers
     from ggmltool.ggml.plan import LeafPlan, NodePlan, Plan
     from ggmltool.inspect.decisions import Decisions
-    from ggmltool.inspect.supports import Asked
     from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 
 
 class TensorRows:
     """Makes the rows of tensors: what the plan says of each, with what was said of it while it was planned."""
 
-    def __init__(self, tables: Tables, infos: Tensors, heard: Decisions, asked: Sequence[Asked]) -> None:
+    def __init__(self, tables: Tables, infos: Tensors, heard: Decisions, asked: Sequence[NodeAnswers]) -> None:
         self.tables = tables
         self.infos = infos
         self.heard = heard
@@ -107,7 +107,7 @@ class TensorRows:
         row.chunk, row.offset = (NONE if n is None else n for n in (chunk, offset))
         row.size = size
 
-    def _answers(self, asked: Asked) -> int:
+    def _answers(self, asked: NodeAnswers) -> int:
         """The number of a node's answers. Sources that a backend cannot read are named by their slots."""
         strings, texts = self.tables.strings, self.tables.texts
         src = list(self.infos[asked.id].src)

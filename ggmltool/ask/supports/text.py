@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.supports.record import STATES, NodeAnswers, Supports
 from ggmltool.ggml.devices.cases import Basis
 from ggmltool.ggml.devices.recorded import Heard
-from ggmltool.inspect.supports import STATES, Asked, State
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, dims, printable, shortened
@@ -21,21 +22,16 @@ _REASON_WIDTH = 110
 _RUNS_ON = {False: "runs on", True: "on"}
 
 
-def only(nodes: Iterable[Asked], state: State | None) -> list[Asked]:
-    """The nodes to which some backend gives this answer; all of them for None."""
-    return [n for n in nodes if state is None or any(a.state == state for a in n.answers)]
-
-
-def supports_view(
-    nodes: Sequence[Asked], total: int, backends: Sequence[str], title: str, graph: str, by_node: bool, style: Style
-) -> str:
+def supports(answer: Answer[Supports], style: Style) -> str:
     """A row per kind of node (or per node), a column per backend, and below each backend's reasons."""
-    shown = count(total, "node") if len(nodes) == total else f"{len(nodes)} of {count(total, 'node')}"
-    top = heading(title, [f"graph {graph}", shown], style)
+    found = answer.facts
+    nodes, backends = found.nodes, found.backends
+    shown = count(found.total, "node") if len(nodes) == found.total else f"{len(nodes)} of {count(found.total, 'node')}"
+    top = heading(answer.title, [answer.heading, shown], style)
     if not nodes:
         return top
     tight = _is_tight(backends, style.width)
-    table = (_node_table if by_node else _group_table)(nodes, backends, tight, style)
+    table = (_node_table if found.by_node else _group_table)(nodes, backends, tight, style)
     if tight:
         table += render_lines(_legend(backends, style.width), style)
     parts = [top, table, _reasons(nodes, backends, style), _measured(nodes, backends, style)]
@@ -47,11 +43,11 @@ def _is_tight(backends: Sequence[str], width: int) -> bool:
     return sum(max(len(printable(name)), _STATE_WIDTH) + 2 for name in backends) > width - _ROOM_FOR_NODES
 
 
-def _columns(backends: Sequence[str], tight: bool) -> list[Column[Asked]]:
+def _columns(backends: Sequence[str], tight: bool) -> list[Column[NodeAnswers]]:
     """What each backend answers."""
 
-    def column(i: int, name: str) -> Column[Asked]:
-        def answer(node: Asked) -> Cell:
+    def column(i: int, name: str) -> Column[NodeAnswers]:
+        def answer(node: NodeAnswers) -> Cell:
             state = node.answers[i].state
             return Cell(state[0] if tight else state, _INKS[state])
 
@@ -71,20 +67,20 @@ def _legend(backends: Sequence[str], width: int) -> list[str]:
     return ["", *(line.replace("\0", " ") for line in lines), f"  {letters}"]
 
 
-def _group_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, style: Style) -> str:
-    groups: dict[tuple[object, ...], list[Asked]] = {}
+def _group_table(nodes: Sequence[NodeAnswers], backends: Sequence[str], tight: bool, style: Style) -> str:
+    groups: dict[tuple[object, ...], list[NodeAnswers]] = {}
     for n in nodes:
         groups.setdefault((n.op, n.types, tuple(a.state for a in n.answers)), []).append(n)
     sizes = Counter(n.op for n in nodes)
 
-    def shape(group: list[Asked]) -> str:
+    def shape(group: list[NodeAnswers]) -> str:
         shapes = dict.fromkeys(dims(n.ne) for n in group)
         return next(iter(shapes)) if len(shapes) == 1 else count(len(shapes), "shape")
 
-    def of_all(column: Column[Asked]) -> Column[list[Asked]]:
+    def of_all(column: Column[NodeAnswers]) -> Column[list[NodeAnswers]]:
         return Column(column.header, lambda group: column.get(group[0]))
 
-    table = Table[list[Asked]](
+    table = Table[list[NodeAnswers]](
         Column("op", lambda group: group[0].op),
         Column("nodes", len, right=True),
         Column("types", lambda group: group[0].types, cut=True),
@@ -100,16 +96,16 @@ def _called(backends: Sequence[str], tight: bool) -> dict[str, str]:
     return {name: str(i) if tight else name for i, name in enumerate(backends)}
 
 
-def _runs_on(group: Sequence[Asked], backends: Sequence[str], tight: bool) -> str:
+def _runs_on(group: Sequence[NodeAnswers], backends: Sequence[str], tight: bool) -> str:
     numbers = Counter(n.backend for n in group)
     there = [(called, numbers[b]) for b, called in _called(backends, tight).items() if numbers[b]]
     return ", ".join(b if len(there) == 1 else f"{b} {n}" for b, n in there) or "–"
 
 
-def _node_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, style: Style) -> str:
+def _node_table(nodes: Sequence[NodeAnswers], backends: Sequence[str], tight: bool, style: Style) -> str:
     inks = term_colors(backends)
     called = _called(backends, tight)
-    table = Table[Asked](
+    table = Table[NodeAnswers](
         Column("#", lambda n: n.index, right=True, drop=1 if tight else 0),
         Column("node", lambda n: n.id, cut=True),
         Column("op", lambda n: n.op),
@@ -121,7 +117,7 @@ def _node_table(nodes: Sequence[Asked], backends: Sequence[str], tight: bool, st
     return table.render(nodes, style)
 
 
-def _reasons(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
+def _reasons(nodes: Sequence[NodeAnswers], backends: Sequence[str], style: Style) -> str:
     """Each backend's reasons, the most frequent first, with the ops and the first nodes they are about.
 
     Ops that a backend lacks altogether stand there without a reason.
@@ -156,7 +152,7 @@ _BASES: dict[StrEnum, str] = {
 }
 
 
-def _measured(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> str:
+def _measured(nodes: Sequence[NodeAnswers], backends: Sequence[str], style: Style) -> str:
     """What the answers rest on that are those of a real device."""
     lines: list[str] = []
     for i, name in enumerate(backends):
@@ -172,8 +168,8 @@ def _measured(nodes: Sequence[Asked], backends: Sequence[str], style: Style) -> 
     return render_lines(lines, style) if lines else ""
 
 
-def _told(nodes: Sequence[Asked], i: int, state: str) -> dict[str, list[Asked]]:
-    told: dict[str, list[Asked]] = {}
+def _told(nodes: Sequence[NodeAnswers], i: int, state: str) -> dict[str, list[NodeAnswers]]:
+    told: dict[str, list[NodeAnswers]] = {}
     for n in nodes:
         a = n.answers[i]
         if state == "no" and a.why_not is not None:
@@ -184,7 +180,7 @@ def _told(nodes: Sequence[Asked], i: int, state: str) -> dict[str, list[Asked]]:
     return told
 
 
-def _reason(why: str, about: Sequence[Asked], width: int) -> list[str]:
+def _reason(why: str, about: Sequence[NodeAnswers], width: int) -> list[str]:
     from textwrap import wrap
 
     ops = Counter(n.op for n in about)
