@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.ask.diff.rules import Change, changes
+from ggmltool.ask.diff.rules import ReleaseChange, changes
 from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.devices.backends import BackendKeys, BufferTypeKeys, SchedulerKeys
@@ -213,7 +213,7 @@ def test_the_readme_names_every_page() -> None:
 
 
 @pytest.mark.parametrize("change", changes(), ids=[change.key for change in changes()])
-def test_every_rule_that_changed_is_in_the_table_and_its_sample_shows_it(call: Call, change: Change) -> None:
+def test_every_rule_that_changed_is_in_the_table_and_its_sample_shows_it(call: Call, change: ReleaseChange) -> None:
     row = f"| {change.since} | {change.key} | {change.before} | {change.now} | "
     rows = [line for line in PAGES["releases"].splitlines() if line.startswith(row)]
     assert len(rows) == 1

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ggmltool.ask.explain.realloc import ExplainedReallocShown
     from ggmltool.ask.explain.split import ExplainedSplitShown
     from ggmltool.ask.run.next_token import NextToken
-    from ggmltool.ask.supports.record import State, Supports
+    from ggmltool.ask.supports.record import State, SupportMatrix
     from ggmltool.ask.trace.record import Trace
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.events import Listener
@@ -213,7 +213,7 @@ class Scenario(Base):
 
         return backends(self.model, self.opened.title)
 
-    def supports(self, graph: str | None = None, *, by: str = "op", only: State | None = None) -> Answer[Supports]:
+    def supports(self, graph: str | None = None, *, by: str = "op", only: State | None = None) -> Answer[SupportMatrix]:
         """Which backend supports which node, and the reason of every no; the rows are the nodes.
 
         `by` "node" shows a row for every node; `only` "yes", "no", "copy" or "offload" keeps those to which some

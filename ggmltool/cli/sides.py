@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import click
 
-from ggmltool.ask.diff.side import Side, Titles, log_side, scenario_side
+from ggmltool.ask.diff.side import DiffSide, Titles, log_side, scenario_side
 from ggmltool.ask.explain.realloc import Side as ReallocSide
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.log_views import refuse_moment, refuse_what_if
@@ -38,7 +38,7 @@ def _is_there(name: str) -> bool:
 
 def open_sides(
     a: str | None, b: str | None, moment: Moment, what_if: WhatIf, releases: Sequence[Release] = ()
-) -> tuple[Titles, tuple[Side, Side]]:
+) -> tuple[Titles, tuple[DiffSide, DiffSide]]:
     """What A and B are called, and their plans. Without `b`, A has the options of `what_if` the other way round.
 
     `releases` are the two of ggml that plan A and B, or the one that plans both; none: their own. Raises UsageError,
@@ -70,7 +70,7 @@ def open_sides(
     return _titles(asked), (sides[0], sides[1])
 
 
-def _side(opened: Opened | OpenedLog, moment: Moment, what_if: WhatIf) -> Side:
+def _side(opened: Opened | OpenedLog, moment: Moment, what_if: WhatIf) -> DiffSide:
     if not isinstance(opened, OpenedLog):
         return scenario_side(opened.what_if(what_if), moment)
     refuse_moment()

@@ -19,7 +19,7 @@ class MissingSource(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeviceAnswer:
     """A device's answers for one node; a reason that is None is a yes.
 
     `op` is the answer of supports_op, `lacks` whether it has no such op at all, `memory` the answer of supports_buft
@@ -43,7 +43,7 @@ class Answer:
         return self.op if self.op is not None else self.memory
 
 
-def answer(device: Device, node: Tensor) -> Answer:
+def answer(device: Device, node: Tensor) -> DeviceAnswer:
     """Ask a device about a node and the memory that node and sources have now; views have that of their roots."""
     own = _memory(node)
     memory = None if own is None else device.why_not_buft(own)
@@ -56,7 +56,7 @@ def answer(device: Device, node: Tensor) -> Answer:
     why_memory = f"it is pre-allocated: {memory}" if memory is not None else None
     refusal = device.refusal(node)
     text, lacks = (None, False) if refusal is None else refusal
-    return Answer(text, why_memory, tuple(copies), lacks)
+    return DeviceAnswer(text, why_memory, tuple(copies), lacks)
 
 
 def _memory(t: Tensor) -> BufferType | None:

@@ -32,7 +32,7 @@ class Outcome(StrEnum):
     FINE = "fine"
 
 
-class Function(NamedTuple):
+class TableFunction(NamedTuple):
     """A field of a function table: the function's name, None for NULL, and what ggml does in place of a NULL."""
 
     field: str
@@ -40,12 +40,12 @@ class Function(NamedTuple):
     if_null: str
 
 
-class Table(NamedTuple):
+class FunctionTable(NamedTuple):
     """A function table: its struct, what ggml's source calls it, its fields in order."""
 
     kind: str
     instance: str
-    functions: tuple[Function, ...]
+    functions: tuple[TableFunction, ...]
 
 
 class Duty(NamedTuple):
@@ -149,7 +149,7 @@ def _changed(before: _Backend, own: _Backend | None) -> _Backend:
     return before if own is None else replace(before, **{k: v for k, v in asdict(own).items() if v})
 
 
-def tables_of(profile: str, release: str) -> tuple[Table, ...] | None:
+def tables_of(profile: str, release: str) -> tuple[FunctionTable, ...] | None:
     """The tables of a kind of device in a release, None if they are not known."""
     known = _release(release)
     if profile not in known.backends:
@@ -168,15 +168,15 @@ def _there(release: str) -> dict[str, dict[str, _Doing]]:
     }
 
 
-def _table(kind: str, table: _Table, of: _Release, there: dict[str, dict[str, _Doing]]) -> Table:
+def _table(kind: str, table: _Table, of: _Release, there: dict[str, dict[str, _Doing]]) -> FunctionTable:
     fields = of.structs.get(kind) or there[kind]
-    return Table(kind, table.instance, tuple(_function(kind, field, table, of) for field in fields))
+    return FunctionTable(kind, table.instance, tuple(_function(kind, field, table, of) for field in fields))
 
 
-def _function(kind: str, field: str, table: _Table, of: _Release) -> Function:
+def _function(kind: str, field: str, table: _Table, of: _Release) -> TableFunction:
     name = None if field in table.null or field in of.null else table.named.get(field, table.prefix + field)
     doing = _functions()[kind].get(field)
-    return Function(field, name, of.if_null.get(field, doing.if_null if doing is not None else ""))
+    return TableFunction(field, name, of.if_null.get(field, doing.if_null if doing is not None else ""))
 
 
 def duties_of(release: str) -> dict[str, tuple[Duty, ...]] | None:

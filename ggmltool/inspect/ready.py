@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FLOAT = 4
 
 
-class Need(NamedTuple):
+class MemoryNeed(NamedTuple):
     """Bytes that computing takes: of the contexts, of compute buffers, and what kernels convert on the way, at most.
 
     A graph's values as floats are what is converted: weights as float32, and results before they are stored.
@@ -39,7 +39,7 @@ class Need(NamedTuple):
         return sum(self)
 
 
-def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> Need:
+def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> MemoryNeed:
     """What it takes to compute the graphs by their plans; a bound without planning where that is less than `free`.
 
     Where ggml fails on a graph, nothing of it is computed.
@@ -49,28 +49,28 @@ def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> Need:
     contexts = sum(map(_in_context, model.contexts))
     converted = max((_converted(model, name) for name in names), default=0)
     bound = sum(_nbytes(n) for name in names for n in model.graphs[name].nodes if n.view_src is None)
-    rough = Need(contexts, bound, converted)
+    rough = MemoryNeed(contexts, bound, converted)
     if rough.total < free:
         return rough
     plans = [scenario.plan(name) for name in names]
     if not all(plan.ok for plan in plans):
-        return Need(sum(_in_context(c) for c in model.contexts if c.buft is not None), 0, 0)
+        return MemoryNeed(sum(_in_context(c) for c in model.contexts if c.buft is not None), 0, 0)
     sizes = [dict(plan.buffer_sizes) for plan in plans]
     backends = {backend for found in sizes for backend in found}
-    return Need(contexts, sum(max(found.get(b, 0) for found in sizes) for b in backends), converted)
+    return MemoryNeed(contexts, sum(max(found.get(b, 0) for found in sizes) for b in backends), converted)
 
 
 def _in_context(context: ContextSpec) -> int:
     return sum(_nbytes(t) for t in context.tensors if t.view_src is None and not _mapped(t))
 
 
-def need_of_compare(scenario: Scenario, graph: str) -> Need:
+def need_of_compare(scenario: Scenario, graph: str) -> MemoryNeed:
     """What it takes to compute a graph on two sides, where every tensor is pre-allocated on both."""
     model = scenario.model
     nodes = model.graphs[graph].nodes
     contexts = sum(_nbytes(t) for t in model.tensors() if t.view_src is None)
     buffers = sum(_nbytes(n) for n in nodes if n.view_src is None)
-    return Need(2 * contexts, 2 * buffers, 2 * _converted(model, graph))
+    return MemoryNeed(2 * contexts, 2 * buffers, 2 * _converted(model, graph))
 
 
 def _converted(model: ScenarioSpec, graph: str) -> int:

@@ -107,7 +107,7 @@ def _escaped(text: str) -> str:
     return "".join(c if c == printable(c) else json.dumps(c)[1:-1].replace("\x7f", "\\u007f") for c in text)
 
 
-def _rows(fields: _Item, table: str, parts: Mapping[str, Part]) -> Iterator[_Item]:
+def _rows(fields: _Item, table: str, parts: Mapping[str, TablePart]) -> Iterator[_Item]:
     """The rows of a table; before those of an inner one stands what the rows around them say of themselves."""
     found: list[tuple[_Item, _Item]] = [({}, fields)]
     keys = table.split(".")
@@ -125,7 +125,7 @@ def _head(name: str, row: _Item) -> _Item:
     return {f"{name}.{key}": value for key, value in row.items() if not isinstance(value, (list, tuple, dict))}
 
 
-def _items(value: Any, part: Part) -> Iterable[_Item]:
+def _items(value: Any, part: TablePart) -> Iterable[_Item]:
     if value is None:
         return ()
     if part.is_mapping:
@@ -142,7 +142,7 @@ def _flat(row: _Item, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
-def _columns(typed: Sequence[Column], rows: Iterable[_Item]) -> list[str]:
+def _columns(typed: Sequence[TableColumn], rows: Iterable[_Item]) -> list[str]:
     """The columns that rows of a type always have, in order, and where keys are free those that there are."""
     seen = dict.fromkeys(key for row in rows for key in row)
     out: dict[str, None] = {}
@@ -157,7 +157,7 @@ _OBJECT = inspect.StructType | inspect.DataclassType
 _LIST = inspect.ListType | inspect.VarTupleType
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
     """A part of a document that has rows, of the types `rows`. `is_mapping`: each row has a key of its own; `is_table`:
     one can ask for its rows, and does not only pass through."""
 
@@ -167,7 +167,7 @@ class Part(NamedTuple):
     is_list: bool = False
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table: the key, with those of the objects around it before. `free`: there are as many columns as
     keys below this one, for every row may have others."""
 
@@ -180,13 +180,13 @@ class Column(NamedTuple):
 
 
 @cache
-def parts_of(document: type[Document]) -> Mapping[str, Part]:
+def parts_of(document: type[Document]) -> Mapping[str, TablePart]:
     """The parts of documents of a type by name, outer ones first and the error last."""
     found = list(_within((inspect.type_info(document),), "", 0))
     return dict(sorted(found, key=lambda named: (named[0] == "error", named[0].count("."))))
 
 
-def _within(rows: tuple[Any, ...], name: str, depth: int) -> Iterator[tuple[str, Part]]:
+def _within(rows: tuple[Any, ...], name: str, depth: int) -> Iterator[tuple[str, TablePart]]:
     """The parts of rows; below the first level only lists are tables, for the rest is in their rows."""
     for field in _fields(rows):
         inner = f"{name}.{field.encode_name}" if name else field.encode_name
@@ -199,14 +199,14 @@ def _within(rows: tuple[Any, ...], name: str, depth: int) -> Iterator[tuple[str,
                 yield from within
 
 
-def _part(form: Any, depth: int) -> Part | None:
+def _part(form: Any, depth: int) -> TablePart | None:
     match form:
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item) if _is_object(item):
-            return Part(tuple(_forms(item)), False, True, True)
+            return TablePart(tuple(_forms(item)), False, True, True)
         case inspect.DictType(value_type=value) if depth == 0:
-            return Part(tuple(_forms(value)), True, True)
+            return TablePart(tuple(_forms(value)), True, True)
         case inspect.StructType() | inspect.DataclassType():
-            return Part((form,), False, depth == 0)
+            return TablePart((form,), False, depth == 0)
         case _:
             return None
 
@@ -221,27 +221,27 @@ def _is_object(type: Any) -> bool:
     return any(isinstance(form, _OBJECT | inspect.DictType) for form in _forms(type))
 
 
-def own_columns(document: type[Document]) -> list[Column]:
+def own_columns(document: type[Document]) -> list[TableColumn]:
     """The columns of a document that is a row itself."""
     return list(_typed_columns((inspect.type_info(document),), ""))
 
 
-def columns_of(part: Part) -> list[Column]:
+def columns_of(part: TablePart) -> list[TableColumn]:
     """The columns of a part's rows."""
-    key = [Column("key")] if part.is_mapping else []
+    key = [TableColumn("key")] if part.is_mapping else []
     if any(isinstance(row, _OBJECT) for row in part.rows):
         return [*key, *_typed_columns(part.rows, "")]
-    return [*key, Column("value" if part.is_mapping else "", free=True)]
+    return [*key, TableColumn("value" if part.is_mapping else "", free=True)]
 
 
-def head_of(table: str, parts: Mapping[str, Part]) -> list[Column]:
+def head_of(table: str, parts: Mapping[str, TablePart]) -> list[TableColumn]:
     """The columns with which rows of an inner table begin: what the parts around it say of themselves."""
     keys = table.split(".")
     names = [".".join(keys[:depth]) for depth in range(1, len(keys))]
-    return [Column(f"{name}.{key}") for name in names for key in _scalars(parts[name])]
+    return [TableColumn(f"{name}.{key}") for name in names for key in _scalars(parts[name])]
 
 
-def _scalars(part: Part) -> Iterator[str]:
+def _scalars(part: TablePart) -> Iterator[str]:
     several = _LIST | inspect.TupleType | inspect.DictType | _OBJECT
     if part.is_mapping:
         yield "key"
@@ -250,9 +250,9 @@ def _scalars(part: Part) -> Iterator[str]:
             yield field.encode_name
 
 
-def _typed_columns(rows: tuple[Any, ...], prefix: str) -> Iterator[Column]:
+def _typed_columns(rows: tuple[Any, ...], prefix: str) -> Iterator[TableColumn]:
     for tag in {row.tag_field: None for row in rows if isinstance(row, inspect.StructType) and row.tag_field}:
-        yield Column(f"{prefix}{tag}")
+        yield TableColumn(f"{prefix}{tag}")
     for field in _fields(rows):
         forms = _forms(field.type)
         name = f"{prefix}{field.encode_name}"
@@ -260,7 +260,7 @@ def _typed_columns(rows: tuple[Any, ...], prefix: str) -> Iterator[Column]:
         if structs:
             yield from _typed_columns(structs, f"{name}.")
         elif not any(isinstance(form, _LIST) and _part(form, 1) for form in forms):
-            yield Column(name, any(isinstance(form, inspect.DictType | inspect.AnyType) for form in forms))
+            yield TableColumn(name, any(isinstance(form, inspect.DictType | inspect.AnyType) for form in forms))
 
 
 def _fields(rows: tuple[Any, ...]) -> Iterator[Any]:

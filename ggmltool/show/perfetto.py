@@ -39,7 +39,7 @@ class Track(NamedTuple):
     thread: str
 
 
-class Slice(NamedTuple):
+class TraceSlice(NamedTuple):
     """Something that lasts from `start` until `end`; what begins later on the same track ends before it or begins
     behind it. `depth` is how many others it is within."""
 
@@ -65,7 +65,7 @@ class Flow(NamedTuple):
     """The way of a tensor: the slices that make it, copy it and read it."""
 
     name: str
-    stops: tuple[Slice, ...]
+    stops: tuple[TraceSlice, ...]
 
 
 class Counter(NamedTuple):
@@ -87,7 +87,7 @@ class PerfettoTrace:
     backends: tuple[str, ...]
     clock: Clock
     about: str
-    slices: list[Slice] = field(default_factory=list)
+    slices: list[TraceSlice] = field(default_factory=list)
     instants: list[Instant] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     counters: list[Counter] = field(default_factory=list)
@@ -99,7 +99,7 @@ class PerfettoTrace:
         """When everything is over."""
         return max([0, *(s.end for s in self.slices), *(m.at for m in self.instants)])
 
-    def of(self, track: Track) -> list[Slice]:
+    def of(self, track: Track) -> list[TraceSlice]:
         """The slices of a track, as they begin."""
         return sorted((s for s in self.slices if s.track == track), key=lambda s: (s.start, s.depth))
 
@@ -122,7 +122,7 @@ class HostTrack:
         name, start, args = self._open.pop()
         if self.now == start:
             self.now += TICK
-        self.trace.slices.append(Slice(self.track, name, "call", start, self.now, args, len(self._open)))
+        self.trace.slices.append(TraceSlice(self.track, name, "call", start, self.now, args, len(self._open)))
 
     def leave_all(self) -> None:
         """The calls that are still open are done."""
@@ -133,7 +133,9 @@ class HostTrack:
         """A call in which nothing else is called, of a tick if nothing is known of its time."""
         start = self.now if start is None else max(start, self.now)
         self.now = start + TICK if end is None else max(end, start)
-        self.trace.slices.append(Slice(self.track, name, "call", start, self.now, dict(args or {}), len(self._open)))
+        self.trace.slices.append(
+            TraceSlice(self.track, name, "call", start, self.now, dict(args or {}), len(self._open))
+        )
 
     def mark(self, name: str, args: Args | None = None) -> None:
         """Something that happens now."""
@@ -149,19 +151,19 @@ class DeviceTracks:
         self.thread = thread
         self._ends: list[int] = []
 
-    def add(self, name: str, category: str, start: int, end: int, args: Args, alone: bool = False) -> Slice:
+    def add(self, name: str, category: str, start: int, end: int, args: Args, alone: bool = False) -> TraceSlice:
         """A slice of at least a nanosecond, on the first track that is free; with `alone` behind all others on one."""
         if alone and self._ends:
             start = max(start, self._ends[0])
         at = next((i for i, busy in enumerate(self._ends) if busy <= start), len(self._ends))
         self._ends[at : at + 1] = [max(end, start + 1)]
         track = Track(self.process, self.thread if at == 0 else f"{self.thread} {at + 1}")
-        made = Slice(track, name, category, start, self._ends[at], args)
+        made = TraceSlice(track, name, category, start, self._ends[at], args)
         self.trace.slices.append(made)
         return made
 
 
-def inside(outer: Slice, durations: Iterable[int]) -> list[tuple[int, int]]:
+def inside(outer: TraceSlice, durations: Iterable[int]) -> list[tuple[int, int]]:
     """Starts and ends of what is done in a slice one after the other; where that is longer, the last ones are cut."""
     out = []
     at = outer.start

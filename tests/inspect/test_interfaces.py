@@ -7,7 +7,7 @@ import pytest
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.inspect.interfaces import Function, Table, tables_of
+from ggmltool.inspect.interfaces import FunctionTable, TableFunction, tables_of
 
 BACKEND, DEVICE = "ggml_backend_i", "ggml_backend_device_i"
 BUFFER_TYPE, BUFFER = "ggml_backend_buffer_type_i", "ggml_backend_buffer_i"
@@ -27,16 +27,16 @@ PROFILES = profiles_of(DEFAULT)
 KNOWN = [p for p in PROFILES.values() if tables_of(p.name, DEFAULT.name) is not None]
 
 
-def tables(profile: str, release: str = DEFAULT.name) -> dict[str, Table]:
+def tables(profile: str, release: str = DEFAULT.name) -> dict[str, FunctionTable]:
     """The tables of a device that are known, by their struct."""
     return {table.kind: table for table in tables_of(profile, release) or ()}
 
 
-def named(table: Table) -> dict[str, str | None]:
+def named(table: FunctionTable) -> dict[str, str | None]:
     return {f.field: f.function for f in table.functions}
 
 
-def null(table: Table) -> dict[str, str]:
+def null(table: FunctionTable) -> dict[str, str]:
     """What ggml does where a function is NULL, for those that are."""
     return {f.field: f.if_null for f in table.functions if f.function is None}
 
@@ -80,7 +80,7 @@ def test_a_function_has_the_name_that_ggml_gives_it() -> None:
     assert named(cpu[BACKEND])["graph_compute"] == "ggml_backend_cpu_graph_compute"
     assert named(cpu[BUFFER])["get_base"] == "ggml_backend_cpu_buffer_get_base"
     assert tables("BLAS")[BUFFER] == cpu[BUFFER]
-    assert cpu[BUFFER_TYPE].functions[0] == Function("get_name", "ggml_backend_cpu_buffer_type_get_name", "")
+    assert cpu[BUFFER_TYPE].functions[0] == TableFunction("get_name", "ggml_backend_cpu_buffer_type_get_name", "")
 
 
 def test_older_backends_have_fewer_functions_and_none_of_a_device_in_2024() -> None:

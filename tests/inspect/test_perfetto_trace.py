@@ -14,7 +14,7 @@ import ggmltool
 from ggmltool.api.loading import load
 from ggmltool.ask.trace.perfetto import measured_trace, planned_trace
 from ggmltool.ask.trace.record import trace_steps
-from ggmltool.ask.trace.text import Call, calls_of
+from ggmltool.ask.trace.text import TraceLine, calls_of
 from ggmltool.ask.trace.tracks import PlanTimes
 from ggmltool.estimate.timeline import duration
 from ggmltool.ggml.events import Computed, Grown, Synchronized, TensorCopied, TensorWritten
@@ -247,7 +247,7 @@ def test_a_name_is_text_whatever_it_is() -> None:
     assert "\u202e" not in perfetto_text(planned_trace(opened(spec)))
 
 
-def paths_of(calls: list[Call]) -> set[tuple[str, ...]]:
+def paths_of(calls: list[TraceLine]) -> set[tuple[str, ...]]:
     """The functions on the way to each call, the outermost first."""
     out = set()
     path: list[str] = []

@@ -12,7 +12,7 @@ from msgspec.structs import replace as replace_row
 
 from ggmltool.ask.diff import diff
 from ggmltool.ask.diff.plans import PARTS, PlanDiff, plan_diff
-from ggmltool.ask.diff.side import Held, HeldBuffer, Side, Titles
+from ggmltool.ask.diff.side import DiffSide, Held, HeldBuffer, Titles
 from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.ggml.why import Facts, Why
@@ -35,7 +35,7 @@ def on_weight(tensor: str, weight: str, buft: str) -> dict[str, Assigned]:
 
 
 FIRST = SplitStarted(0, "CUDA0", 0, "a", Why.FIRST_NODE)
-A = Side(
+A = DiffSide(
     TWO_DEVICES,
     TENSORS,
     memory_plan(EVENTS),
@@ -81,11 +81,11 @@ WITHOUT_B = replace(
     starts=(FIRST,),
 )
 
-PAIRS: dict[str, tuple[Side, Side]] = {
+PAIRS: dict[str, tuple[DiffSide, DiffSide]] = {
     "moved": (A, ON_ONE_DEVICE),
     "shorter": (A, WITHOUT_B),
     "longer": (WITHOUT_B, A),
-    "refused": (A, Side(REFUSED, {})),
+    "refused": (A, DiffSide(REFUSED, {})),
     "same": (A, A),
 }
 
@@ -150,7 +150,7 @@ def test_nodes_that_are_gone_or_at_another_place_are_told() -> None:
 def test_a_refused_plan_differs_in_every_part() -> None:
     found = diff_of("refused")
     assert all(found.differs(part) for part in PARTS)
-    both = plan_diff(Side(REFUSED, {}), Side(REFUSED, {}))
+    both = plan_diff(DiffSide(REFUSED, {}), DiffSide(REFUSED, {}))
     assert all(both.differs(part) for part in PARTS)
 
 
@@ -165,7 +165,7 @@ def test_only_the_parts_that_are_asked_for_are_compared() -> None:
 
 
 def test_many_of_everything_are_counted() -> None:
-    def long(backend: str, n: int) -> Side:
+    def long(backend: str, n: int) -> DiffSide:
         row = TWO_DEVICES.nodes[0]
         nodes = tuple(
             msgspec.structs.replace(row, index=i, id=f"n{i}", name=f"n{i}", backend=backend, split=i, alloc_size=i * n)
@@ -173,7 +173,7 @@ def test_many_of_everything_are_counted() -> None:
         )
         splits = tuple(SplitPlan(i, backend, i, i + 1, (f"n{i}",)) for i in range(40))
         tensors = {n.id: TENSORS["a"]._replace(id=n.id, name=n.id, src=(), nbytes=n.alloc_size or 0) for n in nodes}
-        return Side(replace(TWO_DEVICES, nodes=nodes, splits=splits, leafs=()), tensors, memory_plan([]))
+        return DiffSide(replace(TWO_DEVICES, nodes=nodes, splits=splits, leafs=()), tensors, memory_plan([]))
 
     text = diff(long("CPU", 1), long("CUDA0", 2), TITLES).shown("text", Style(80))
     assert "30 rows" in text
@@ -185,7 +185,7 @@ def test_many_of_everything_are_counted() -> None:
 def test_names_cannot_steer_a_terminal() -> None:
     bad = "x\x1b[2J"
 
-    def renamed(side: Side) -> Side:
+    def renamed(side: DiffSide) -> DiffSide:
         plan = changed(side.plan, b={"id": bad, "backend": side.plan.nodes[2].backend})
         return replace(side, plan=plan, tensors=side.tensors | {bad: TENSORS["b"]._replace(id=bad, name=bad)},
                        settled=on_weight(bad, bad, bad),

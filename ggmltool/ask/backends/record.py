@@ -19,7 +19,7 @@ from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.inspect.interfaces import Duty, Table, duties_of, tables_of
+from ggmltool.inspect.interfaces import Duty, FunctionTable, duties_of, tables_of
 from ggmltool.inspect.own_data import own_data
 from ggmltool.scenario.run.devices import Computing, computing, make_backends, make_bufts, registry_of
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
@@ -144,7 +144,7 @@ class RegisteredInfo(Row):
     slack: int
 
 
-class Backends(ReleaseDocument, kw_only=True):
+class BackendList(ReleaseDocument, kw_only=True):
     """`backends --json`: the backends of a scenario or of devices, and their buffer types."""
 
     kind: Literal["backends"] = "backends"
@@ -153,16 +153,16 @@ class Backends(ReleaseDocument, kw_only=True):
     registry: tuple[RegisteredInfo, ...] | UnsetType = UNSET
 
 
-class MadeBackends(Backends, kw_only=True):
+class MadeBackends(BackendList, kw_only=True):
     """The same with what is shown beside it, by backend: its function tables and what hardware of its kind can have."""
 
     view = "backends"
-    tables: dict[str, tuple[Table, ...]]
+    tables: dict[str, tuple[FunctionTable, ...]]
     known_features: dict[str, tuple[str, ...]]
 
-    def document(self) -> Backends:
+    def document(self) -> BackendList:
         """The backends alone."""
-        return part(self, Backends)
+        return part(self, BackendList)
 
 
 class Interfaces(MadeBackends, kw_only=True):
@@ -242,7 +242,7 @@ def _backend(
     backend: Backend,
     engine: EngineInfo,
     bufts: list[BufferType],
-    tables: tuple[Table, ...] | None,
+    tables: tuple[FunctionTable, ...] | None,
     duties: Mapping[str, Sequence[Duty]] | None,
 ) -> BackendInfo:
     device = backend.device

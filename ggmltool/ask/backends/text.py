@@ -20,8 +20,8 @@ from ggmltool.ask.backends.record import (
     RegisteredInfo,
 )
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.inspect.interfaces import Duty, Function, Need
-from ggmltool.inspect.interfaces import Table as FunctionTable
+from ggmltool.inspect.interfaces import Duty, Need, TableFunction
+from ggmltool.inspect.interfaces import FunctionTable as FunctionTable
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, render_table
 from ggmltool.show.text import count, printable, size
@@ -189,7 +189,7 @@ _DUTIES = Table[Duty](
     Column("what it does", lambda d: d.does, cut=True, drop=6),
     Column("if NULL", lambda d: d.if_null, cut=True),
 )
-_FUNCTIONS = Table[Function](
+_FUNCTIONS = Table[TableFunction](
     Column("field", lambda f: f.field),
     Column("function", lambda f: f.function or Cell(f"NULL  ({f.if_null})", "bold"), cut=True),
 )

@@ -22,7 +22,7 @@ from ggmltool.show.text import shortened
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ggmltool.ask.compare.record import Comparison, WorstNodes
+    from ggmltool.ask.compare.record import ComparedGraph, WorstNodes
     from ggmltool.ask.compare.recorded import Told
     from ggmltool.ggml.device import Backend
     from ggmltool.ggml.graph_copy import GraphCompute
@@ -88,7 +88,7 @@ class Compare(Struct, frozen=True, kw_only=True):
             found = self._with_recorded(opened, graph, path, lacks_values, work)
         return self.answer(found, opened.title)
 
-    def answer(self, found: Comparison, title: str) -> Answer[WorstNodes]:
+    def answer(self, found: ComparedGraph, title: str) -> Answer[WorstNodes]:
         """What was found, as it is shown."""
         from ggmltool.ask.compare.record import WorstNodes
 
@@ -105,7 +105,7 @@ class Compare(Struct, frozen=True, kw_only=True):
         """That of random values; None for zeros."""
         return None if self.zeros else 1 if self.seed is None else self.seed
 
-    def _with_computed(self, opened: Opened, graph: str, work: Work) -> Comparison:
+    def _with_computed(self, opened: Opened, graph: str, work: Work) -> ComparedGraph:
         """Both sides are computed: by two backends, or by one and the real library."""
         from ggmltool.ask.compare.computed import compare_backends
         from ggmltool.ask.compare.record import ComparedSide
@@ -132,7 +132,7 @@ class Compare(Struct, frozen=True, kw_only=True):
             found = structs.replace(found, backends=(found.backends[0], ComparedSide(real.name, real.engine)))
         return structs.replace(found, injected={id: KEY_NAMES[key].upper() for id, key in wrong.items()})
 
-    def _with_recorded(self, opened: Opened, graph: str, path: Path, lacks_values: bool, work: Work) -> Comparison:
+    def _with_recorded(self, opened: Opened, graph: str, path: Path, lacks_values: bool, work: Work) -> ComparedGraph:
         """One side is computed, the other one read from `path`."""
         from ggmltool.ask.compare.computed import make_backend
         from ggmltool.ask.compare.record import ComparedSide

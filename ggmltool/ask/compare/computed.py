@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.ask.compare.record import ComparedNode, ComparedSide, Comparison
+from ggmltool.ask.compare.record import ComparedGraph, ComparedNode, ComparedSide
 from ggmltool.ask.compare.tolerance import Deviation, measure, measure_values, tolerance_of
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed
@@ -35,7 +35,7 @@ def compare_backends(
     seed: int | None = 1,
     progress: Callable[[], None] | None = None,
     events: Listener | None = None,
-) -> Comparison:
+) -> ComparedGraph:
     """ggml_backend_compare_graph_backend of a scenario's graph: all of it on the first backend, copied to the second.
 
     Every tensor is pre-allocated, as in ggml's test-backend-ops. Besides, the second backend computes every node from
@@ -77,7 +77,7 @@ def compare_backends(
     if not ok:
         raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
     one, other = (ComparedSide(b.name, b.engine) for b in backends)
-    return Comparison.of(
+    return ComparedGraph.of(
         scenario.model.ggml,
         graph,
         (one, other),

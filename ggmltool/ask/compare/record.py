@@ -87,7 +87,7 @@ class ComparedSide(Row):
     engine: str
 
 
-class Comparison(ReleaseDocument, kw_only=True):
+class ComparedGraph(ReleaseDocument, kw_only=True):
     """`compare --json`: a graph computed on two sides, node by node; `first_bad` is the first kernel that is off.
 
     `whole`: each side computed the graph at once. `made_up` are the tensors without data that were given values, `zero`
@@ -127,7 +127,7 @@ class Comparison(ReleaseDocument, kw_only=True):
         made_up: list[str],
         zero: list[str],
         whole: bool = False,
-    ) -> Comparison:
+    ) -> ComparedGraph:
         """What came of the nodes that were compared."""
         bad = next((n.id for n in nodes if not n.ok), None)
         return cls(
@@ -150,11 +150,11 @@ class Comparison(ReleaseDocument, kw_only=True):
         return [n for n in self.nodes if not n.ok]
 
 
-class WorstNodes(Comparison, kw_only=True):
+class WorstNodes(ComparedGraph, kw_only=True):
     """A comparison of which `worst` nodes are shown, at most."""
 
     worst: int
 
-    def document(self) -> Comparison:
+    def document(self) -> ComparedGraph:
         """All nodes."""
-        return Comparison(**{name: getattr(self, name) for name in Comparison.__struct_fields__})
+        return ComparedGraph(**{name: getattr(self, name) for name in ComparedGraph.__struct_fields__})

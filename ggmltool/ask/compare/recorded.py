@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ggmltool.ask.compare.computed import touched
-from ggmltool.ask.compare.record import ComparedNode, ComparedSide, Comparison
+from ggmltool.ask.compare.record import ComparedGraph, ComparedNode, ComparedSide
 from ggmltool.ask.compare.tolerance import Deviation, is_exact, measure_values, position, tolerance_of
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, NotComputable
@@ -38,7 +38,7 @@ Told = Callable[[], "NDArray[Any]"] | Sample
 """What the other side tells of a node: all its values (shape `ne` reversed), read when they are needed, or some."""
 
 
-class Side(NamedTuple):
+class PlacedSide(NamedTuple):
     """The graph here: placed on a backend, with a copy that is given the other side's inputs, and the kernels."""
 
     backend: Backend
@@ -57,7 +57,7 @@ def compare_recorded(
     tolerance: float | None = None,
     seed: int | None = 1,
     progress: Callable[[], None] | None = None,
-) -> Comparison:
+) -> ComparedGraph:
     """Compare what is computed here with what the other side `told` of its nodes, by their ids.
 
     `inputs` are values of tensors without data. The other side is the comparison's second one. Raises GgmlError.
@@ -68,7 +68,7 @@ def compare_recorded(
     copy = graph_copy(backend, placed.graph, placed.indices, placed.addresses, None, copier)
     if copy is None:
         raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
-    side = Side(backend, placed, copy.copies, compute)
+    side = PlacedSide(backend, placed, copy.copies, compute)
     sampled = any(isinstance(t, Sample) for t in told.values())
     judge = _Sampled(side, told) if sampled else _Whole(side, told)
     done: list[ComparedNode] = []
@@ -81,7 +81,7 @@ def compare_recorded(
         if progress is not None and not node.is_view_op:
             progress()
     sides = ComparedSide(backend.name, backend.engine), ComparedSide("", "read")
-    return Comparison.of(scenario.model.ggml, graph, sides, done, placed.graph.n_nodes, placed.nbytes, made_up, zero)
+    return ComparedGraph.of(scenario.model.ggml, graph, sides, done, placed.graph.n_nodes, placed.nbytes, made_up, zero)
 
 
 class _Untold:
@@ -103,7 +103,7 @@ class _Untold:
 class _Whole:
     """Every node from the inputs that the other side had: the copy's tensors hold the other side's values."""
 
-    def __init__(self, side: Side, told: Mapping[str, Told]) -> None:
+    def __init__(self, side: PlacedSide, told: Mapping[str, Told]) -> None:
         self.side = side
         self.told = told
         self.through: dict[str, tuple[str, ...]] = {}
@@ -140,7 +140,7 @@ class _Sampled:
     to be off: what a node is off beyond that is its own.
     """
 
-    def __init__(self, side: Side, told: Mapping[str, Told]) -> None:
+    def __init__(self, side: PlacedSide, told: Mapping[str, Told]) -> None:
         import numpy as np
 
         self.side = side

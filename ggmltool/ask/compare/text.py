@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ggmltool.ask.answer import Answer
-    from ggmltool.ask.compare.record import ComparedNode, Comparison, WorstNodes
+    from ggmltool.ask.compare.record import ComparedGraph, ComparedNode, WorstNodes
 
 _NAMES_SHOWN = 4
 
@@ -40,7 +40,7 @@ def comparison(answer: Answer[WorstNodes], style: Style) -> str:
     return text + ("\n" + render_lines(notes, style) if notes else "")
 
 
-def _sides(c: Comparison) -> tuple[str, str]:
+def _sides(c: ComparedGraph) -> tuple[str, str]:
     one, other = c.backends
     return one.name, other.name
 
@@ -49,7 +49,7 @@ def _wrapped(note: str, width: int) -> list[str]:
     return textwrap.wrap(note, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _verdict(c: Comparison) -> list[str | Text]:
+def _verdict(c: ComparedGraph) -> list[str | Text]:
     if c.over:
         return _bad(c, c.over)
     if not c.nodes:
@@ -67,7 +67,7 @@ def _verdict(c: Comparison) -> list[str | Text]:
     return [f"  every node agrees from the same inputs: {alone}", *_end_to_end(c)]
 
 
-def _bad(c: Comparison, over: Sequence[ComparedNode]) -> list[str | Text]:
+def _bad(c: ComparedGraph, over: Sequence[ComparedNode]) -> list[str | Text]:
     from rich.text import Text
 
     first = over[0]
@@ -99,7 +99,7 @@ def _bad(c: Comparison, over: Sequence[ComparedNode]) -> list[str | Text]:
     return [*lines, *([] if c.whole else [f"  {line}" for line in _end_to_end(c)])]
 
 
-def _end_to_end(c: Comparison) -> list[str]:
+def _end_to_end(c: ComparedGraph) -> list[str]:
     """How far the sides part where each goes on with its own values."""
     differing = [n for n in c.nodes if n.end_to_end.misplaced or n.end_to_end.nmse]
     if not differing:
@@ -110,7 +110,7 @@ def _end_to_end(c: Comparison) -> list[str]:
     return [f"  end to end the largest NMSE is {_number(worst.end_to_end.nmse)}, of {printable(worst.id)}"]
 
 
-def _judged(c: Comparison) -> str:
+def _judged(c: ComparedGraph) -> str:
     """How a node's own difference was found."""
     return "" if c.whole else "beyond what its inputs explain: " if c.recorded == "log" else "from the same inputs: "
 
@@ -126,7 +126,7 @@ def _differs(n: ComparedNode) -> bool:
     return not n.ok or bool(n.nmse or n.end_to_end.nmse or n.end_to_end.misplaced)
 
 
-def _worst(c: Comparison, limit: int) -> list[ComparedNode]:
+def _worst(c: ComparedGraph, limit: int) -> list[ComparedNode]:
     """The nodes with a difference: those over the tolerance in the graph's order, then the others, worst first."""
     fine = [n for n in c.nodes if n.ok and _differs(n)]
     fine.sort(key=lambda n: (-n.nmse / n.tolerance if n.tolerance else 0.0, -n.end_to_end.nmse))
@@ -159,7 +159,7 @@ def _table(whole: bool) -> Table[ComparedNode]:
     return Table(*(c for c in columns if not whole or c.header != "end to end"))
 
 
-def _notes(c: Comparison) -> list[str]:
+def _notes(c: ComparedGraph) -> list[str]:
     out = []
     for id, op in c.injected.items():
         out.append(f"{printable(id)} was computed by the kernel of {op} on {_sides(c)[1]}")
@@ -178,7 +178,7 @@ def _notes(c: Comparison) -> list[str]:
     return [*out, *(_recorded_notes(c) if c.recorded else _engine_notes(c))]
 
 
-def _engine_notes(c: Comparison) -> list[str]:
+def _engine_notes(c: ComparedGraph) -> list[str]:
     one, other = c.backends
     if one.engine != other.engine:
         return [" and ".join(f"{side.name} is computed by {side.engine}" for side in c.backends)]
@@ -189,7 +189,7 @@ def _engine_notes(c: Comparison) -> list[str]:
     return [f"{same} with the real ggml, {own}"]
 
 
-def _recorded_notes(c: Comparison) -> list[str]:
+def _recorded_notes(c: ComparedGraph) -> list[str]:
     out = []
     if c.untold:
         out.append(f"{count(len(c.untold), 'node')} without values there: {shortened(c.untold, _NAMES_SHOWN)}")

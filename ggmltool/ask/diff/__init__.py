@@ -11,13 +11,15 @@ from ggmltool.inspect.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ask.diff.plans import PlanDiff
-    from ggmltool.ask.diff.side import Side, Titles
+    from ggmltool.ask.diff.side import DiffSide, Titles
 
 PARTS_OF_LOGS = ("nodes", "splits", "copies")
 """What a log can tell."""
 
 
-def diff(a: Side, b: Side, titles: Titles, parts: Sequence[str] | None = None, brief: bool = False) -> Answer[PlanDiff]:
+def diff(
+    a: DiffSide, b: DiffSide, titles: Titles, parts: Sequence[str] | None = None, brief: bool = False
+) -> Answer[PlanDiff]:
     """What differs between two plans in the `parts` (None: all that both have); `brief` is a line.
 
     Raises InspectError for a part that there is not.

@@ -13,14 +13,14 @@ from ggmltool.ask.diff.matching import in_order, match
 from ggmltool.ask.diff.record import (
     BufferPair,
     BufferSide,
-    CopiedPair,
     CopiesPair,
+    CopyPair,
     DiffDocument,
-    Divergence,
     HeldMove,
     HeldPair,
     NodePair,
-    Place,
+    NodePlace,
+    PlanDivergence,
     PlanSide,
     ReusePair,
     RuleChange,
@@ -28,7 +28,7 @@ from ggmltool.ask.diff.record import (
     ShapePair,
     SplitPair,
 )
-from ggmltool.ask.diff.side import Side, Titles, as_a_log, items_of, without_functions
+from ggmltool.ask.diff.side import DiffSide, Titles, as_a_log, items_of, without_functions
 from ggmltool.ask.diff.splits import copies_of, inputs_of, pair_inputs, pair_splits, said
 from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.plan import Plan, PlanError
@@ -44,19 +44,19 @@ class PlanDiff:
     shown of it: the `parts`, under the `titles` of the plans, with `brief` in a line.
     """
 
-    a: Side
-    b: Side
+    a: DiffSide
+    b: DiffSide
     pairs: tuple[NodePair, ...]
-    divergences: tuple[Divergence, ...]
-    gone: tuple[Place, ...]
-    added: tuple[Place, ...]
+    divergences: tuple[PlanDivergence, ...]
+    gone: tuple[NodePlace, ...]
+    added: tuple[NodePlace, ...]
     reordered: tuple[NodePair, ...]
     moved: tuple[NodePair, ...]
     recaused: tuple[NodePair, ...]
     shapes: tuple[ShapePair, ...]
     splits: tuple[SplitPair, ...]
     copies: tuple[CopiesPair, ...]
-    inputs: tuple[CopiedPair, ...]
+    inputs: tuple[CopyPair, ...]
     buffers: tuple[BufferPair, ...]
     reuse: tuple[ReusePair, ...]
     elsewhere: int
@@ -132,7 +132,7 @@ PARTS: dict[str, Callable[[PlanDiff], bool]] = {
 """What is compared, and whether it differs."""
 
 
-def plan_diff(a: Side, b: Side) -> PlanDiff:
+def plan_diff(a: DiffSide, b: DiffSide) -> PlanDiff:
     """Find the nodes of `a` again in `b` and compare everything."""
     logs = a.is_log or b.is_log
     if logs:
@@ -186,14 +186,14 @@ def _rule(cause: str) -> str:
     return name if name in ("vsrc", "cur", "cpy") else cause
 
 
-def _places(side: Side) -> list[Place]:
+def _places(side: DiffSide) -> list[NodePlace]:
     plan = side.plan
     start_of: dict[str, SplitStarted | None] = {}
     for place, split in enumerate(plan.splits):
         if place and split.i_start < split.i_end:
             start_of[plan.nodes[split.i_start].id] = side.starts[place] if place < len(side.starts) else None
     return [
-        Place(
+        NodePlace(
             n.index,
             n.id,
             op := side.tensors[n.id].op if n.id in side.tensors else n.op,
@@ -208,20 +208,22 @@ def _places(side: Side) -> list[Place]:
     ]
 
 
-def _divergences(a: Sequence[Place], b: Sequence[Place], pairs: Iterable[NodePair]) -> tuple[Divergence, ...]:
+def _divergences(
+    a: Sequence[NodePlace], b: Sequence[NodePlace], pairs: Iterable[NodePair]
+) -> tuple[PlanDivergence, ...]:
     """The first node with another backend, the first that begins a split in only one of the plans, and where the order
     parts; whichever there are, the first one first.
     """
     ordered = {pair.a.id: pair.b.id for pair in pairs}
-    found: list[Divergence] = []
+    found: list[PlanDivergence] = []
     for mine, theirs in zip_longest(a, b):
         if mine is None or theirs is None or ordered.get(mine.id) != theirs.id:
-            found.append(Divergence("order", mine, theirs))
+            found.append(PlanDivergence("order", mine, theirs))
             break
     for kind, differ in (("backend", _other_backend), ("split", _other_start)):
         pair = next((pair for pair in pairs if differ(pair)), None)
-        if pair is not None and Divergence("backend", pair.a, pair.b) not in found:
-            found.append(Divergence(kind, pair.a, pair.b))
+        if pair is not None and PlanDivergence("backend", pair.a, pair.b) not in found:
+            found.append(PlanDivergence(kind, pair.a, pair.b))
     return tuple(sorted(found, key=lambda d: d.at))
 
 
@@ -233,7 +235,7 @@ def _other_start(pair: NodePair) -> bool:
     return bool(pair.a.start) != bool(pair.b.start)
 
 
-def _shapes(a: Side, b: Side, partner: Mapping[str, str], releases: bool) -> Iterable[ShapePair]:
+def _shapes(a: DiffSide, b: DiffSide, partner: Mapping[str, str], releases: bool) -> Iterable[ShapePair]:
     sizes_a, sizes_b = _sizes(a), _sizes(b)
     for id, mine in a.tensors.items():
         theirs = b.tensors.get(partner.get(id, ""))
@@ -248,7 +250,7 @@ def _shapes(a: Side, b: Side, partner: Mapping[str, str], releases: bool) -> Ite
             yield ShapePair(id, theirs.id, mine.op, was, now)
 
 
-def _sizes(side: Side) -> dict[str, int]:
+def _sizes(side: DiffSide) -> dict[str, int]:
     """Bytes in compute buffers: of nodes that are no views, and of leafs that have no memory of their own."""
     sizes = {n.id: n.alloc_size for n in side.plan.nodes if n.alloc_size is not None}
     for leaf in side.plan.leafs:
@@ -258,13 +260,13 @@ def _sizes(side: Side) -> dict[str, int]:
     return sizes
 
 
-def _buffers(a: Side, b: Side) -> Iterable[BufferPair]:
+def _buffers(a: DiffSide, b: DiffSide) -> Iterable[BufferPair]:
     sides = [_buffers_of(side) for side in (a, b)]
     for backend in dict.fromkeys(name for side in sorted(sides, key=len, reverse=True) for name in side):
         yield BufferPair(backend, sides[0].get(backend), sides[1].get(backend))
 
 
-def _buffers_of(side: Side) -> dict[str, BufferSide]:
+def _buffers_of(side: DiffSide) -> dict[str, BufferSide]:
     """By backend; of several with the same buffer type the first one has the buffer."""
     sizes = dict(side.plan.buffer_sizes)
     out: dict[str, BufferSide] = {}
@@ -280,7 +282,7 @@ def _buffers_of(side: Side) -> dict[str, BufferSide]:
     return out
 
 
-def _reuse(a: Side, b: Side, partner: Mapping[str, str]) -> Iterable[ReusePair]:
+def _reuse(a: DiffSide, b: DiffSide, partner: Mapping[str, str]) -> Iterable[ReusePair]:
     """Nodes that take over another source's memory, or that of one in only one of the plans."""
     if a.memory is None or b.memory is None:
         return
@@ -309,7 +311,7 @@ def _memory_places(plan: Plan) -> dict[str, tuple[str, int | None, int | None]]:
     return nodes | {leaf.id: (leaf.buffer, leaf.chunk, leaf.offset) for leaf in plan.leafs if leaf.buffer is not None}
 
 
-def _held(a: Side, b: Side) -> Iterable[HeldPair]:
+def _held(a: DiffSide, b: DiffSide) -> Iterable[HeldPair]:
     sums: list[dict[tuple[str, str], int]] = [{}, {}]
     for side, total in zip((a, b), sums, strict=True):
         for buffer in side.held_buffers:
@@ -319,7 +321,7 @@ def _held(a: Side, b: Side) -> Iterable[HeldPair]:
         yield HeldPair(*key, sums[0].get(key, 0), sums[1].get(key, 0))
 
 
-def _held_moves(a: Side, b: Side, partner: Mapping[str, str]) -> Iterable[HeldMove]:
+def _held_moves(a: DiffSide, b: DiffSide, partner: Mapping[str, str]) -> Iterable[HeldMove]:
     theirs = {t.id: t for t in b.held}
     for mine in a.held:
         other = theirs.pop(partner.get(mine.id, mine.id), None)

@@ -41,7 +41,7 @@ class PlanSide(Row, kw_only=True):
         )
 
 
-class Place(Row):
+class NodePlace(Row):
     """A node in a plan: its backend and why; its split, and why a split begins with it, other than the graph's first
     (null: none does; empty: the reason is not known)."""
 
@@ -59,18 +59,18 @@ class Place(Row):
 class NodePair(Row):
     """The same node in both plans."""
 
-    a: Place
-    b: Place
+    a: NodePlace
+    b: NodePlace
 
 
-class Divergence(Row):
+class PlanDivergence(Row):
     """The first node in program order that differs in one way: its `kind` is order, backend or split.
 
     For order, the nodes that stand at the same place (null: the graph ended before); else the same node in both."""
 
     kind: str
-    a: Place | None
-    b: Place | None
+    a: NodePlace | None
+    b: NodePlace | None
 
     @property
     def at(self) -> int:
@@ -151,7 +151,7 @@ class CopiesPair(Row, rename={"src": "from", "dst": "to"}):
     b: Amount
 
 
-class CopiedPair(Row, rename={"src": "from", "dst": "to"}):
+class CopyPair(Row, rename={"src": "from", "dst": "to"}):
     """A tensor that is copied in one plan only, or in both; `id_b` is what it is called in the second."""
 
     id: str | None
@@ -250,16 +250,16 @@ class DiffDocument(Document, kw_only=True):
     differing: tuple[str, ...]
     a: PlanSide
     b: PlanSide
-    divergences: tuple[Divergence, ...]
+    divergences: tuple[PlanDivergence, ...]
     rules: tuple[RuleChange, ...] | UnsetType = UNSET
-    only_in_a: tuple[Place, ...] | UnsetType = UNSET
-    only_in_b: tuple[Place, ...] | UnsetType = UNSET
+    only_in_a: tuple[NodePlace, ...] | UnsetType = UNSET
+    only_in_b: tuple[NodePlace, ...] | UnsetType = UNSET
     moved: tuple[NodePair, ...] | UnsetType = UNSET
     reordered: tuple[NodePair, ...] | UnsetType = UNSET
     other_cause: tuple[NodePair, ...] | UnsetType = UNSET
     splits: tuple[SplitPair, ...] | UnsetType = UNSET
     copies: tuple[CopiesPair, ...] | UnsetType = UNSET
-    copied: tuple[CopiedPair, ...] | UnsetType = UNSET
+    copied: tuple[CopyPair, ...] | UnsetType = UNSET
     buffers: tuple[BufferPair, ...] | UnsetType = UNSET
     reuse: tuple[ReusePair, ...] | UnsetType = UNSET
     elsewhere: int | UnsetType = UNSET

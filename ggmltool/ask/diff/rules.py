@@ -9,8 +9,8 @@ from typing import Literal
 from msgspec import UNSET, Struct
 
 from ggmltool.ask.diff.plans import PlanDiff, plan_diff
-from ggmltool.ask.diff.record import CopiedPair, Finding, NodePair, RuleChange
-from ggmltool.ask.diff.side import Side
+from ggmltool.ask.diff.record import CopyPair, Finding, NodePair, RuleChange
+from ggmltool.ask.diff.side import DiffSide
 from ggmltool.ask.diff.switches import Switches, condition, copies_by_tensor, copies_in_use, copy_place
 from ggmltool.data import load
 from ggmltool.ggml.plan import Plan, PlanError
@@ -20,7 +20,7 @@ from ggmltool.show.text import count
 Area = Literal["assignment", "splits", "copies", "memory"]
 
 
-class Change(Struct, frozen=True, forbid_unknown_fields=True):
+class ReleaseChange(Struct, frozen=True, forbid_unknown_fields=True):
     """A rule that changed. `since` is the day its commit `commit` of ggml was written, as in ggml's history; where that
     is not known, the day of `build`, the first known one of llama.cpp that has it.
 
@@ -37,12 +37,12 @@ class Change(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def changes() -> tuple[Change, ...]:
+def changes() -> tuple[ReleaseChange, ...]:
     """Every change, in the order of their days."""
-    return load("changes.toml", dict[Literal["changes"], tuple[Change, ...]])["changes"]
+    return load("changes.toml", dict[Literal["changes"], tuple[ReleaseChange, ...]])["changes"]
 
 
-def changes_between(older: str, newer: str) -> tuple[Change, ...]:
+def changes_between(older: str, newer: str) -> tuple[ReleaseChange, ...]:
     """What changed after the day `older` up to the day `newer` (YYYY-MM-DD), in the order of days."""
     return tuple(change for change in changes() if older < change.since <= newer)
 
@@ -96,7 +96,7 @@ def rules_of(diff: PlanDiff) -> tuple[RuleChange, ...]:
     return rule_changes(diff, changes_between(a.date, b.date), switches)
 
 
-def rule_changes(diff: PlanDiff, changes: Sequence[Change], switches: Switches) -> tuple[RuleChange, ...]:
+def rule_changes(diff: PlanDiff, changes: Sequence[ReleaseChange], switches: Switches) -> tuple[RuleChange, ...]:
     """The changes behind the differences: what assigns first, memory last; at the end what only follows from them.
 
     Where a switch makes the difference, it is named; another scheduler's rules are told from what they do.
@@ -117,7 +117,7 @@ def rule_changes(diff: PlanDiff, changes: Sequence[Change], switches: Switches) 
     return tuple(_rule_change(c, groups[key]) for c in order if (key := c.key if c else "") in groups)
 
 
-def _rule_change(change: Change | None, findings: Iterable[Finding]) -> RuleChange:
+def _rule_change(change: ReleaseChange | None, findings: Iterable[Finding]) -> RuleChange:
     if change is None:
         return RuleChange(rule=None, changed=tuple(findings))
     return RuleChange(
@@ -196,7 +196,7 @@ def _nodes(diff: PlanDiff, switches: Switches) -> Iterator[tuple[str, str]]:
         yield key, f"{pair.b.id} ({pair.b.op}): node {pair.a.index} → {pair.b.index}"
 
 
-def _own_order(side: Side) -> bool:
+def _own_order(side: DiffSide) -> bool:
     """Whether a device put nodes into an order of its own."""
     return bool(side.order) and list(side.order) != [n.id for n in side.plan.nodes]
 
@@ -283,7 +283,7 @@ def _homes(plan: Plan) -> dict[str, str | None]:
 
 
 def _copied(
-    pair: CopiedPair,
+    pair: CopyPair,
     diff: PlanDiff,
     homes: Mapping[str, str | None],
     old_homes: Mapping[str, str | None],
@@ -297,7 +297,7 @@ def _copied(
     return "inputs" if moved and id in leafs else ""
 
 
-def _copy_line(pair: CopiedPair) -> str:
+def _copy_line(pair: CopyPair) -> str:
     what = pair.id_b or pair.id
     if pair.a is None:
         return f"{what} is copied from {pair.src} to {pair.dst}"
@@ -388,7 +388,7 @@ def _is_cut(diff: PlanDiff, buft: str) -> bool:
     )
 
 
-def _places(side: Side, buft: str) -> dict[str, int]:
+def _places(side: DiffSide, buft: str) -> dict[str, int]:
     """Where in a compute buffer the tensors of a plan lie, views apart."""
     plan, tensors = side.plan, side.tensors
     rows = [(n.id, n.buffer, n.offset) for n in plan.nodes]

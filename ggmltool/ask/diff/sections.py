@@ -12,8 +12,8 @@ from ggmltool.ask.diff.record import (
     Amount,
     BufferPair,
     BufferSide,
-    CopiedPair,
     CopiesPair,
+    CopyPair,
     HeldMove,
     HeldPair,
     ShapePair,
@@ -260,7 +260,7 @@ def copies_section(diff: PlanDiff, style: Style) -> str:
     return out + (render_lines([f"  and {count(len(rest), 'tensor')} more"], style) if rest else "")
 
 
-def _copied_table(inks: dict[str, str]) -> Table[CopiedPair]:
+def _copied_table(inks: dict[str, str]) -> Table[CopyPair]:
     def nbytes(amount: Amount | None) -> str:
         return "–" if amount is None else size_between(amount.nbytes, amount.most)
 

@@ -66,7 +66,7 @@ class HeldBuffer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class DiffSide:
     """One of two plans to compare, and what is known beside it.
 
     `memory` is None and `is_log` true for a graph of a log. `settled` is why a node has its backend, `starts` why each
@@ -92,7 +92,7 @@ class Side:
     turned: Callable[[Release], Mapping[str, Plan] | None] = lambda _: None
 
 
-def as_a_log(side: Side) -> Side:
+def as_a_log(side: DiffSide) -> DiffSide:
     """The side in the order that ggml prints; nodes that are views are not printed, and so they are leafs."""
     if side.is_log:
         return side
@@ -109,7 +109,7 @@ def as_a_log(side: Side) -> Side:
     return replace(side, plan=replace(plan, nodes=told, leafs=(*plan.leafs, *leafs), splits=splits))
 
 
-def items_of(side: Side, as_log: bool) -> list[Item]:
+def items_of(side: DiffSide, as_log: bool) -> list[Item]:
     """The leafs and then the nodes, for `match`; with `as_log` names and ops are cut, and nobody knows a shape."""
     plan, tensors = side.plan, side.tensors
     leafs = [tensors[leaf.id] for leaf in plan.leafs if leaf.id in tensors]
@@ -134,12 +134,12 @@ def _cut(text: str, nbytes: int) -> str:
     return text.encode("utf-8", "surrogateescape")[:nbytes].decode("utf-8", "surrogateescape").strip()
 
 
-def scenario_side(opened: Opened, moment: Moment) -> Side:
+def scenario_side(opened: Opened, moment: Moment) -> DiffSide:
     """A scenario at a moment, with the reasons and the memory of its plan. Raises ScenarioError and InspectError."""
     watched = watch(opened, moment, Record(Keep.DECISIONS | Keep.MEMORY))
     decisions, memory = watched.record.decisions, watched.record.memory
     buffers = [HeldBuffer(b.buft.name, USAGE_NAMES[b.usage], b.size) for b in watched.run.buffers]
-    return Side(
+    return DiffSide(
         watched.plan,
         opened.tensors(watched.graph),
         memory,
@@ -178,11 +178,11 @@ def _held(model: ScenarioSpec) -> list[Held]:
     ]
 
 
-def log_side(graph: LogGraph) -> Side:
+def log_side(graph: LogGraph) -> DiffSide:
     """A graph of a log. Raises InspectError for one without nodes."""
     from ggmltool.sources.sched_log.plan import log_plan
 
     if graph.level == 1:
         raise InspectError("this graph was printed with GGML_SCHED_DEBUG=1, which leaves out the nodes; 2 prints them")
     plan, tensors = log_plan(graph)
-    return Side(plan, tensors, is_log=True)
+    return DiffSide(plan, tensors, is_log=True)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 
 from ggmltool.ask.diff.matching import in_order
-from ggmltool.ask.diff.record import Amount, CopiedPair, CopiesPair, SplitPair, SplitSide
+from ggmltool.ask.diff.record import Amount, CopiesPair, CopyPair, SplitPair, SplitSide
 from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import CopiedInput, copied_inputs
@@ -123,23 +123,23 @@ def inputs_of(
 
 def pair_inputs(
     mine: Sequence[CopiedInput], theirs: Sequence[CopiedInput], partner: Mapping[str, str]
-) -> tuple[CopiedPair, ...]:
+) -> tuple[CopyPair, ...]:
     """What only one of the plans copies to a backend, or from elsewhere, or with other bytes; most bytes first."""
     there: dict[tuple[str, str], deque[CopiedInput]] = defaultdict(deque)
     for i in theirs:
         there[i.tensor, i.dst].append(i)
-    found: list[CopiedPair] = []
+    found: list[CopyPair] = []
     for i in mine:
         others = there.get((partner.get(i.tensor, ""), i.dst))
         if not others:
-            found.append(CopiedPair(i.tensor, None, i.what, i.src, i.dst, _bytes(i), None))
+            found.append(CopyPair(i.tensor, None, i.what, i.src, i.dst, _bytes(i), None))
             continue
         other = others.popleft()
         if i.src != other.src or not _bytes(i).same(_bytes(other)):
             src = i.src if i.src == other.src else f"{i.src} → {other.src}"
-            found.append(CopiedPair(i.tensor, other.tensor, i.what, src, i.dst, _bytes(i), _bytes(other)))
+            found.append(CopyPair(i.tensor, other.tensor, i.what, src, i.dst, _bytes(i), _bytes(other)))
     for left in there.values():
-        found += (CopiedPair(None, i.tensor, i.what, i.src, i.dst, None, _bytes(i)) for i in left)
+        found += (CopyPair(None, i.tensor, i.what, i.src, i.dst, None, _bytes(i)) for i in left)
     return tuple(sorted(found, key=lambda pair: -pair.change))
 
 

@@ -8,7 +8,7 @@ from shlex import join
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.diff.plans import PARTS, PlanDiff
-from ggmltool.ask.diff.record import Amount, Divergence, Finding, NodePair, Place
+from ggmltool.ask.diff.record import Amount, Finding, NodePair, NodePlace, PlanDivergence
 from ggmltool.ask.diff.rules import changes
 from ggmltool.ask.diff.sections import (
     A,
@@ -140,7 +140,7 @@ def _here(findings: tuple[Finding, ...]) -> str:
     return f"{shown}; {more} more" if more > 0 else shown
 
 
-def _divergence(divergence: Divergence, lead: str, style: Style) -> str:
+def _divergence(divergence: PlanDivergence, lead: str, style: Style) -> str:
     """The first node that differs in one way, and what it is in A and in B."""
     sides = (("A", A, divergence.a), ("B", B, divergence.b))
     if divergence.kind == "order":
@@ -154,7 +154,7 @@ def _divergence(divergence: Divergence, lead: str, style: Style) -> str:
     return heading(lead, facts, style) + wrapped_lines(lines, style)
 
 
-def _more(diff: PlanDiff, divergence: Divergence) -> Iterator[str]:
+def _more(diff: PlanDiff, divergence: PlanDivergence) -> Iterator[str]:
     """The command that tells more of the node in B, or else in A; of a split, where it begins."""
     for side, place in ((diff.b, divergence.b), (diff.a, divergence.a)):
         if place is None or not side.again or divergence.kind == "order":
@@ -166,11 +166,11 @@ def _more(diff: PlanDiff, divergence: Divergence) -> Iterator[str]:
         return
 
 
-def _name(place: Place | None) -> str:
+def _name(place: NodePlace | None) -> str:
     return "no more nodes" if place is None else f"{place.id} ({place.op})"
 
 
-def decision_text(place: Place) -> str:
+def decision_text(place: NodePlace) -> str:
     """The backend of a node and why, and the split it is in or begins."""
     why = ": ".join(part for part in (place.cause, place.reason) if part)
     backend = f"{place.backend or 'no backend'}{f' ({why})' if why else ''}"
@@ -195,7 +195,9 @@ def _nodes(diff: PlanDiff, style: Style) -> str:
     return heading("nodes", [], style) + render_table(_NODES, rows, style)
 
 
-def _grouped(pairs: Iterable[NodePair], key: Callable[[Place], str]) -> list[tuple[tuple[str, str], list[NodePair]]]:
+def _grouped(
+    pairs: Iterable[NodePair], key: Callable[[NodePlace], str]
+) -> list[tuple[tuple[str, str], list[NodePair]]]:
     """By what A and B have, most pairs first."""
     groups: dict[tuple[str, str], list[NodePair]] = {}
     for pair in pairs:
@@ -203,7 +205,7 @@ def _grouped(pairs: Iterable[NodePair], key: Callable[[Place], str]) -> list[tup
     return sorted(groups.items(), key=lambda group: -len(group[1]))
 
 
-def _which(places: Sequence[Place]) -> str:
+def _which(places: Sequence[NodePlace]) -> str:
     """A few by name, many by their ops."""
     if len(places) <= _FEW:
         return ", ".join(f"{place.id} ({place.op})" for place in places)

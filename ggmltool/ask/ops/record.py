@@ -206,7 +206,7 @@ class FormInfo(Row):
     spelled: str
 
 
-class Range(Row):
+class SourceRange(Row):
     """The fewest and the most."""
 
     min: int
@@ -222,7 +222,7 @@ class OpInfo(Row, kw_only=True):
     name: str
     function_of: str
     symbol: str
-    sources: Range
+    sources: SourceRange
     forms: tuple[FormInfo, ...]
     is_view_op: bool
     can_inplace: bool
@@ -235,7 +235,7 @@ class OpInfo(Row, kw_only=True):
     result: str | UnsetType = UNSET
 
 
-class Ops(ReleaseDocument, kw_only=True):
+class OpList(ReleaseDocument, kw_only=True):
     """`ops --json`: all ops of ggml, then the functions of UNARY and of GLU."""
 
     view = "ops"
@@ -283,7 +283,7 @@ def op_info(facts: OpFacts) -> OpInfo:
         name=facts.name,
         function_of=facts.function_of.name if facts.function_of is not None else "",
         symbol=facts.symbol,
-        sources=Range(*facts.n_sources),
+        sources=SourceRange(*facts.n_sources),
         forms=tuple(_form(c, also) for c, also in zip(facts.constructors, facts.other_names, strict=True)),
         is_view_op=facts.is_view_op,
         can_inplace=facts.can_inplace,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.ops.record import REFERENCE_PROFILES, FormInfo, OpInfo, Ops
+from ggmltool.ask.ops.record import REFERENCE_PROFILES, FormInfo, OpInfo, OpList
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count
 
@@ -26,7 +26,7 @@ def _shown(symbol: str) -> str:
     return symbol.replace("\\", "")
 
 
-def ops(answer: Answer[Ops], style: Style) -> str:
+def ops(answer: Answer[OpList], style: Style) -> str:
     """A table of the ops, one of the functions of UNARY, and one of those of GLU."""
     infos = answer.facts.ops
     plain = [info for info in infos if not info.function_of]

@@ -24,10 +24,10 @@ from ggmltool.ask.report.document import (
     StepRow,
     TimeRow,
 )
-from ggmltool.ask.report.events import Tables, event_rows, kind_rows, reset_rows
+from ggmltool.ask.report.events import ReportTables, event_rows, kind_rows, reset_rows
 from ggmltool.ask.report.graph import TensorRows, fold_rows, split_rows
 from ggmltool.ask.report.memory import Buffers, allocation_rows
-from ggmltool.ask.report.tables import NONE, Numbers, Tensors, Texts, numbered
+from ggmltool.ask.report.tables import NONE, ReportNumbers, ReportTensors, Texts, numbered
 from ggmltool.ask.splits.seconds import Timed, timed
 from ggmltool.ask.supports.record import asked
 from ggmltool.ggml.device import memory_owner
@@ -166,21 +166,21 @@ class _Report:
         except GgmlError:
             return []
 
-    def _tables(self, at: Watched, infos: tensor_info.Tensors) -> tuple[Buffers, Tables]:
+    def _tables(self, at: Watched, infos: tensor_info.Tensors) -> tuple[Buffers, ReportTables]:
         plan = at.plan
         buffers = Buffers()
         for _, buft in plan.backends:
             buffers.compute(buft)
         ids = [n.id for n in plan.nodes] or self._unplanned(at)
-        tensors = Tensors([*ids, *(leaf.id for leaf in plan.leafs)])
+        tensors = ReportTensors([*ids, *(leaf.id for leaf in plan.leafs)])
         for copy in plan.copies:
             place = None if copy.chunk is None or copy.offset is None else (copy.chunk, copy.offset)
             tensors.add(copy.name, place)
         backends = numbered(name for name, _ in plan.backends)
-        return buffers, Tables(Numbers(), Texts(), tensors, backends, buffers.compute, buffers.number)
+        return buffers, ReportTables(ReportNumbers(), Texts(), tensors, backends, buffers.compute, buffers.number)
 
     def _tensors(
-        self, at: Watched, infos: tensor_info.Tensors, answers: Sequence[NodeAnswers], tables: Tables
+        self, at: Watched, infos: tensor_info.Tensors, answers: Sequence[NodeAnswers], tables: ReportTables
     ) -> tuple[TensorRows, list[ReportTensorRow]]:
         plan = at.plan
         make = TensorRows(tables, infos, at.record.decisions, answers)

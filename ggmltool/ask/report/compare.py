@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ggmltool.ask.diff.plans import PARTS, PlanDiff, plan_diff
-from ggmltool.ask.diff.record import Place
+from ggmltool.ask.diff.record import NodePlace
 from ggmltool.ask.diff.rules import rules_of
 from ggmltool.ask.diff.side import scenario_side
 from ggmltool.ask.diff.text import decision_text
@@ -65,11 +65,11 @@ def _titles(*sides: tuple[Opened, Moment]) -> tuple[str, str]:
     return (one, other) if one != other else (f"A: {a}", f"B: {b}")
 
 
-def _number(place: Place | None, numbers: _Numbers) -> int:
+def _number(place: NodePlace | None, numbers: _Numbers) -> int:
     return NONE if place is None else numbers[place.id]
 
 
-def _says(place: Place | None) -> str:
+def _says(place: NodePlace | None) -> str:
     return "not in this graph" if place is None else decision_text(place)
 
 

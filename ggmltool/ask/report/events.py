@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from ggmltool.ask.report.document import KindRow, ResetRow
-from ggmltool.ask.report.tables import NONE, Numbers, Tensors, Texts, names_in, trimmed
+from ggmltool.ask.report.tables import NONE, ReportNumbers, ReportTensors, Texts, names_in, trimmed
 from ggmltool.ggml import events as ev
 from ggmltool.views.explain.words import Reasoned
 
@@ -85,25 +85,25 @@ def _parts(says: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class ReportTables:
     """What rows refer to."""
 
-    strings: Numbers
+    strings: ReportNumbers
     texts: Texts
-    tensors: Tensors
+    tensors: ReportTensors
     backends: Mapping[str, int]
     buffer: Callable[[str], int]
     memory: Callable[[str, str], int]
 
 
-def event_rows(events: Iterable[ev.Event], tables: Tables) -> Iterator[list[Any]]:
+def event_rows(events: Iterable[ev.Event], tables: ReportTables) -> Iterator[list[Any]]:
     """A row for each event: the number of its kind, and its fields."""
     coders = {kind: _coder(number, kind, tables) for number, kind in enumerate(_KINDS)}
     for event in events:
         yield coders[type(event)](event)
 
 
-def _coder(number: int, kind: type, tables: Tables) -> Callable[[Any], list[Any]]:
+def _coder(number: int, kind: type, tables: ReportTables) -> Callable[[Any], list[Any]]:
     codes = [_code(name, tables) for name, _ in _FIELDS[kind]]
     of = [field for _, field in _FIELDS[kind]]
     is_placed, is_reasoned = kind in _PLACED, kind in get_args(Reasoned)
@@ -124,7 +124,7 @@ def _coder(number: int, kind: type, tables: Tables) -> Callable[[Any], list[Any]
     return row
 
 
-def _code(name: str, tables: Tables) -> Callable[[Any], Any]:
+def _code(name: str, tables: ReportTables) -> Callable[[Any], Any]:
     if name in _TENSORS:
         return tables.tensors.__getitem__
     if name in _LISTS:

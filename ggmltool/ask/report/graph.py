@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from ggmltool.ask.report.document import FoldRow, ReportAnswerRow, ReportInputRow, ReportSplitRow, ReportTensorRow
-from ggmltool.ask.report.events import Tables
-from ggmltool.ask.report.tables import NONE, Numbers, names_in
+from ggmltool.ask.report.events import ReportTables
+from ggmltool.ask.report.tables import NONE, ReportNumbers, names_in
 from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 class TensorRows:
     """Makes the rows of tensors: what the plan says of each, with what was said of it while it was planned."""
 
-    def __init__(self, tables: Tables, infos: Tensors, heard: Decisions, asked: Sequence[NodeAnswers]) -> None:
+    def __init__(self, tables: ReportTables, infos: Tensors, heard: Decisions, asked: Sequence[NodeAnswers]) -> None:
         self.tables = tables
         self.infos = infos
         self.heard = heard
         self.names = list(tables.backends)
-        self.answers = Numbers()
+        self.answers = ReportNumbers()
         self._answered = {a.id: self._answers(a) for a in asked}
 
     def node(self, node: NodePlan) -> ReportTensorRow:
@@ -150,7 +150,7 @@ def _folds(items: Iterable[int | Fold], ids: Sequence[str]) -> list[FoldRow]:
 
 
 def split_rows(
-    plan: Plan, infos: Tensors, heard: Decisions, tables: Tables, seconds: Timed | None
+    plan: Plan, infos: Tensors, heard: Decisions, tables: ReportTables, seconds: Timed | None
 ) -> list[ReportSplitRow]:
     """The splits of a plan: why each begins, what it copies, and its seconds where they are known."""
     started = {event.split: event for event in heard.started}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ggmltool.ask.buffers.map import bend_of
 from ggmltool.ask.report.document import AllocationRow, ReportBufferRow, ReportPeakRow
-from ggmltool.ask.report.tables import NONE, Numbers, Tensors
+from ggmltool.ask.report.tables import NONE, ReportNumbers, ReportTensors
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
@@ -23,7 +23,7 @@ class Buffers:
     """The buffers that there are, by buffer type and usage."""
 
     def __init__(self) -> None:
-        self._keys = Numbers()
+        self._keys = ReportNumbers()
 
     def number(self, buft: str, usage: str) -> int:
         """The number of the memory of this type that is used so."""
@@ -79,7 +79,7 @@ def _peak(buft: str, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -
     return ReportPeakRow(peak.step, peak.nbytes, numbers)
 
 
-def allocation_rows(allocations: Sequence[Allocation], tensors: Tensors, buffers: Buffers) -> list[AllocationRow]:
+def allocation_rows(allocations: Sequence[Allocation], tensors: ReportTensors, buffers: Buffers) -> list[AllocationRow]:
     """The allocations, with those that they took over from and gave to."""
     given = {a.took: i for i, a in enumerate(allocations) if a.took is not None}
     rows = []

@@ -22,7 +22,7 @@ _MARK = "\ue000"
 _FIELDS = ("tensor", "by", "other")
 
 
-class Numbers:
+class ReportNumbers:
     """Things by the number that they got when they were first asked for."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Texts:
     """
 
     def __init__(self) -> None:
-        self._texts = Numbers()
+        self._texts = ReportNumbers()
         self._known: dict[Hashable, int] = {}
 
     @property
@@ -122,7 +122,7 @@ def _parts(masked: str, plain: str) -> tuple[str, ...]:
     return tuple(masked.split(_MARK))
 
 
-class Tensors:
+class ReportTensors:
     """The numbers of tensors by the names that events call them: ids of nodes and leafs, names of copies.
 
     Copies of tensors with one name have one name, too: then the place of the copy tells.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from ggmltool.ask.answer import Answer
 
 if TYPE_CHECKING:
-    from ggmltool.ask.supports.record import State, Supports
+    from ggmltool.ask.supports.record import State, SupportMatrix
     from ggmltool.inspect.opened import Opened
 
 
 def supports(
     opened: Opened, graph: str | None = None, by_node: bool = False, only: State | None = None
-) -> Answer[Supports]:
+) -> Answer[SupportMatrix]:
     """Which backend supports which node, and the reason of every no; a row for every node, or for all of a kind.
 
     `only` keeps the nodes to which some backend gives this answer. Raises ScenarioError for a graph that is not there.

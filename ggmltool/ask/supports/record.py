@@ -28,7 +28,7 @@ State = Literal["yes", "no", "copy", "offload"]
 STATES: tuple[State, ...] = ("yes", "no", "copy", "offload")
 
 
-class BackendAnswer(NamedTuple):
+class SupportFacts(NamedTuple):
     """What one backend answers: `why_not` for a no, `copies` for sources it cannot read where they lie.
 
     `lacks`: it has no such op at all, whatever the operands. `measured` is what the answer rests on where it is that of
@@ -53,7 +53,7 @@ class NodeAnswers:
     ne: tuple[int, ...]
     src: tuple[str, ...]
     backend: str | None
-    answers: tuple[BackendAnswer, ...]
+    answers: tuple[SupportFacts, ...]
 
     @property
     def types(self) -> str:
@@ -87,7 +87,7 @@ def _asked(run: Run, index: int, t: Tensor, backend: str | None, cause: str | No
         state: State = "no" if not a.runs else "copy" if a.copies else "yes"
         if a.runs and cause == "1.off" and b.name == backend:
             state = "offload"
-        answers.append(BackendAnswer(state, a.why_not, a.copies, a.lacks, _measured(spec, b.device, t)))
+        answers.append(SupportFacts(state, a.why_not, a.copies, a.lacks, _measured(spec, b.device, t)))
     sources = tuple(s.type.name if s is not None else "–" for s in t.src)
     return NodeAnswers(index, t.id, KEY_NAMES[t.key].upper(), t.type.name, t.ne, sources, backend, tuple(answers))
 
@@ -109,7 +109,7 @@ class SupportsAnswer(Row, kw_only=True):
     measured: MeasuredRow | UnsetType = UNSET
 
     @classmethod
-    def of(cls, a: BackendAnswer) -> SupportsAnswer:
+    def of(cls, a: SupportFacts) -> SupportsAnswer:
         """What a backend answers."""
         measured = a.measured
         return cls(
@@ -146,7 +146,7 @@ class SupportsDocument(ReleaseDocument, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Supports:
+class SupportMatrix:
     """The nodes of a graph that are shown, out of `total`, with the answers of its `backends`; a row for every node, or
     for all of a kind."""
 
@@ -188,10 +188,10 @@ class Supports:
         )
 
 
-def supports(opened: Opened, graph: str, by_node: bool, state: State | None) -> Supports:
+def supports(opened: Opened, graph: str, by_node: bool, state: State | None) -> SupportMatrix:
     """The nodes of a graph to which some backend gives this answer; all of them for None."""
     plan = opened.scenario.plan(graph)
     run = opened.scenario.start()
     nodes = asked(run, graph, plan)
     chosen = [n for n in nodes if state is None or any(a.state == state for a in n.answers)]
-    return Supports(plan, chosen, len(nodes), [b.name for b in run.backends], by_node)
+    return SupportMatrix(plan, chosen, len(nodes), [b.name for b in run.backends], by_node)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.supports.record import STATES, NodeAnswers, Supports
+from ggmltool.ask.supports.record import STATES, NodeAnswers, SupportMatrix
 from ggmltool.ggml.devices.cases import Basis
 from ggmltool.ggml.devices.recorded import Heard
 from ggmltool.show.colors import term_colors
@@ -22,7 +22,7 @@ _REASON_WIDTH = 110
 _RUNS_ON = {False: "runs on", True: "on"}
 
 
-def supports(answer: Answer[Supports], style: Style) -> str:
+def supports(answer: Answer[SupportMatrix], style: Style) -> str:
     """A row per kind of node (or per node), a column per backend, and below each backend's reasons."""
     found = answer.facts
     nodes, backends = found.nodes, found.backends

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ask.trace.tracks import Drawing, DrawnBatch, PlanTimes, waiting
+from ggmltool.ask.trace.tracks import DrawnBatch, PlanTimes, TraceDrawing, waiting
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import (
     Computed,
@@ -55,7 +55,7 @@ def measured_trace(
     return _Measured(opened, PlanTimes(opened.model, cached), Clock.MEASURED, _MEASURED).do(advance, stepped)
 
 
-class _Planned(Drawing):
+class _Planned(TraceDrawing):
     """The steps under way, what the host does drawn as it is announced."""
 
     def do(self) -> PerfettoTrace:
@@ -157,7 +157,7 @@ class _Heard(NamedTuple):
     what: Event | _Done
 
 
-class _Measured(Drawing):
+class _Measured(TraceDrawing):
     """The run under way: what was heard in a step is drawn when the step is done."""
 
     def do(self, advance: Callable[[int], None], stepped: Callable[[Run, Step], object]) -> PerfettoTrace:

@@ -50,7 +50,7 @@ _NODES = 4
 """Nodes named in a line before the rest are counted."""
 
 
-class Call(NamedTuple):
+class TraceLine(NamedTuple):
     """A line of the tree: a call with what it is called with, or (`is_note`) what was found out during one."""
 
     depth: int
@@ -62,7 +62,7 @@ _CALLS = (Synchronized, EventCall, Computed, TensorWritten, TensorCopied, Grown,
 """Events that are calls, with all functions on the way to them."""
 
 
-def calls_of(found: Trace, decisions: bool = False) -> list[list[Call]]:
+def calls_of(found: Trace, decisions: bool = False) -> list[list[TraceLine]]:
     """The calls of each step in order: the stacks that the debugger shows, as a tree.
 
     With `decisions` every decision is there, those of the scheduler's passes and of the allocator too.
@@ -70,7 +70,7 @@ def calls_of(found: Trace, decisions: bool = False) -> list[list[Call]]:
     points = [point for number, step in enumerate(found.steps) for point in _points(number, step, decisions)]
     told = Announcements(points, found.backends, found.release, None)
     tree = _Tree(told)
-    out: list[list[Call]] = [[] for _ in found.steps]
+    out: list[list[TraceLine]] = [[] for _ in found.steps]
     for at, point in enumerate(points):
         out[point.step] += tree.lines(at, decisions)
     return out
@@ -93,7 +93,7 @@ class _Tree:
         self.release = calls_of_release(told.release)
         self._shown: dict[int, int] = {}
 
-    def lines(self, at: int, decisions: bool) -> Iterator[Call]:
+    def lines(self, at: int, decisions: bool) -> Iterator[TraceLine]:
         """The lines of a point."""
         event = self.points[at].event
         if event is None or isinstance(event, Left | PassedOver):
@@ -104,9 +104,9 @@ class _Tree:
         note = _note(event) or (_decision(event) if decisions else "")
         if note:
             shown = (self._shown[number] + 1 for number in self.calls.at(at) if number in self._shown)
-            yield Call(next(shown, 0), note, True)
+            yield TraceLine(next(shown, 0), note, True)
 
-    def _entered(self, at: int, event: Event) -> Iterator[Call]:
+    def _entered(self, at: int, event: Event) -> Iterator[TraceLine]:
         """The calls that begin at a point."""
         depth = -1
         for number in self.calls.at(at)[-2::-1]:
@@ -114,9 +114,9 @@ class _Tree:
             if number not in self._shown:
                 self._shown[number] = depth
                 call = self.calls[number]
-                yield Call(depth, f"{call.function}({self._detail(call.function, at, event)}")
+                yield TraceLine(depth, f"{call.function}({self._detail(call.function, at, event)}")
         for inner, text in self._inside(event, self.calls[self.calls.innermost[at]].function):
-            yield Call(depth + 1 + inner, text)
+            yield TraceLine(depth + 1 + inner, text)
 
     def _detail(self, function: str, at: int, event: Event) -> str:
         """What a call is called with, as people write it."""

@@ -32,7 +32,7 @@ from ggmltool.show.perfetto import (
     Flow,
     HostTrack,
     PerfettoTrace,
-    Slice,
+    TraceSlice,
     inside,
 )
 
@@ -124,9 +124,9 @@ class DrawnBatch:
 
     plan: Plan
     tensors: Tensors
-    nodes: dict[str, Slice] = field(default_factory=dict)
-    splits: dict[int, Slice] = field(default_factory=dict)
-    copies: dict[tuple[int, str], Slice] = field(default_factory=dict)
+    nodes: dict[str, TraceSlice] = field(default_factory=dict)
+    splits: dict[int, TraceSlice] = field(default_factory=dict)
+    copies: dict[tuple[int, str], TraceSlice] = field(default_factory=dict)
 
     def flows(self) -> Iterator[Flow]:
         """Of every copy: from the node that made the tensor, by the copy, to the first node that reads it."""
@@ -153,13 +153,13 @@ class DrawnBatch:
             id = info.view_src if info is not None else None
         return None
 
-    def _stop(self, n: NodePlan | None, split: int) -> Slice | None:
+    def _stop(self, n: NodePlan | None, split: int) -> TraceSlice | None:
         """A node's slice, or that of its split where the node takes no time."""
         made = self.nodes.get(n.id) if n is not None else None
         return made if made is not None and made.end > made.start else self.splits.get(split)
 
 
-class Drawing:
+class TraceDrawing:
     """A trace while the steps of a scenario are drawn: the tracks of the host and of the devices, and the memory."""
 
     def __init__(self, opened: Opened, times: PlanTimes, clock: Clock, about: str) -> None:
@@ -230,7 +230,7 @@ class Drawing:
             self.node(n, outer, start, end, batch.works, drawn)
 
     def node(
-        self, n: NodePlan, outer: Slice, start: int, end: int, works: Mapping[str, NodeWork], drawn: DrawnBatch
+        self, n: NodePlan, outer: TraceSlice, start: int, end: int, works: Mapping[str, NodeWork], drawn: DrawnBatch
     ) -> None:
         """Draw a node within its split."""
         info, work = drawn.tensors.get(n.id), works.get(n.id)
@@ -249,7 +249,7 @@ class Drawing:
             "chunk": n.chunk,
             "offset": n.offset,
         }
-        drawn.nodes[n.id] = Slice(outer.track, n.id, "node", start, end, args, 1)
+        drawn.nodes[n.id] = TraceSlice(outer.track, n.id, "node", start, end, args, 1)
         self.trace.slices.append(drawn.nodes[n.id])
 
     def alive(self, walked: Sequence[str], drawn: DrawnBatch, span: tuple[int, int]) -> None:

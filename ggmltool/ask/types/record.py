@@ -35,7 +35,7 @@ class TypeInfo(Row, kw_only=True):
     bits_per_element: float
 
 
-class Types(ReleaseDocument, kw_only=True):
+class TypeList(ReleaseDocument, kw_only=True):
     """`types --json`: all types of ggml, by number."""
 
     view = "types"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.types.record import TableEntry, TypeInfo, Types, ValueTable
+from ggmltool.ask.types.record import TableEntry, TypeInfo, TypeList, ValueTable
 from ggmltool.show.table import Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count
 
@@ -25,7 +25,7 @@ _LEGEND = (
 )
 
 
-def types(answer: Answer[Types], style: Style) -> str:
+def types(answer: Answer[TypeList], style: Style) -> str:
     """One row per type, and the numbers that ggml has given up."""
     infos = answer.facts.types
     from rich.text import Text

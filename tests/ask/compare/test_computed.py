@@ -11,7 +11,7 @@ import yaml
 
 import ggmltool
 from ggmltool.ask.compare.computed import compare_backends
-from ggmltool.ask.compare.record import Comparison
+from ggmltool.ask.compare.record import ComparedGraph
 from ggmltool.ask.ops.record import RESULT, op_example
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.graph_copy import GraphCompute
@@ -36,7 +36,7 @@ KERNEL_OPS = [
 ] + [name for name in KEY_NAMES[len(Op) :] if op_example(name) is not None]
 
 
-def compared(source: dict[str, Any], second: GraphCompute | None = None, **more: Any) -> Comparison:
+def compared(source: dict[str, Any], second: GraphCompute | None = None, **more: Any) -> ComparedGraph:
     """The graph `main` on CUDA0 and on the CPU, whose kernels are `second`."""
 
     def compute(two: tuple[Backend, Backend]) -> GraphCompute:
@@ -251,7 +251,7 @@ def test_the_first_difference_of_integers_is_over_any_tolerance() -> None:
     assert compared(source, edited(7, "y")).over == []
 
 
-def inject(*texts: str) -> Comparison:
+def inject(*texts: str) -> ComparedGraph:
     scenario = ggmltool.load(MLP)
     wrong = read_injections(texts, scenario.model.graphs["main"], "<dict>")
     first, second = read_devices(["CUDA0", "CPU"])

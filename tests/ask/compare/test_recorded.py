@@ -10,7 +10,7 @@ import pytest
 
 import ggmltool
 from ggmltool.ask.compare.computed import make_backend
-from ggmltool.ask.compare.record import Comparison
+from ggmltool.ask.compare.record import ComparedGraph
 from ggmltool.ask.compare.recorded import Told, compare_recorded
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.scenario.devices.texts import read_devices
@@ -67,7 +67,7 @@ def computed(source: dict[str, Any], noise: float = 0.0) -> dict[str, Any]:
     }
 
 
-def recorded(told: dict[str, Told], **more: Any) -> Comparison:
+def recorded(told: dict[str, Told], **more: Any) -> ComparedGraph:
     scenario = ggmltool.load(MODEL)
     backend = make_backend(scenario.model, read_devices(["CPU"])[0])
     return compare_recorded(scenario, "main", backend, backend_graph_compute, told, {}, seed=None, **more)

@@ -11,7 +11,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.version import pad
 from ggmltool.inspect.history.history import History
-from ggmltool.inspect.interfaces import Table, tables_of
+from ggmltool.inspect.interfaces import FunctionTable, tables_of
 from ggmltool.scenario.scenario import Scenario
 
 _STRING = 0x100
@@ -102,7 +102,7 @@ class Program:
         """The bytes of those strings."""
         return self._strings[offset : offset + n]
 
-    def tables(self, backend: int) -> dict[str, Table]:
+    def tables(self, backend: int) -> dict[str, FunctionTable]:
         """The function tables of a backend, by struct; none if they are not known."""
         found = tables_of(self.profiles[backend], self.release.name) or ()
         return {table.kind: table for table in found}
