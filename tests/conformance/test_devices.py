@@ -17,7 +17,7 @@ from ggmltool.ggml.events import Reordered
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import contiguous_nb
-from ggmltool.inspect.interfaces import Table, tables_of
+from ggmltool.inspect.interfaces import FunctionTable, tables_of
 from ggmltool.oracle import run, run_many, structs
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.tensors import Mirror
@@ -207,7 +207,7 @@ def test_the_rules_decide_something() -> None:
 TABLES = ("ggml_backend_i", "ggml_backend_device_i", "ggml_backend_buffer_type_i", "ggml_backend_buffer_i")
 
 
-def table_of(kind: str, release: str) -> Table:
+def table_of(kind: str, release: str) -> FunctionTable:
     """The CPU's table of a kind in a release."""
     return next(table for table in tables_of("CPU", release) or () if table.kind == kind)
 

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType, field
 from ggmltool.ask.compare.tolerance import Deviation, is_exact
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.tensor import Dims, Tensor, op_desc
-from ggmltool.show.document import Number, ReleaseDocument, Row
+from ggmltool.show.document import Number, ReleaseDocument, Row, part
 
 
 class ComparedNode(Row, kw_only=True):
@@ -157,4 +157,4 @@ class WorstNodes(ComparedGraph, kw_only=True):
 
     def document(self) -> ComparedGraph:
         """All nodes."""
-        return ComparedGraph(**{name: getattr(self, name) for name in ComparedGraph.__struct_fields__})
+        return part(self, ComparedGraph)

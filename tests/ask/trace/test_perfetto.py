@@ -28,7 +28,7 @@ from ggmltool.show.perfetto import COMPUTE, COPIES, HOST, Clock, PerfettoTrace, 
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_graphs"
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_graphs"
 FIELDS = {
     "M": {"args"}, "X": {"ts", "dur", "cat", "args"}, "i": {"ts", "s", "cat", "args"}, "C": {"ts", "args"},
     "s": {"ts", "id", "cat"}, "t": {"ts", "id", "cat", "bp"}, "f": {"ts", "id", "cat", "bp"},
