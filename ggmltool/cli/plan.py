@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ggmltool.ask.moment import answer
+from ggmltool.ask.plan.record import PlanShown
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.moment import Look, moment_command
 from ggmltool.inspect.watched import watch
@@ -34,11 +36,5 @@ def plan(look: Look) -> int:
     opened = opened.what_if(look.what_if)
     watched = watch(opened, look.moment)
     watched = replace(watched, plan=watched.run.as_computed(watched.plan))
-    if look.json:
-        from ggmltool.views.plan.documents import PlanDocument
-
-        return look.answer(watched, PlanDocument.of(watched.plan))
-    from ggmltool.views.plan.plan import plan_view
-
     more = f"ggmltool splits --format table {opened.again}"
-    return look.answer(watched, plan_view(watched.plan, opened.tensors(watched.graph), watched.title, look.style, more))
+    return look.print(answer(watched, PlanShown.of(watched.plan, opened.tensors(watched.graph), more)))

@@ -12,17 +12,18 @@ import pytest
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.buffers.record import BuffersShown
 from ggmltool.ask.buffers.text import buffers
+from ggmltool.ask.plan.record import PlanDocument, PlanShown
+from ggmltool.ask.plan.text import plan
 from ggmltool.ask.run.text import StepReport, steps_view
 from ggmltool.ask.splits.record import SplitsShown
 from ggmltool.ask.splits.text import splits
-from ggmltool.ggml.plan import SplitPlan
+from ggmltool.ggml.plan import Plan, SplitPlan
+from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.document import json_text
 from ggmltool.show.table import Style
 from ggmltool.show.text import plan_step
 from ggmltool.show.values import matrix_view
-from ggmltool.views.plan.documents import PlanDocument
 from ggmltool.views.plan.dot import ggml_dot, split_dot
-from ggmltool.views.plan.plan import plan_view
 from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 from tests.views.plans import EVENTS, REFUSED, TENSORS, TWO_DEVICES
@@ -44,11 +45,16 @@ MANY = replace(
 SMALL = np.array([[60, 55.5, -1e-9], [np.nan, np.inf, 0]], np.float32)
 LARGE = np.arange(80_000, dtype=np.float32).reshape(1, 10, 80, 100)
 
+
+def shown(plan: Plan, tensors: Tensors, title: str, more: str = "") -> Answer[PlanShown]:
+    return Answer(PlanShown.of(plan, tensors, more), title)
+
+
 SPLITS = Answer(SplitsShown.of(TWO_DEVICES, TENSORS), "two devices", "alloc main", TWO_DEVICES)
 VIEWS: dict[str, Callable[[Style], str]] = {
-    "plan": lambda style: plan_view(TWO_DEVICES, TENSORS, "two devices", style, "ggmltool splits x"),
-    "plan_many": lambda style: plan_view(MANY, TENSORS, "many splits", style, "ggmltool splits x"),
-    "plan_refused": lambda style: plan_view(REFUSED, {}, "refused", style),
+    "plan": lambda style: plan(shown(TWO_DEVICES, TENSORS, "two devices", "ggmltool splits x"), style),
+    "plan_many": lambda style: plan(shown(MANY, TENSORS, "many splits", "ggmltool splits x"), style),
+    "plan_refused": lambda style: plan(shown(REFUSED, {}, "refused"), style),
     "splits": lambda style: splits(SPLITS, style),
     "buffers": lambda style: buffers(buffers_answer(10), style),
     "buffers_cut": lambda style: buffers(buffers_answer(1), style),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.ask.plan.text import MAX_SPLITS
 from ggmltool.ask.splits.copied import copied_sums
 from ggmltool.ask.splits.text import splits_table
 from ggmltool.ggml.messages import messages
@@ -40,7 +41,6 @@ from ggmltool.sources.sched_log.records import (
     LogSummary,
     Realloc,
 )
-from ggmltool.views.plan.plan import MAX_SPLITS
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -13,7 +13,7 @@ from ggmltool.ask.reference.record import SchemaInfo, Schemas
 from ggmltool.show.document import Document
 
 _MODULES = (
-    "views.plan.documents",
+    "ask.plan.record",
     "ask.splits.record",
     "ask.splits.tally",
     "ask.splits.copied",

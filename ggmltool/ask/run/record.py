@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from ggmltool.ask.plan.record import PlanDocument
 from ggmltool.ask.run.next_token import NextToken
 from ggmltool.ask.run.watched import ENDS, WatchedNode, summary_of
 from ggmltool.inspect.use_after_free import FreedMemoryUse
 from ggmltool.show.document import Error, Number, ReleaseDocument, Row
-from ggmltool.views.plan.documents import PlanDocument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.plan.record import PlanShown
 from ggmltool.ask.splits.text import splits_table
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.tensor_info import Tensors
@@ -25,8 +27,9 @@ _DEVICES = (
 )
 
 
-def plan_view(plan: Plan, tensors: Tensors, title: str, style: Style, more: str = "") -> str:
-    """The plan for people. `more` is the command that shows all splits, named where some are left out."""
+def plan(answer: Answer[PlanShown], style: Style) -> str:
+    """The plan for people, with the command that shows all splits where some are left out."""
+    plan, tensors, more, title = answer.facts.plan, answer.facts.tensors, answer.facts.more, answer.title
     release = [] if f", ggml {plan.ggml}" in title else [f"ggml {plan.ggml}"]
     facts = [plan_step(plan), *release, count(len(plan.nodes), "node"), count(len(plan.leafs), "leaf")]
     facts += ["ggml aborts when it computes this"] if plan.compute_error is not None else []

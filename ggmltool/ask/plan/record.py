@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, SplitPlan
-from ggmltool.show.document import Error, Row, StepDocument
-
-if TYPE_CHECKING:
-    pass
+from ggmltool.scenario.tensor_info import Tensors
+from ggmltool.show.document import Error, Row, StepDocument, head
 
 
 class PlanBackend(Row):
@@ -60,3 +59,23 @@ class PlanDocument(StepDocument, kw_only=True):
         """A plan."""
         error = {} if plan.compute_error is None else {"compute_error": dict(plan.compute_error)}
         return msgspec.convert(plan.as_dict() | error, cls)
+
+
+class PlanShown(StepDocument, kw_only=True):
+    """A plan, with what is known of its tensors; its document is made when it is wanted. `more` is the command that
+    shows all splits."""
+
+    view = "plan"
+    kind: Literal["plan"] = "plan"
+    plan: Plan
+    tensors: Tensors
+    more: str
+
+    @classmethod
+    def of(cls, plan: Plan, tensors: Tensors, more: str = "") -> PlanShown:
+        """A plan that is shown."""
+        return cls(**head(plan), plan=plan, tensors=tensors, more=more)
+
+    def document(self) -> PlanDocument:
+        """The plan as JSON has it."""
+        return replace(PlanDocument.of(self.plan), after=self.after)
