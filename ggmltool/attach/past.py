@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ggmltool.attach.state import Snapshot
-from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
-from ggmltool.ggml.state import GallocState, SchedState
-from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
+from ggmltool.ggml.sched.past import Past, PastCopy, past_of_state
+from ggmltool.ggml.state import SchedState
 from ggmltool.scenario.past import MOST_SLOTS
 from ggmltool.structs.layout import layout
 from ggmltool.structs.types import Pointer, bare
@@ -22,30 +21,11 @@ def past_of(snapshot: Snapshot, backends: Sequence[str], ids: Mapping[int, str])
     At a compute of a graph that is allocated, it is the state from which the same call would come to the same again.
     """
     sched, computes = snapshot.sched, bool(snapshot.function and "compute" in snapshot.function)
-    galloc = sched.galloc
-    again = computes and sched.is_alloc
-    n = sched.n_copies
-    return Past(
-        tuple(backends),
-        is_reset=sched.is_reset or computes,
-        is_alloc=sched.is_alloc and not computes,
-        cur_copy=sched.cur_copy % n,
-        next_copy=(sched.cur_copy if again else sched.next_copy) % n,
-        node_ids=sched.node_backend_ids,
-        leaf_ids=sched.leaf_backend_ids,
-        prev_node_ids=sched.prev_node_backend_ids,
-        prev_leaf_ids=sched.prev_leaf_backend_ids,
-        nodes=tuple((_place(dst), tuple(map(_place, _sources(src)))) for dst, src in galloc.node_allocs),
-        leafs=tuple(map(_place, galloc.leaf_allocs)),
-        planners=tuple(
-            tuple(PastChunk(c.max_size, tuple((b.offset, b.size) for b in c.free_blocks)) for c in chunks)
-            for chunks in galloc.buf_tallocs
-        ),
-        buffers=_buffers(snapshot, galloc),
-        hash_size=galloc.hash_set.size,
-        own_size=sched.graph.size,
-        copies=() if sched.is_reset or computes else tuple(_copies(snapshot, ids)),
-    )
+    past = past_of_state(sched, snapshot.buffers, backends)
+    if not computes:
+        return past if sched.is_reset else replace(past, copies=tuple(_copies(snapshot, ids)))
+    again = past.cur_copy if sched.is_alloc else past.next_copy
+    return replace(past, is_reset=True, is_alloc=False, next_copy=again)
 
 
 class Left(NamedTuple):
@@ -102,25 +82,3 @@ def _copies(snapshot: Snapshot, ids: Mapping[int, str]) -> Iterator[PastCopy]:
 def is_new(sched: SchedState) -> bool:
     """Whether a scheduler has planned nothing yet."""
     return not (sched.galloc.node_allocs or sched.galloc.leaf_allocs or sched.node_backend_ids or sched.splits)
-
-
-def _buffers(snapshot: Snapshot, galloc: GallocState) -> tuple[tuple[int, ...] | None, ...]:
-    buffers = snapshot.buffers
-    out: list[tuple[int, ...] | None] = []
-    for made in galloc.buffers:
-        sizes = tuple(buffers[b].size for b in made if b in buffers)
-        out.append(sizes or None)
-    return tuple(out)
-
-
-def _sources(places: Sequence[TensorAlloc]) -> Sequence[TensorAlloc]:
-    n = len(places)
-    while n and places[n - 1].buffer_id < 0:
-        n -= 1
-    return places[:n]
-
-
-def _place(place: TensorAlloc) -> TensorAlloc:
-    if place.buffer_id < 0:
-        return INVALID
-    return TensorAlloc(place.buffer_id, place.chunk, place.offset, place.size_max)

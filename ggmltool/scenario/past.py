@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from ggmltool.ggml.sched.past import Past, PastChunk, PastCopy
+from ggmltool.ggml.sched.past import Past, PastCopy
+from ggmltool.ggml.state import ChunkState, FreeBlock
 from ggmltool.ggml.vbuffer import INVALID, NodeAlloc, TensorAlloc
 from ggmltool.ggml.version import SCHED_MAX_COPIES, SIZE_MAX, VBUFFER_MAX_CHUNKS
 from ggmltool.scenario.errors import Mistake
@@ -130,12 +131,12 @@ def _chunks(value: object, backends: Sequence[str], convert: Callable[[Any], Any
     )
 
 
-def _chunk(value: object) -> PastChunk:
+def _chunk(value: object) -> ChunkState:
     items = as_list(value, "a chunk")
     if len(items) != 2:
         raise Mistake(f"a chunk has two parts, not {len(items)}", "[highest byte, [[offset, size], ...]]")
     free = at(1, _each, items[1], "free blocks", _block, 4096)
-    return PastChunk(at(0, as_int, items[0], "the highest byte", 0, SIZE_MAX), tuple(free))
+    return ChunkState(at(0, as_int, items[0], "the highest byte", 0, SIZE_MAX), tuple(free))
 
 
 def _copies(value: object, backends: Sequence[str]) -> tuple[PastCopy, ...]:
@@ -160,12 +161,12 @@ def _copy(value: object) -> tuple[int, tuple[int, int] | None] | None:
     return slot, (chunk, at(2, as_int, items[2], "bytes", 0, SIZE_MAX))
 
 
-def _block(value: object) -> tuple[int, int]:
+def _block(value: object) -> FreeBlock:
     items = as_list(value, "a free block")
     if len(items) != 2:
         raise Mistake(f"a free block has two numbers, not {len(items)}", "[offset, size]")
     offset, size = (at(i, as_int, item, "bytes", 0, SIZE_MAX) for i, item in enumerate(items))
-    return offset, size
+    return FreeBlock(offset, size)
 
 
 def dump_past(past: Past) -> dict[str, Any]:
@@ -183,7 +184,7 @@ def dump_past(past: Past) -> dict[str, Any]:
                 out[key] = [_dump_place(leaf) for leaf in value]
             case "planners":
                 chunks = (name_of for name_of in zip(past.backends, value, strict=False) if name_of[1])
-                out[key] = {b: [[c.max_size, [list(block) for block in c.free]] for c in of] for b, of in chunks}
+                out[key] = {b: [[c.max_size, [list(block) for block in c.free_blocks]] for c in of] for b, of in chunks}
             case "buffers":
                 sizes = zip(past.backends, value, strict=False)
                 out[key] = {b: list(of) for b, of in sizes if of is not None}

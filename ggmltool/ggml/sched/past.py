@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.dyn_tallocr import Chunk
+from ggmltool.ggml.sched.reader import sched_state
+from ggmltool.ggml.state import BufferState, ChunkState, SchedState
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, cut_name
-from ggmltool.ggml.vbuffer import NodeAlloc, TensorAlloc, VBuffer
+from ggmltool.ggml.vbuffer import INVALID, NodeAlloc, TensorAlloc, VBuffer
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.state import SchedulerState
-
-
-class PastChunk(NamedTuple):
-    """A chunk of a planner: the highest byte ever used, and the free blocks as (offset, size)."""
-
-    max_size: int
-    free: tuple[tuple[int, int], ...]
 
 
 class PastCopy(NamedTuple):
@@ -53,7 +48,7 @@ class Past:
     prev_leaf_ids: tuple[int, ...] = ()
     nodes: tuple[NodeAlloc, ...] = ()
     leafs: tuple[TensorAlloc, ...] = ()
-    planners: tuple[tuple[PastChunk, ...], ...] = ()
+    planners: tuple[tuple[ChunkState, ...], ...] = ()
     buffers: tuple[tuple[int, ...] | None, ...] = ()
     hash_size: int = 0
     own_size: int = 0
@@ -62,27 +57,44 @@ class Past:
 
 def past_of(sched: SchedulerState) -> Past:
     """The state of a scheduler, to go on from in another run."""
-    gallocr = sched.gallocr
+    bufts = {buft: i for i, buft in enumerate(dict.fromkeys(sched.bufts))}
+    made = {b.base: BufferState(bufts[b.buft], b.size, b.usage, b.base) for b in sched.compute_buffers()}
+    return past_of_state(sched_state(sched, bufts), made, sched.names)
+
+
+def past_of_state(sched: SchedState, buffers: Mapping[int, BufferState], backends: Sequence[str]) -> Past:
+    """The same of a state, whoever read it, over backends of these names."""
+    galloc = sched.galloc
+    sizes = (tuple(buffers[b].size for b in made if b in buffers) for made in galloc.buffers)
     return Past(
-        tuple(sched.names),
+        tuple(backends),
         sched.is_reset,
         sched.is_alloc,
-        sched.cur_copy,
-        sched.next_copy,
-        tuple(sched.node_ids),
-        tuple(sched.leaf_ids),
-        tuple(sched.prev_node_ids),
-        tuple(sched.prev_leaf_ids),
-        tuple(gallocr.node_allocs),
-        tuple(gallocr.leaf_allocs),
-        tuple(
-            tuple(PastChunk(c.max_size, tuple((at, size) for at, size in c.free_blocks)) for c in planner.chunks)
-            for planner in gallocr.buf_tallocs
-        ),
-        tuple(None if b is None else tuple(part.size for part in b.chunks) for b in gallocr.buffers),
-        gallocr.hash_size,
-        sched.own_size,
+        sched.cur_copy % sched.n_copies,
+        sched.next_copy % sched.n_copies,
+        sched.node_backend_ids,
+        sched.leaf_backend_ids,
+        sched.prev_node_backend_ids,
+        sched.prev_leaf_backend_ids,
+        tuple([(_place(dst), tuple(map(_place, _placed(srcs)))) for dst, srcs in galloc.node_allocs]),
+        tuple(map(_place, galloc.leaf_allocs)),
+        galloc.buf_tallocs,
+        tuple([of or None for of in sizes]),
+        galloc.hash_set.size,
+        sched.graph.size,
     )
+
+
+def _placed(places: Sequence[TensorAlloc]) -> Sequence[TensorAlloc]:
+    """The places up to the last that is one."""
+    n = len(places)
+    while n and places[n - 1].buffer_id < 0:
+        n -= 1
+    return places[:n]
+
+
+def _place(place: TensorAlloc) -> TensorAlloc:
+    return INVALID if place.buffer_id < 0 else place
 
 
 def go_on_from(past: Past, sched: SchedulerState) -> None:
@@ -150,8 +162,8 @@ def _give_allocator(past: Past, sched: SchedulerState) -> None:
             gallocr.buffers[b] = VBuffer(buft, sizes, gallocr.addresses)
 
 
-def _chunk(past: PastChunk) -> Chunk:
+def _chunk(past: ChunkState) -> Chunk:
     chunk = Chunk(0)
     chunk.max_size = past.max_size
-    chunk.free_blocks = [[offset, size] for offset, size in past.free]
+    chunk.free_blocks = [[offset, size] for offset, size in past.free_blocks]
     return chunk

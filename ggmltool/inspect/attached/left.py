@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ggmltool.ggml.sched.past import Past, PastChunk
+from ggmltool.ggml.sched.past import Past
+from ggmltool.ggml.state import ChunkState
 from ggmltool.ggml.vbuffer import TensorAlloc
 
 
@@ -69,8 +70,8 @@ def _places(places: Sequence[TensorAlloc]) -> list[str]:
     return shown
 
 
-def _chunk(chunk: PastChunk) -> str:
-    free = ", ".join(f"{size} at {offset}" for offset, size in chunk.free)
+def _chunk(chunk: ChunkState) -> str:
+    free = ", ".join(f"{size} at {offset}" for offset, size in chunk.free_blocks)
     return f"{chunk.max_size} bytes, free: {free or 'nothing'}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from ggmltool.state.memory import limits
@@ -114,17 +114,18 @@ class Memory:
 
 
 class OwnMemory(Memory):
-    """What this process holds itself: nothing has to be fetched, and nothing is checked."""
+    """What this process holds itself, or what `read` has at hand: nothing has to be fetched, and nothing is checked."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[int, int], bytes] = ctypes.string_at) -> None:
         self.nbytes = 0
+        self._bytes_at = read
 
     def read(self, address: int, length: int) -> bytes:
         if length <= 0:
             return b""
         if not address:
             raise NoBytes(address, length)
-        return ctypes.string_at(address, length)
+        return self._bytes_at(address, length)
 
     def prefetch(self, spans: Iterable[tuple[int, int]]) -> None:
         return

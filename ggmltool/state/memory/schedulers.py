@@ -57,6 +57,7 @@ class Schedulers:
         self.graphs = graphs
         self.record = record(layout, "ggml_backend_sched", _SCHED)
         self.split = record(layout, "ggml_backend_sched_split", _SPLIT)
+        self.grows = "inputs_capacity" in (layout.structs["ggml_backend_sched_split"].members or {})
         self.galloc_record = record(layout, "ggml_gallocr", _GALLOC)
         self.tensor_alloc = record(layout, "tensor_alloc", _TENSOR_ALLOC)
         self.hash_node = record(layout, "hash_node", _HASH_NODE)
@@ -166,7 +167,7 @@ class Schedulers:
                 # What was split before may be gone.
                 view = None
             inputs = self._inputs(inputs, n_inputs, f"split {i}")
-            out.append(SplitState(backend, start, end, inputs, capacity or None))
+            out.append(SplitState(backend, start, end, inputs, capacity if self.grows else None))
             views.append(view)
         return tuple(out), tuple(views)
 
