@@ -124,7 +124,14 @@ def state_of(
 ) -> State:
     """All that a scheduler holds, with the graph that it was given last, all tensors there are, and the buffers of
     contexts."""
-    tensors = list(tensors)
+    there = {t.index: t for t in tensors}
+    wanted = [*there.values()]
+    while wanted:
+        # A node may still name what an earlier split has made.
+        named = (s for t in wanted for s in (*t.src, t.view_src) if s is not None and s.index not in there)
+        wanted = list({s.index: s for s in named}.values())
+        there.update((t.index, t) for t in wanted)
+    tensors = there.values()
     of_tensors = (t.buffer for t in tensors if t.buffer is not None)
     known = dict.fromkeys((*buffers, *sched.compute_buffers(), *of_tensors))
     bufts = {buft: i for i, buft in enumerate(dict.fromkeys((*sched.bufts, *(b.buft for b in known))))}
@@ -182,7 +189,7 @@ def galloc_state(sched: AnyScheduler, bufts: Mapping[BufferType, int]) -> Galloc
         buffers=tuple(made),
         buf_tallocs=tuple(map(chunk_states, planners(sched))),
         hash_set=HashSetState(gallocr.hash_size, frozenset(keys)),
-        hash_values={t: hash_node(gallocr, t) for t in keys},
+        hash_values={t: hash_node(gallocr, t) for t in keys if t < len(gallocr.hash_nodes.offset)},
         node_allocs=tuple(gallocr.node_allocs),
         leaf_allocs=tuple(gallocr.leaf_allocs),
     )
