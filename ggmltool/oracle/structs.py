@@ -6,8 +6,6 @@ The structs of one library, with the fields that it alone has, are in `Lib.struc
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Any
 
 from ggmltool.structs.mirrors import mirrors
 
@@ -26,10 +24,6 @@ Backend = KNOWN["ggml_backend"]
 Event = KNOWN["ggml_backend_event"]
 DeviceI = KNOWN["ggml_backend_device_i"]
 Device = KNOWN["ggml_backend_device"]
-NodeAlloc = KNOWN["node_alloc"]
-VBuffer = KNOWN["vbuffer"]
-Gallocr = KNOWN["ggml_gallocr"]
-SchedSplit = KNOWN["ggml_backend_sched_split"]
 
 MultiBuffer = KNOWN.declared("ggml_backend_multi_buffer_context", "ggml_backend_buffer_t * buffers", "size_t n_buffers")
 """What `context` of a multi-buffer points to."""
@@ -81,8 +75,3 @@ class CGraph(ctypes.Structure):
     def use_count(self, address: int) -> int:
         """How often the tensor at an address is a source in the graph it belongs to."""
         return int(self.use_counts[self.slot(address)])
-
-
-def splits_of(sched: Any) -> Sequence[Any]:
-    """The splits of a ggml_backend_sched."""
-    return (SchedSplit * sched.n_splits).from_address(sched.splits) if sched.n_splits else ()

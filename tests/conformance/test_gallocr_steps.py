@@ -51,7 +51,7 @@ class RealTables:
 
     def read(self) -> Tables:
         sched = self.run.lib.structs["ggml_backend_sched"].from_address(self.run.sched)
-        real = structs.Gallocr.from_address(sched.galloc)
+        real = structs.KNOWN["ggml_gallocr"].from_address(sched.galloc)
         used = ctypes.cast(real.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
         keys = ctypes.cast(real.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
         values = ctypes.cast(real.hash_values, ctypes.POINTER(HashNode))
@@ -62,7 +62,7 @@ class RealTables:
             ids = self.run.builder.ids
             self.names = {i: ids.get(key) or raw[i].decode("utf-8", "surrogateescape") for i, key in taken.items()}
         nodes = [(self.names[i], _values(values[i])) for i in taken]
-        node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.NodeAlloc))
+        node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.KNOWN["node_alloc"]))
         leaf_allocs = ctypes.cast(real.leaf_allocs, ctypes.POINTER(LeafAlloc))
         return Tables(
             sorted(nodes),

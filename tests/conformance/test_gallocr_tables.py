@@ -55,13 +55,13 @@ def tables(lib: Lib, model: ScenarioSpec, graph: str, size: int) -> dict[str, An
     address = lib.ggml_gallocr_new_n(ctypes.addressof(buft), 1)
     if not lib.ggml_gallocr_reserve(address, built):
         return {}
-    real = structs.Gallocr.from_address(address)
+    real = structs.KNOWN["ggml_gallocr"].from_address(address)
     n = real.hash_set.size
     used = ctypes.cast(real.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
     keys = ctypes.cast(real.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
     values = ctypes.cast(real.hash_values, ctypes.POINTER(HashNode))
     taken = [i for i in range(n) if used[i // 32] >> i % 32 & 1]
-    node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.NodeAlloc))
+    node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.KNOWN["node_alloc"]))
     leaf_allocs = ctypes.cast(real.leaf_allocs, ctypes.POINTER(LeafAlloc))
     talloc = DynTallocr.from_address(real.buf_tallocs[0] or 0)
     chunks = [Chunk.from_address(talloc.chunks[i]) for i in range(talloc.n_chunks)]

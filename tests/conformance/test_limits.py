@@ -25,6 +25,7 @@ from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
 from tests.limits import AT, split_inputs
+from tests.sched_memory import splits_of
 
 REFUSED = "preallocated.yaml"
 
@@ -48,9 +49,9 @@ def figures(lib: Lib, model: ScenarioSpec, graph: str) -> dict[str, tuple[int, i
     if not lib.ggml_backend_sched_alloc_graph(run.sched, built):
         return {}
     s = lib.structs["ggml_backend_sched"].from_address(run.sched)
-    galloc = structs.Gallocr.from_address(s.galloc)
+    galloc = structs.KNOWN["ggml_gallocr"].from_address(s.galloc)
     g = structs.CGraph.from_address(built)
-    splits = structs.splits_of(s)
+    splits = splits_of(s)
     out = {
         "backends": (s.n_backends, len(s.backends)),
         "copies": (s.n_copies, len(s.events[0])),

@@ -15,9 +15,9 @@ from typing import Any
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import FLAG_COMPUTE
-from ggmltool.oracle.structs import Tensor
+from ggmltool.oracle.structs import KNOWN, Tensor
 from ggmltool.sources.llama.capture.graph import GraphWriter
-from ggmltool.sources.llama.capture.lib import OBJECT_TYPE_GRAPH, Batch, Object
+from ggmltool.sources.llama.capture.lib import Batch
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.capture.session import Session
 from ggmltool.sources.llama.errors import CaptureError
@@ -186,10 +186,10 @@ class Decoder(Session):
 
 def _graph_of(node: int) -> int:
     """The ggml_cgraph that a node was built for: the first object of its ggml_context, where llama.cpp puts it."""
-    size = ctypes.sizeof(Object)
-    start = node - int(Object.from_address(node - size).offs)
-    first = Object.from_address(start)
-    if first.type != OBJECT_TYPE_GRAPH:
+    header = KNOWN["ggml_object"]
+    start = node - int(header.from_address(node - ctypes.sizeof(header)).offs)
+    first = header.from_address(start)
+    if first.type != KNOWN.types.enums["ggml_object_type"].members["GGML_OBJECT_TYPE_GRAPH"]:
         raise CaptureError("llama.cpp keeps its graphs in a place that ggmltool does not know")
     return start + int(first.offs)
 

@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
-import ctypes
-import struct
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import NEWEST
-from ggmltool.oracle.structs import CGraph
+from ggmltool.oracle.structs import KNOWN, CGraph
 from ggmltool.sources.graph_writer import GraphWriter as AnyGraphWriter
-from ggmltool.sources.llama.capture.lib import OBJECT_TYPE_TENSOR, Lib, Object
+from ggmltool.sources.llama.capture.lib import Lib
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.state.memory.tensors import TensorStruct
+from ggmltool.state.memory.pages import OwnMemory
+from ggmltool.state.memory.tensors import Tensors, TensorStruct
 
 _USAGE_WEIGHTS = 1
 _SUB_OPS = {"UNARY": "ggml_unary_op_name", "GLU": "ggml_glu_op_name"}
-_TENSOR = struct.Struct("@iP4q4Ni16ii10PPNP64s")
-"""The fields of ggml_tensor up to its name, all read at once: a graph has thousands of them."""
 
 
-class OwnMemory:
+class LibraryTensors(Tensors):
     """The tensors that the library has in this process."""
 
     def __init__(self, lib: Lib) -> None:
+        super().__init__(OwnMemory(), KNOWN.types)
         self.lib = lib
 
-    def tensor(self, address: int) -> TensorStruct:
-        """The ggml_tensor at an address, as it is now."""
-        f = _TENSOR.unpack(ctypes.string_at(address, _TENSOR.size))
-        return TensorStruct(
-            address, f[0], f[1], f[2:6], f[6:10], f[10], f[11:27], f[27], f[28:38], f[38], f[39], f[40], f[41]
-        )
-
-    def arena(self, address: int) -> Iterator[int]:
+    def arena(self, address: int) -> Sequence[int]:
         """The tensors of the ggml_context that a tensor lies in, in the order of its objects."""
-        size = ctypes.sizeof(Object)
-        start = address - Object.from_address(address - size).offs
-        at: int | None = start
-        while at:
-            header = Object.from_address(at)
-            if header.type == OBJECT_TYPE_TENSOR:
-                yield start + header.offs
-            at = header.next
+        return next(iter(self.arenas([address])), ())
 
     def type_name(self, number: int) -> str:
         """ggml_type_name."""
@@ -63,7 +47,7 @@ class GraphWriter(AnyGraphWriter):
     """
 
     def __init__(self, lib: Lib) -> None:
-        super().__init__(OwnMemory(lib))
+        super().__init__(LibraryTensors(lib))
         self.lib = lib
         self.graph_size = 0
 

@@ -126,21 +126,6 @@ def _struct(name: str, fields: Sequence[Any], added: Sequence[Added]) -> Any:
     return type(name, (c.Structure,), {"_fields_": tuple(out)})
 
 
-class Object(c.Structure):
-    """ggml_object: the header before each tensor of a ggml_context. `offs` is the tensor's, from the arena's start."""
-
-    _fields_ = (
-        ("offs", c.c_size_t),
-        ("size", c.c_size_t),
-        ("next", c.c_void_p),
-        ("type", c.c_int),
-        ("padding", c.c_char * 4),
-    )
-
-
-OBJECT_TYPE_TENSOR, OBJECT_TYPE_GRAPH = 0, 1
-
-
 class Batch(c.Structure):
     """llama_batch: a value per token in each array; `logits` says of which tokens logits are asked."""
 
