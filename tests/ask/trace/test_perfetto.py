@@ -106,7 +106,7 @@ def seeds_of(ggml: str, n: int) -> range:
 @pytest.mark.parametrize("ggml", RELEASES)
 def test_random_scenarios_are_drawn_by_the_rules(ggml: str) -> None:
     drawn = 0
-    for seed in seeds_of(ggml, 24):
+    for seed in seeds_of(ggml, 72):
         try:
             found = opened(scenario(seed), ggml)
         except ScenarioError:
@@ -131,7 +131,7 @@ def test_wide_random_scenarios_are_drawn_by_the_rules(ggml: str) -> None:
 @pytest.mark.parametrize("ggml", RELEASES)
 def test_random_scenarios_that_are_computed_are_drawn_by_the_rules(ggml: str) -> None:
     nodes = 0
-    for seed in seeds_of(ggml, 12):
+    for seed in seeds_of(ggml, 48):
         try:
             found = opened(scenario(seed, values=True), ggml)
         except ScenarioError:
