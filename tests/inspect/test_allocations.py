@@ -152,6 +152,6 @@ def test_the_history_of_a_run_with_a_past_is_that_of_a_fresh_one(release: str) -
 
 
 def test_a_real_library_cannot_be_given_a_past() -> None:
-    (model,) = behind_a_reserve(range(1, 2))
+    model, *_ = behind_a_reserve(range(8))
     with pytest.raises(WrongUse, match="attach --verify"):
         verify(Scenario(model), False)

@@ -41,7 +41,7 @@ def test_a_step_after_its_past_is_planned_as_in_the_whole_run(release: str) -> N
 
 def test_the_past_decides_about_plans() -> None:
     otherwise = 0
-    for seed in range(30):
+    for seed in range(40):
         model = ggmltool.load(scenario(seed)).model
         for k, whole, _ in cuts(replace(model, steps=steps_of(model))):
             (fresh,) = Scenario(replace(model, steps=[])).start().run([Step(whole["step"], whole["graph"])])
