@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import AxisError
 
-from ggmltool.ggml.memory import HostArrays
+from ggmltool.ggml.values.arrays import HostArrays
 
 SEED = 20_261_122
 

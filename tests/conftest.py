@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-from ggmltool.ggml.devices import gpus
+from ggmltool.ggml.devices import gpu as gpus
 from ggmltool.oracle.vulkan import Vulkan
 from tests.cli.conftest import call
 from tests.needs import EVERY, real_vulkan

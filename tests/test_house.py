@@ -154,7 +154,7 @@ def test_the_help_of_ggml_names_every_release() -> None:
 
 
 ASKED_BY_THE_COMMAND_LINE = {
-    "bounds", "dtypes", "errors", "events", "op", "ops.tables", "plan", "tensor",
+    "bounds", "dtypes", "errors", "events", "op", "ops.cpu.tables", "plan", "tensor",
     "releases.parts", "releases.release", "releases.table", "version",
 }  # fmt: skip
 """Names and values of the engine; a rule of ggml's is asked for in inspect."""

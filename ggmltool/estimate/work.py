@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ggmltool.estimate.cells import Cells
 from ggmltool.ggml.dtypes import BF16, F16, DType
 from ggmltool.ggml.op import IS_VIEW_OP, Op
-from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.operands import param_i32
 from ggmltool.ggml.tensor import Tensor, nelements, root_of
 
 _ALWAYS = {

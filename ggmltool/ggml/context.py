@@ -8,7 +8,7 @@ from typing import Literal
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.errors import GgmlAssert, advice
-from ggmltool.ggml.op_rules import SHARED, OpRules
+from ggmltool.ggml.op import SHARED, OpRules
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, Tensor, cut_name
 from ggmltool.ggml.version import INT64_MAX, MEM_ALIGN, OBJECT_SIZE, SIZE_MAX, TENSOR_SIZE, pad
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES, N_OP_KEYS, Op
-from ggmltool.ggml.op_rules import SHARED, OpRules
+from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES, N_OP_KEYS, SHARED, Op, OpRules
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, nrows
 
 if TYPE_CHECKING:

@@ -149,3 +149,12 @@ class NotComputable(GgmlError):  # noqa: N818 - as the others
     """ggml would compute this, but the numpy engine has no way to; planning is not affected."""
 
     kind: ErrorKind = "failed"
+
+
+class DebugAssert(GgmlAssert):
+    """assert(condition), which a release build leaves out: what that does then is undefined."""
+
+    def __init__(self, function: str, condition: str, explanation: str = "") -> None:
+        undefined = "a release build does not check, and continues with whatever is before or behind its arrays"
+        text = f"{explanation}; {undefined}" if explanation else undefined
+        GgmlError.__init__(self, function, f"Assertion `{condition}' failed.", condition, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ggmltool.ggml.alloc.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType, view_init
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
@@ -14,9 +15,8 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.rules import Rules
-from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.transfer import tensor_copy
+from ggmltool.ggml.values.transfer import tensor_copy
 from ggmltool.ggml.version import hash_size
 
 _STRUCTS = Release("", "", "", "", Rules())

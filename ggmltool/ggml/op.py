@@ -1,7 +1,8 @@
-"""ggml_op, ggml_unary_op and ggml_glu_op: the operations of ggml, their names and their symbols."""
+"""ggml_op, ggml_unary_op and ggml_glu_op: the operations, their names and symbols, and what releases do otherwise."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -326,3 +327,43 @@ def keys_of(name: str) -> tuple[int, ...]:
     Raises KeyError for a name that is no op.
     """
     return _KEYS_BY_NAME[name]
+
+
+@dataclass(frozen=True, slots=True)
+class OpRules:
+    """What a ggml's constructors and kernels do one way, and another's the other way; by default as 0.20.2."""
+
+    rope_has_offset: bool = False
+    """Rows that ROPE turns have an offset, and without a pair to turn its kernel never ends."""
+    clamp_is_new: bool = False
+    """ggml_clamp makes a tensor of its own, where it was a view of its source, and ggml_clamp_inplace is the view; the
+    kernel goes by all strides since then."""
+    permute_is_int: bool = True
+    """ggml_permute's extents and strides go through a C int."""
+    streams_are_scaled: bool = False
+    """ggml_dsv4_hc_pre leaves the scale of its sum and whether its weights are gates in op_params, and its kernel reads
+    them."""
+    comb_is_optional: bool = False
+    """ggml_dsv4_hc_post can go without a comb."""
+    counts_elements: bool = False
+    """An assertion: a tensor's elements are counted."""
+    bounds_acc: bool = False
+    """An assertion: ggml_acc's offset is less than 1 GiB."""
+    inputs_are_leafs: bool = False
+    """An assertion: only a tensor without an op is flagged as an input."""
+    has_bf16_functions: bool = False
+    """The CPU has bf16 kernels for SCALE, the GLU functions of before and four of UNARY's."""
+    widens_operand: bool = False
+    """The CPU's MUL_MAT converts an operand of f16 or bf16 where the product is one of f32."""
+    transforms_halves: bool = False
+    """The CPU's product with a Hadamard matrix takes one of f16."""
+    concat_takes_rows: bool = False
+    """The CPU's CONCAT takes whole rows only."""
+    checks_rows_back: bool = False
+    """The CPU's GET_ROWS_BACK looks at its indices."""
+    transposes_batches: bool = False
+    """The CPU's CONV_TRANSPOSE_2D computes every image of a batch, not only the first."""
+
+
+SHARED = OpRules()
+"""Those of the shared engine, which is 0.20.2."""

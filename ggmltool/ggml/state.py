@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from ggmltool.ggml.alloc.vbuffer import NodeAlloc, TensorAlloc
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.tensor import Dims
-from ggmltool.ggml.vbuffer import NodeAlloc, TensorAlloc
 
 
 class TensorState(msgspec.Struct, frozen=True, gc=False):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from ggmltool.ggml.alloc.gallocr import Gallocr
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.events import (
     Allocated,
@@ -20,7 +21,6 @@ from ggmltool.ggml.events import (
     ReallocNeeded,
     Reused,
 )
-from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor
 from ggmltool.ggml.why import NO_FACTS, Facts, Why
 

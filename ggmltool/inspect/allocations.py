@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.ggml.alloc.common import AnyGallocr
 from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
-from ggmltool.ggml.gallocr_common import AnyGallocr
 from ggmltool.ggml.sched.reader import chunk_states, hash_nodes
 from ggmltool.ggml.state import ChunkState, HashNodeState
 from ggmltool.inspect.memory import MemoryRecorder

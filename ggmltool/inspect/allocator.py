@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ggmltool.ggml.alloc.common import AnyGallocr, hash_keys, hash_keys_so_far
+from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.events import AllocationStarted
-from ggmltool.ggml.gallocr_common import AnyGallocr, hash_keys, hash_keys_so_far
 from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.sched.reader import chunk_states
 from ggmltool.ggml.state import ChunkState
 from ggmltool.ggml.tensor import Tensor, op_desc
-from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
 from ggmltool.inspect.built import graph_numbers
 from ggmltool.inspect.errors import InspectError

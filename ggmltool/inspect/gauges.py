@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, convert
 from msgspec.structs import asdict
 
+from ggmltool.ggml.alloc.common import AnyGallocr, hash_keys
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.errors import Breach
 from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Event, Freed
-from ggmltool.ggml.gallocr_common import AnyGallocr, hash_keys
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES

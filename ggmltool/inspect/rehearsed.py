@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 from ggmltool.inspect.memory import PlacedAt
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.gallocr import Gallocr
+    from ggmltool.ggml.alloc.gallocr import Gallocr
+    from ggmltool.ggml.alloc.vbuffer import TensorAlloc
     from ggmltool.ggml.sched.past import Past
     from ggmltool.ggml.sched.state import SchedulerState
-    from ggmltool.ggml.vbuffer import TensorAlloc
     from ggmltool.inspect.record import Record
     from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import Step

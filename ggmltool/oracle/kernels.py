@@ -9,10 +9,10 @@ from itertools import groupby
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, NotComputable
 from ggmltool.ggml.graph_copy import GraphCompute
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import CUSTOM_OPS
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.tensor import Tensor, op_desc, root_of
+from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.oracle import structs
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib, load

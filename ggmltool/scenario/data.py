@@ -106,7 +106,7 @@ class Data(ABC):
 
     def write(self, t: Tensor, events: Listener | None = None) -> None:
         """ggml_backend_tensor_set of the whole tensor, within the bounds of its memory."""
-        from ggmltool.ggml.transfer import tensor_set
+        from ggmltool.ggml.values.transfer import tensor_set
 
         tensor_set(t, self.raw(t.type, t.ne, t.nb, bounds_of(t)), 0, t.nbytes, events)
 

@@ -13,10 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ggmltool.ggml import extent
 from ggmltool.ggml.bounds import BOUNDS, Bounds, check_memory
 from ggmltool.ggml.dtypes import TYPES_BY_ID, DType
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, nbytes_of
+from ggmltool.ggml.values import extent
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def encode(values: NDArray[Any], type: DType) -> bytes:
             if dtype.kind == "f" and dtype.itemsize < 4:
                 values = values.astype(np.float32)
             return np.ascontiguousarray(values.astype(dtype)).tobytes()
-    from ggmltool.ggml.quants import quantize
+    from ggmltool.ggml.values.quants import quantize
 
     with np.errstate(over="ignore", invalid="ignore"):
         floats = np.ascontiguousarray(values.astype(np.float32))
@@ -73,7 +73,7 @@ def decode(raw: bytes, type: DType, ne: Dims) -> NDArray[Any]:
         import ml_dtypes
 
         return np.frombuffer(raw, dtype=ml_dtypes.bfloat16).astype(np.float32).reshape(ne[::-1])
-    from ggmltool.ggml.quants import dequantize
+    from ggmltool.ggml.values.quants import dequantize
 
     rows = np.frombuffer(raw, dtype=np.uint8).reshape(*ne[:0:-1], type.row_size(ne[0]))
     return dequantize(rows, type).reshape(ne[::-1])

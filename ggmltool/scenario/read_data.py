@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ggmltool.ggml.dtypes import DType
-from ggmltool.ggml.extent import span
 from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
+from ggmltool.ggml.values.extent import span
 from ggmltool.scenario.data import (
     INTEGER_BITS,
     ArangeData,

@@ -85,7 +85,7 @@ def engine(scenario: Path, file: Path) -> dict[str, Any]:
 def run_engine(scenario: Path, file: Path) -> None:
     """The other process: the prompt twice, so that its weights are converted when it is measured, and the tokens."""
     import ggmltool
-    from ggmltool.ggml.memory import HostArrays
+    from ggmltool.ggml.values.arrays import HostArrays
 
     start = time.perf_counter()
     loaded = ggmltool.load(scenario)

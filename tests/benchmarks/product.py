@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import ggmltool
-from ggmltool.ggml.devices.gpus import find
+from ggmltool.ggml.devices.gpu import find
 
 SIZE = 8192
 TIMES = 30

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from ggmltool.ggml import ops
+from ggmltool.ggml.alloc.tallocr import Tallocr
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
@@ -17,7 +18,6 @@ from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
-from ggmltool.ggml.tallocr import Tallocr
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec

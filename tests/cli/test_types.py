@@ -13,8 +13,8 @@ from ggmltool.cli.main import cli
 from ggmltool.cli.types import TABLE_NAMES, types
 from ggmltool.ggml.dtypes import TYPES, TYPES_BY_ID
 from ggmltool.ggml.errors import NotComputable
-from ggmltool.ggml.memory import dequantize, quantize
-from ggmltool.ggml.ops.tables import TABLES, table_bits
+from ggmltool.ggml.ops.cpu.tables import TABLES, table_bits
+from ggmltool.ggml.values.arrays import dequantize, quantize
 from ggmltool.scenario.encoded import can_decode, can_encode
 from tests.cli.conftest import Call
 

@@ -8,8 +8,7 @@ from typing import Any
 import ggmltool
 from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.ggml.buffer import Buffer
-from ggmltool.ggml.debug_assert import DebugAssert
-from ggmltool.ggml.errors import GgmlAssert, GgmlError
+from ggmltool.ggml.errors import DebugAssert, GgmlAssert, GgmlError
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.march_2025.scheduler import Scheduler

@@ -15,13 +15,13 @@ from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.memory import HostArrays, numpy_type
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import load as load_ops
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, since_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, nbytes_of
+from ggmltool.ggml.values.arrays import HostArrays, numpy_type
 from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Abort, Lib, load
 from ggmltool.scenario.versions import lacks

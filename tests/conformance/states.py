@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import astuple
 
+from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.state import GallocState, State, TensorState
-from ggmltool.ggml.vbuffer import TensorAlloc
 
 
 def in_order(state: State) -> dict[int, int]:

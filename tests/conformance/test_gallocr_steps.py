@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import astuple
 
 import ggmltool
+from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.reader import hash_node
-from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
 from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened

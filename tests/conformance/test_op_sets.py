@@ -9,8 +9,8 @@ import pytest
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.quants import dequantize
 from ggmltool.ggml.releases.release import Release
+from ggmltool.ggml.values.quants import dequantize
 from ggmltool.oracle.lib import Abort, Lib
 from tests.conformance.op_sets import SETS
 from tests.conformance.ops_case import Call, bytes_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.memory import dequantize
+from ggmltool.ggml.values.arrays import dequantize
 from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Src,

@@ -8,7 +8,7 @@ import numpy as np
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import GluOp, UnaryOp
-from ggmltool.ggml.ops.cpu_limits import check
+from ggmltool.ggml.ops.cpu.limits import check
 from ggmltool.ggml.ops.registry import since_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES

@@ -10,12 +10,12 @@ import numpy as np
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError, NotComputable
-from ggmltool.ggml.memory import dequantize
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.cpu_limits import check
+from ggmltool.ggml.ops.cpu.limits import check
 from ggmltool.ggml.ops.rope import MROPE, NEOX, NORMAL, VISION
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.values.arrays import dequantize
 from ggmltool.oracle.lib import Abort, Lib, load
 from tests.conformance.ops_case import (
     Call,

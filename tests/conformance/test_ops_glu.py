@@ -6,7 +6,7 @@ import pytest
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import GluOp
-from ggmltool.ggml.ops.cpu_limits import check
+from ggmltool.ggml.ops.cpu.limits import check
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
 from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (

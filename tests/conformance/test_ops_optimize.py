@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.tensor import FLAG_PARAM
+from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Call,

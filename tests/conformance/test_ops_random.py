@@ -14,7 +14,7 @@ import pytest
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import UnaryOp
-from ggmltool.ggml.ops.cpu_limits import check
+from ggmltool.ggml.ops.cpu.limits import check
 from ggmltool.ggml.releases.release import Release
 from ggmltool.oracle.lib import Abort, Lib
 from tests.conformance.ops_case import (

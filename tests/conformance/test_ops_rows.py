@@ -7,7 +7,7 @@ import pytest
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.memory import dequantize
+from ggmltool.ggml.values.arrays import dequantize
 from ggmltool.oracle.lib import Lib
 from tests.conformance.ops_case import (
     Call,

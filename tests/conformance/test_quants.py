@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ggmltool.ggml.dtypes import NO_TO_FLOAT, TYPES, DType
 from ggmltool.ggml.errors import NotComputable
-from ggmltool.ggml.quants import dequantize, quantize
+from ggmltool.ggml.values.quants import dequantize, quantize
 from ggmltool.oracle.lib import Lib
 from ggmltool.scenario.encoded import can_decode, can_encode
 from tests.conformance.ops_case import SPECIAL

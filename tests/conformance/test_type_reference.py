@@ -15,7 +15,7 @@ import ggmltool
 from ggmltool.ask.ops.record import op_example, op_facts
 from ggmltool.ggml.dtypes import NO_FROM_FLOAT_REF, NO_TO_FLOAT, NO_VEC_DOT, TYPES, TYPES_BY_ID
 from ggmltool.ggml.op import Op, UnaryOp
-from ggmltool.ggml.ops.tables import TABLES, table_bits
+from ggmltool.ggml.ops.cpu.tables import TABLES, table_bits
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle import run, run_many
 from ggmltool.oracle.lib import Lib

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ggmltool.ggml.alloc.tallocr import Tallocr, alloc_ctx_tensors_from_buft
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, AddressSpace, Buffer, BufferType, tensor_alloc, view_init
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I8, TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
-from ggmltool.ggml.tallocr import Tallocr, alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SIZE_MAX, pad
 from tests.ggml.layouts import contiguous_tensors

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ggmltool.ggml.alloc.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.buffer import AddressSpace
 from ggmltool.ggml.build_order import NONE, build_order
 from ggmltool.ggml.context import Context, IndexSpace
@@ -21,7 +22,6 @@ from ggmltool.ggml.graph_copy import compare_graph_backend, graph_copy
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.registry import CONSTRUCTORS
-from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM, Tensor
 from tests.ggml.graphs import Builder
 

@@ -11,11 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ggmltool.ggml import tensor as tensors
-from ggmltool.ggml.blocks import can_decode, can_encode, decode_blocks, encode_blocks
+from ggmltool.ggml.devices.gpu_arrays import can_decode, can_encode, decode_blocks, encode_blocks
 from ggmltool.ggml.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, TYPES, TYPES_BY_ID
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
-from ggmltool.ggml.quants import dequantize, quantize
 from ggmltool.ggml.tensor import Tensor, contiguous_nb, cut_name
+from ggmltool.ggml.values.quants import dequantize, quantize
 from tests.ggml.layouts import contiguous_tensors, strided_tensors
 
 

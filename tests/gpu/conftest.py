@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ggmltool.ggml.devices import gpus
+from ggmltool.ggml.devices import gpu as gpus
 from ggmltool.ggml.devices.gpu import Gpu
 from tests.gpu.double import Cupy
 

@@ -8,10 +8,10 @@ from typing import Any
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.devices.gpu import Gpu
 from ggmltool.ggml.devices.gpu_arrays import GpuArrays
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.values.arrays import HostArrays
 from tests.conformance.ops_case import Call, Engine
 
 HALF = frozenset(("f16", "bf16"))

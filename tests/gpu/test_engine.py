@@ -15,14 +15,14 @@ import ggmltool
 from ggmltool.cli.errors import run_and_report
 from ggmltool.cli.main import cli
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
-from ggmltool.ggml.devices import gpus
+from ggmltool.ggml.devices import gpu
 from ggmltool.ggml.devices.gpu import Gpu
 from ggmltool.ggml.devices.gpu_arrays import GpuArrays
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlFailed, GgmlOverrun, NotComputable
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.values.arrays import HostArrays
 from tests.gpu.conftest import Doubles
 from tests.gpu.double import CUDARuntimeError, Cupy
 from tests.needs import library
@@ -91,7 +91,7 @@ def test_a_gpu_that_nobody_needs_is_left_alone(double: Doubles) -> None:
     assert cupy.state.free[0] == cupy.state.total
     assert {s.device_id for s in cupy.state.made} == {1}
     with pytest.raises(IndexError):
-        gpus.find().gpus[2]
+        gpu.find().gpus[2]
 
 
 def test_a_gpu_that_cannot_be_used_is_said(double: Doubles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,18 +106,18 @@ def test_a_gpu_that_cannot_be_used_is_said(double: Doubles, monkeypatch: pytest.
 
 
 def test_planning_looks_for_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "find", lambda: pytest.fail("a GPU was looked for"))
+    monkeypatch.setattr(gpu, "find", lambda: pytest.fail("a GPU was looked for"))
     assert ggmltool.load(scenario({"name": "CUDA0", "engine": "cupy"}, "CPU")).plan().ok
 
 
 def test_without_the_package_the_refusal_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "find_spec", lambda name: None)
-    gpus.find.cache_clear()
+    monkeypatch.setattr(gpu, "find_spec", lambda name: None)
+    gpu.find.cache_clear()
     error = refusal({"name": "CUDA0", "engine": "cupy"}, "CPU")
     assert error.message == "CUDA0 has the engine cupy: cupy is not installed"
     assert "pip install 'ggmltool[cuda]'" in error.explanation
     assert "'ggmltool[cuda13]'" in error.explanation
-    gpus.find.cache_clear()
+    gpu.find.cache_clear()
 
 
 def test_without_a_gpu_the_refusal_says_so(double: Doubles) -> None:
@@ -133,8 +133,8 @@ def test_a_cupy_that_cannot_be_imported_is_none(double: Doubles, monkeypatch: py
         warnings.warn("CUDA path could not be detected", UserWarning, stacklevel=2)
         raise ImportError("\n====\nlibcudart.so.12: cannot open shared object file\n====")
 
-    monkeypatch.setattr(gpus, "import_module", broken)
-    assert gpus.find().why == "cupy cannot be imported: libcudart.so.12: cannot open shared object file"
+    monkeypatch.setattr(gpu, "import_module", broken)
+    assert gpu.find().why == "cupy cannot be imported: libcudart.so.12: cannot open shared object file"
 
 
 def test_a_cupy_without_a_driver_finds_no_gpu(double: Doubles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_cupy_without_a_driver_finds_no_gpu(double: Doubles, monkeypatch: pyte
         raise CUDARuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
 
     monkeypatch.setattr(cupy.state.runtime._of, "getDeviceCount", no_driver)
-    assert gpus.find().why.startswith("cupy finds no GPU: cudaErrorInsufficientDriver")
+    assert gpu.find().why.startswith("cupy finds no GPU: cudaErrorInsufficientDriver")
 
 
 def test_a_cupy_that_computes_nothing_is_none(double: Doubles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_cupy_that_computes_nothing_is_none(double: Doubles, monkeypatch: pyte
         raise RuntimeError("libcublas.so.12 not found")
 
     monkeypatch.setattr(cupy, "matmul", no_cublas)
-    assert gpus.find().why == "cupy cannot compute on the GPU: libcublas.so.12 not found"
+    assert gpu.find().why == "cupy cannot compute on the GPU: libcublas.so.12 not found"
     assert engines("CUDA0") == ["numpy", "numpy"]
 
 

@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 import ggmltool
-from ggmltool.ggml.blocks import can_decode, can_encode
-from ggmltool.ggml.devices.gpu import Queue
-from ggmltool.ggml.devices.gpus import find
+from ggmltool.ggml.devices.gpu import Queue, find
+from ggmltool.ggml.devices.gpu_arrays import can_decode, can_encode
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Event, EventCall, Synchronized, TensorCopied

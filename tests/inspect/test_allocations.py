@@ -11,8 +11,8 @@ import pytest
 
 import ggmltool
 from ggmltool.ask.verify.record import verify
+from ggmltool.ggml.alloc.dyn_tallocr import DynTallocr
 from ggmltool.ggml.devices.conditions import Supports
-from ggmltool.ggml.dyn_tallocr import DynTallocr
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
 from ggmltool.inspect.errors import WrongUse

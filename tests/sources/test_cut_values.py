@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import ggmltool
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.run.run import values_of
 from ggmltool.sources.values.cut import Cut, computed_nodes, cut

@@ -12,9 +12,9 @@ import ggmltool
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.image import Image
 from ggmltool.debugger.expressions.image.images import Images
+from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.sched.assign import NULL_KEY
 from ggmltool.ggml.state import GallocState, GraphState, SchedState, State
-from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.inspect.history.cells import run_state
 from ggmltool.inspect.history.history import History, record_history, visit_points
 from ggmltool.scenario.scenario import Scenario

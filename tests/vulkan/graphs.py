@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, AddressSpace, Buffer, BufferType
-from ggmltool.ggml.devices.vulkan_order import KEPT
+from ggmltool.ggml.devices.vulkan import KEPT
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ggmltool.ask.allocs.record import AllocStoryShown, AllocTableShown, FreeBlocksShown
 from ggmltool.ask.answer import Answer
+from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
 from ggmltool.ggml.state import ChunkState
-from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.allocations import AllocStep, Block
 from ggmltool.inspect.allocator import AllocRow, NodeLabel

@@ -12,9 +12,9 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph_copy import GraphCompute, compare_graph_backend
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.releases.parts import copier_of
 from ggmltool.ggml.tensor import Tensor, root_of
+from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.run.devices import make_backends, make_bufts, take_gpus
 from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.run.run import values_of

@@ -17,9 +17,9 @@ from ggmltool.ask.compare.tolerance import Deviation, is_exact, measure_values, 
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, NotComputable
 from ggmltool.ggml.graph_copy import GraphCompute, graph_copy
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.releases.parts import copier_of
 from ggmltool.ggml.tensor import Tensor, root_of
+from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import Scenario

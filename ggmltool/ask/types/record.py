@@ -107,7 +107,7 @@ def type_info(type: DType) -> TypeInfo:
 
 def value_table(name: str, indices: Iterable[int]) -> ValueTable:
     """The entries of one of ggml's tables at these indices."""
-    from ggmltool.ggml.ops.tables import TABLES, table_bits
+    from ggmltool.ggml.ops.cpu.tables import TABLES, table_bits
 
     table, bits = TABLES[name], table_bits(name)
     entries = tuple(

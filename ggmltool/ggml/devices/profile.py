@@ -14,8 +14,7 @@ from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.devices.extra import ExtraBuft, Features, Memory
 from ggmltool.ggml.devices.unsupported import Unsupported
 from ggmltool.ggml.devices.written_rules import support_rules
-from ggmltool.ggml.op import EMPTY_OPS
-from ggmltool.ggml.op_rules import SHARED, OpRules
+from ggmltool.ggml.op import EMPTY_OPS, SHARED, OpRules
 from ggmltool.ggml.version import SIZE_MAX
 
 CAPS = ("async", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")

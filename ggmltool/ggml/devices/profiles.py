@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ggmltool.ggml.devices import (
-    blas,
-    cann,
-    cpu,
-    cpu_extra,
-    cuda,
-    metal,
-    metal_order,
-    opencl,
-    sycl,
-    vulkan,
-    vulkan_order,
-)
+from ggmltool.ggml.devices import blas, cann, cpu, cuda, metal, opencl, sycl, vulkan
 from ggmltool.ggml.devices.profile import (
     CAPS,
     Profile,
@@ -54,8 +42,8 @@ PROFILES: dict[str, Profile] = {
         host=True,
         any_host=True,
         rules=cpu.RULES,
-        extra=cpu_extra.EXTRA,
-        features=cpu_extra.FEATURES,
+        extra=cpu.EXTRA,
+        features=cpu.FEATURES,
         has=frozenset({"avx2"}),
         caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
     ),
@@ -112,7 +100,7 @@ PROFILES: dict[str, Profile] = {
         batch_size=metal.batch_size,
         events=True,
         copies_async=True,
-        graph_optimize=metal_order.graph_optimize,
+        graph_optimize=metal.graph_optimize,
         extra=metal.EXTRA,
         features=metal.FEATURES,
         has=frozenset(metal.FEATURES),
@@ -130,7 +118,7 @@ PROFILES: dict[str, Profile] = {
         offload_min_batch=32,
         events=True,
         sets_async=True,
-        graph_optimize=vulkan_order.graph_optimize,
+        graph_optimize=vulkan.graph_optimize,
         extra=vulkan.EXTRA,
         max_tensor_size=vulkan.MAX_TENSOR_SIZE,
         caps=frozenset(("async", "host_buffer", "mmap_support")),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ggmltool.ggml.devices.attention import ONE_MASK, groups_queries, has_no_alibi, queries_per_key
 from ggmltool.ggml.devices.combinators import (
     ALL_TYPES,
     ALWAYS,
@@ -36,10 +35,14 @@ from ggmltool.ggml.devices.op_rules import (
     MAMBA_2,
     NO_ALIBI,
     NO_KERNEL,
+    ONE_MASK,
     PADS_WITH_ZEROS,
     ROW_NUMBERS,
     ZERO,
     copies,
+    groups_queries,
+    has_no_alibi,
+    queries_per_key,
     same_ne,
     takes_rows_of,
 )

@@ -18,7 +18,6 @@ FAMILIES = (
     "arrange",
     "upscale",
     "views",
-    "copy",
     "matmul",
     "rows",
     "rope",
@@ -31,7 +30,6 @@ FAMILIES = (
     "custom",
     "ssm",
     "recurrent",
-    "solve",
     "deepseek",
 )
 """The modules of this package that declare ops."""

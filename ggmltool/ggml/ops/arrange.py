@@ -9,10 +9,18 @@ from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand
-from ggmltool.ggml.ops.explain import show, show_nb
-from ggmltool.ggml.ops.params import operands, param_f32, param_i32
+from ggmltool.ggml.ops.operands import (
+    new_tensor,
+    operands,
+    param_f32,
+    param_i32,
+    read_ne,
+    require_elements,
+    show,
+    show_nb,
+    target_shape,
+)
 from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, float_of, int64_t, kernel, words
-from ggmltool.ggml.ops.shapes import new_tensor, read_ne, require_elements, target_shape
 from ggmltool.ggml.tensor import Tensor, can_repeat, is_contiguous, is_empty
 
 INT64_MIN = -(2**63)

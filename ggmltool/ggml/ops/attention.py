@@ -9,15 +9,14 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.explain import show, show_nb
-from ggmltool.ggml.ops.mathfn import on_host
+from ggmltool.ggml.ops.cpu.mathfn import on_host
+from ggmltool.ggml.ops.cpu.vec_dot import as_dotted
 from ggmltool.ggml.ops.matmul import PREC, can_mul_mat
-from ggmltool.ggml.ops.params import param_f32
+from ggmltool.ggml.ops.operands import param_f32, show, show_nb
 from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, kernel, words
 from ggmltool.ggml.ops.softmax import alibi_slopes
-from ggmltool.ggml.ops.vec_dot import as_dotted
-from ggmltool.ggml.product import times
 from ggmltool.ggml.tensor import Tensor, is_contiguous
+from ggmltool.ggml.values.product import times
 
 Q_TILE = 64
 """From so many queries on the CPU multiplies in tiles, in f32 without rounding the queries (ggml_fa_tile_config::Q)."""

@@ -13,13 +13,12 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.copy import cont
-from ggmltool.ggml.ops.explain import show
 from ggmltool.ggml.ops.im2col import im2col, im2col_3d
 from ggmltool.ggml.ops.matmul import mul_mat
+from ggmltool.ggml.ops.operands import show
 from ggmltool.ggml.ops.reduce import SORT_ORDERS, argsort
 from ggmltool.ggml.ops.registry import Build, Constructor, int64_t
-from ggmltool.ggml.ops.views import permute, reshape, view
+from ggmltool.ggml.ops.views import cont, permute, reshape, view
 from ggmltool.ggml.tensor import Tensor
 
 COMPOSITES: dict[str, Constructor] = {}

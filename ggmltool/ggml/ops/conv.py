@@ -12,7 +12,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.convolve import (
+from ggmltool.ggml.ops.im2col import (
     WINDOW,
     contiguous_planes,
     conv_output_size,
@@ -21,11 +21,8 @@ from ggmltool.ggml.ops.convolve import (
     window,
     with_strides,
 )
-from ggmltool.ggml.ops.explain import show
-from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.operands import param_i32, require_stride, show
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
-from ggmltool.ggml.ops.shapes import require_stride
-from ggmltool.ggml.product import times
 from ggmltool.ggml.tensor import (
     Tensor,
     contiguous_nb,
@@ -33,6 +30,7 @@ from ggmltool.ggml.tensor import (
     is_contiguous_channels,
     is_matrix,
 )
+from ggmltool.ggml.values.product import times
 
 _SPD = "i:s0 i:s1 i:p0 i:p1 i:d0 i:d1"
 

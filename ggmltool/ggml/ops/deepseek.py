@@ -13,8 +13,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import GgmlCrash
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.explain import requirer
-from ggmltool.ggml.ops.params import operands, param_f32, param_i32
+from ggmltool.ggml.ops.operands import operands, param_f32, param_i32, requirer
 from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, kernel, words
 from ggmltool.ggml.tensor import Tensor
 

@@ -12,14 +12,19 @@ from typing import Any
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, DType
 from ggmltool.ggml.errors import GgmlAssert
-from ggmltool.ggml.extent import strided
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.explain import show, show_nb
-from ggmltool.ggml.ops.flat import flat, flat_operand
-from ggmltool.ggml.ops.params import operands as sources_of
-from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.operands import (
+    flat,
+    flat_operand,
+    not_computable,
+    param_f32,
+    param_i32,
+    require_same,
+    show,
+    show_nb,
+)
+from ggmltool.ggml.ops.operands import operands as sources_of
 from ggmltool.ggml.ops.registry import Arrays, Build, Part, Raw, constructor, float_bits, kernel, size_t, words
-from ggmltool.ggml.ops.shapes import not_computable, require_same
 from ggmltool.ggml.tensor import (
     Tensor,
     can_repeat,
@@ -28,6 +33,7 @@ from ggmltool.ggml.tensor import (
     is_scalar,
     nelements,
 )
+from ggmltool.ggml.values.extent import strided
 from ggmltool.ggml.version import SIZE_MAX
 
 

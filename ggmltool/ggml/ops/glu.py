@@ -9,9 +9,8 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import GluOp, Op
-from ggmltool.ggml.ops import mathfn
-from ggmltool.ggml.ops.explain import show, show_nb
-from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.cpu import mathfn
+from ggmltool.ggml.ops.operands import param_f32, param_i32, show, show_nb
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, float_bits, float_of, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous_1
 

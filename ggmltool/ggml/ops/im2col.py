@@ -1,5 +1,7 @@
 """im2col and its like: an image unfolded into the patches that lie under a kernel, and patches folded back.
 
+The other convolutions and the pools share with them the extents as C computes them, windows and patches.
+
 The kernel is the first source, [kw, kh, channels in, channels out], the image the second, [w, h, channels, batch].
 Strides, paddings and dilations are s, p, d; 0 means along the width.
 """
@@ -14,12 +16,77 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.convolve import WINDOW, contiguous_planes, conv_output_size, patches, volume_patches, window
-from ggmltool.ggml.ops.explain import show, show_nb
-from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.operands import not_computable, param_i32, show, show_nb
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, int64_t, kernel, words
-from ggmltool.ggml.ops.shapes import not_computable
-from ggmltool.ggml.tensor import Tensor, is_contiguous, is_matrix, nelements
+from ggmltool.ggml.tensor import Dims, Tensor, is_contiguous, is_matrix, nelements
+
+WINDOW = {
+    "s#": "the kernel moves on by so many elements in dimension #",
+    "p#": "zeros beside the elements of dimension #, on both sides",
+    "d#": "elements of the kernel lie so far apart in dimension #",
+}
+"""What the parameters of a window mean, for all ops that move one."""
+
+
+def conv_output_size(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """ggml_calc_conv_output_size, with C's division, which rounds towards zero."""
+    if stride == 0:
+        raise GgmlAbort(
+            "ggml_calc_conv_output_size", "division by zero", explanation="the stride is 0; ggml divides by it"
+        )
+    n = size + 2 * padding - dilation * (kernel - 1) - 1
+    quotient = abs(n) // abs(stride)
+    return (quotient if (n < 0) == (stride < 0) else -quotient) + 1
+
+
+def with_strides(t: Tensor, ne: Dims, nb: Dims) -> Tensor:
+    """Another look at `t`'s memory: kernels of ggml that do not honour all strides read it so."""
+    other = Tensor(t.type, ne, nb, name=t.name, id=t.id)
+    other.buffer, other.data = t.buffer, t.data
+    return other
+
+
+def contiguous_planes(t: Tensor) -> Tensor:
+    """`t` with dimensions 0 and 1 taken for contiguous, whatever nb1 says."""
+    ts = t.type.type_size
+    return with_strides(t, t.ne, (ts, ts * t.ne[0], t.nb[2], t.nb[3]))
+
+
+def window(xp: Any, n_out: int, kernel: int, stride: int, padding: int, dilation: int, size: int) -> tuple[Any, Any]:
+    """For each output place and kernel element the input place, clipped to the input, and whether it lies inside."""
+    places = xp.arange(n_out)[:, None] * stride + xp.arange(kernel)[None, :] * dilation - padding
+    inside = (places >= 0) & (places < size)
+    return xp.clip(places, 0, max(size - 1, 0)), inside
+
+
+def patches(xp: Any, image: Any, rows: tuple[Any, Any], columns: tuple[Any, Any]) -> Any:
+    """image [..., h, w] to [..., oh, ow, kh, kw], zero outside; `rows` and `columns` come from `window`."""
+    iy, in_y = rows
+    ix, in_x = columns
+    image = not_empty(xp, image, 2)
+    inside = in_y[:, None, :, None] & in_x[None, :, None, :]
+    taken = image[..., iy[:, None, :, None], ix[None, :, None, :]]
+    return xp.where(inside, taken, xp.zeros((), dtype=taken.dtype))
+
+
+def volume_patches(
+    xp: Any, volume: Any, planes: tuple[Any, Any], rows: tuple[Any, Any], columns: tuple[Any, Any]
+) -> Any:
+    """volume [..., d, h, w] to [..., od, oh, ow, kd, kh, kw], zero outside."""
+    (iz, in_z), (iy, in_y), (ix, in_x) = planes, rows, columns
+    volume = not_empty(xp, volume, 3)
+    z, y, c = (slice(None), None, None) * 2, (None, slice(None), None) * 2, (None, None, slice(None)) * 2
+    inside = in_z[z] & in_y[y] & in_x[c]
+    taken = volume[..., iz[z], iy[y], ix[c]]
+    return xp.where(inside, taken, xp.zeros((), dtype=taken.dtype))
+
+
+def not_empty(xp: Any, image: Any, n_dims: int) -> Any:
+    """The image, or if it has no places in its last dimensions one that has, none of which lies inside."""
+    if 0 not in image.shape[-n_dims:]:
+        return image
+    return xp.zeros((*image.shape[:-n_dims], *(max(n, 1) for n in image.shape[-n_dims:])), dtype=image.dtype)
+
 
 _TOO_SMALL = '"b too small compared to a"'
 

@@ -1,4 +1,4 @@
-"""Matrix products: mul_mat, mul_mat_id (a matrix per expert), out_prod.
+"""Matrix products: mul_mat, mul_mat_id (a matrix per expert), out_prod; and solve_tri, the way back of one.
 
 ggml multiplies rows with rows: result[i, j] is the dot product of row i of a and row j of b, so a is what BLAS would
 call transposed. a is repeated over dimensions 2 and 3 of b. The result is always f32.
@@ -13,14 +13,12 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.explain import show, show_nb
-from ggmltool.ggml.ops.mathfn import on_host
-from ggmltool.ggml.ops.params import param_i32
-from ggmltool.ggml.ops.registry import Arrays, Part, constructor, kernel, words
-from ggmltool.ggml.ops.shapes import not_computable
-from ggmltool.ggml.ops.vec_dot import other_operand, weights
-from ggmltool.ggml.product import times
-from ggmltool.ggml.tensor import Tensor, is_transposed
+from ggmltool.ggml.ops.cpu.mathfn import on_host
+from ggmltool.ggml.ops.cpu.vec_dot import other_operand, weights
+from ggmltool.ggml.ops.operands import not_computable, param_i32, requirer, show, show_nb
+from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, kernel, words
+from ggmltool.ggml.tensor import Tensor, is_contiguous, is_transposed
+from ggmltool.ggml.values.product import times
 
 PREC = {"default": 0, "f32": 10, "bf16": 15, "f16": 20, "q8": 30, "q4": 40}
 """ggml_prec."""
@@ -250,3 +248,56 @@ def out_prod_kernel(x: Arrays, dst: Tensor) -> None:
         return
     left = x.f32(a).repeat(b.ne[3] // a.ne[3], axis=0).repeat(b.ne[2] // a.ne[2], axis=1)
     x.put(dst, x.f32(b).swapaxes(-1, -2) @ left)
+
+
+_require = requirer("ggml_solve_tri")
+
+
+def _the_only_variant(raw: Raw) -> dict[str, Any]:
+    # ggml stores none of the three: it builds no other variant.
+    return {"left": True, "lower": True, "uni": False}
+
+
+@constructor(
+    Op.SOLVE_TRI,
+    unpack=_the_only_variant,
+    since="2025-11-13",
+    example="a: f32[4, 4]; b: f32[8, 4]; solve_tri(a, b)",
+    shape="a.type = f32; b.type = f32; a is contiguous; b is contiguous; a.ne[0] = a.ne[1]; a.ne[1] = b.ne[1]; "
+    "a.ne[2] = b.ne[2]; a.ne[3] = b.ne[3] -> f32[b.ne]",
+    means={
+        "left": "a stands left of x; true is all ggml has",
+        "lower": "a is lower triangular; true is all ggml has",
+        "uni": "the diagonal of a is ones; false is all ggml has",
+    },
+)
+def solve_tri(ctx: Context, a: Tensor, b: Tensor, left: bool = True, lower: bool = True, uni: bool = False) -> Tensor:
+    """ggml_solve_tri: x of a x = b, where a [n, n] is lower triangular and b [k, n]; f32, the same batches."""
+    require = _require
+    require(a.type is F32, "a->type == GGML_TYPE_F32", "{} must be f32", a)
+    require(b.type is F32, "b->type == GGML_TYPE_F32", "{} must be f32", b)
+    require(a.ne[0] == a.ne[1], "a->ne[0] == a->ne[1]", "{} must be square", a)
+    require(a.ne[1] == b.ne[1], "a->ne[1] == b->ne[1]", "{} and {} must have as many rows", a, b)
+    for i in (2, 3):
+        require(a.ne[i] == b.ne[i], f"a->ne[{i}] == b->ne[{i}]", "{} and {} must have the same ne[2] and ne[3]", a, b)
+    require(is_contiguous(a), "ggml_is_contiguous(a)", "{} must be contiguous", a)
+    require(is_contiguous(b), "ggml_is_contiguous(b)", "{} must be contiguous", b)
+    variant = f"ggml solves for left, lower and not uni only, not left={left}, lower={lower}, uni={uni}"
+    require(lower and left and not uni, "lower && left && !uni", variant)
+    result = ctx.new_tensor(F32, b.ne)
+    result.set_op(Op.SOLVE_TRI, (), a, b)
+    return result
+
+
+@kernel(Op.SOLVE_TRI)
+def solve_tri_kernel(x: Arrays, dst: Tensor) -> None:
+    """ggml_compute_forward_solve_tri: row after row, all columns and matrices at once."""
+    a_, b_ = dst.src
+    if a_ is None or b_ is None or 0 in dst.ne:
+        return
+    a, b = x.f32(a_), x.f32(b_)
+    out = x.xp.empty(b.shape, dtype="float32")
+    for i in range(b.shape[2]):
+        known = a[:, :, i, None, :i] @ out[:, :, :i]
+        out[:, :, i] = (b[:, :, i] - known[:, :, 0]) / a[:, :, i, i, None]
+    x.put(dst, out)

@@ -8,10 +8,9 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand, operands, same_as
-from ggmltool.ggml.ops.params import operands as sources_of
-from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.operands import operands as sources_of
+from ggmltool.ggml.ops.operands import param_f32, param_i32, require_same
 from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, kernel, words
-from ggmltool.ggml.ops.shapes import require_same
 from ggmltool.ggml.tensor import Tensor
 
 _EPS = "added to the variance, so that nothing is divided by zero"

@@ -9,8 +9,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.explain import show
-from ggmltool.ggml.ops.flat import memory, shadow
+from ggmltool.ggml.ops.operands import memory, shadow, show
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
 from ggmltool.ggml.tensor import FLAG_PARAM, Tensor, are_same_shape, nelements
 

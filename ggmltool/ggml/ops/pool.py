@@ -9,11 +9,9 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.convolve import WINDOW, not_empty, window, with_strides
-from ggmltool.ggml.ops.explain import show
-from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.im2col import WINDOW, not_empty, window, with_strides
+from ggmltool.ggml.ops.operands import not_computable, param_i32, show
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
-from ggmltool.ggml.ops.shapes import not_computable
 from ggmltool.ggml.tensor import Tensor, contiguous_nb, nrows
 
 POOL_MAX, POOL_AVG = 0, 1

@@ -13,8 +13,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.explain import requirer, show
-from ggmltool.ggml.ops.params import operands, param_f32, param_i32
+from ggmltool.ggml.ops.operands import operands, param_f32, param_i32, requirer, show
 from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, int64_t, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_contiguous_rows, nelements
 

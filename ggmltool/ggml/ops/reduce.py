@@ -9,11 +9,17 @@ from ggmltool.ggml.dtypes import F32, I32, I64
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand
-from ggmltool.ggml.ops.explain import show
-from ggmltool.ggml.ops.flat import flat_operand, packed_operand, shadow
-from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.operands import (
+    flat_operand,
+    new_tensor,
+    packed_operand,
+    param_i32,
+    read_ne,
+    shadow,
+    show,
+    target_shape,
+)
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
-from ggmltool.ggml.ops.shapes import new_tensor, read_ne, target_shape
 from ggmltool.ggml.tensor import Tensor, are_same_shape, can_repeat, is_matrix
 
 INT32_MAX = 2**31 - 1

@@ -54,8 +54,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ggmltool.ggml.dtypes import DType
-from ggmltool.ggml.op import Op
-from ggmltool.ggml.op_rules import OpRules
+from ggmltool.ggml.op import Op, OpRules
 from ggmltool.ggml.tensor import MAX_SRC, Tensor
 
 if TYPE_CHECKING:

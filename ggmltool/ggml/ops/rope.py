@@ -13,10 +13,8 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.explain import show
-from ggmltool.ggml.ops.params import param_f32, param_i32
+from ggmltool.ggml.ops.operands import not_computable, param_f32, param_i32, show
 from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, float_bits, float_of, kernel, words
-from ggmltool.ggml.ops.shapes import not_computable
 from ggmltool.ggml.tensor import Tensor, is_vector
 
 NORMAL, NEOX, MROPE, VISION, IMROPE = 0, 2, 8, 24, 40

@@ -8,11 +8,11 @@ from typing import Any
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32, I32, I64
 from ggmltool.ggml.errors import GgmlAssert
-from ggmltool.ggml.extent import check
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.explain import show, show_nb
+from ggmltool.ggml.ops.operands import show, show_nb
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows, is_matrix, is_vector
+from ggmltool.ggml.values.extent import check
 
 
 @constructor(

@@ -10,11 +10,8 @@ from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand, same_as
-from ggmltool.ggml.ops.explain import show, show_nb
-from ggmltool.ggml.ops.flat import flat, flat_operand
-from ggmltool.ggml.ops.params import operands, param_f32, param_i32
+from ggmltool.ggml.ops.operands import flat, flat_operand, operands, param_f32, param_i32, require_same, show, show_nb
 from ggmltool.ggml.ops.registry import Arrays, Build, Part, constructor, float_bits, kernel, words
-from ggmltool.ggml.ops.shapes import require_same
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_scalar
 
 

@@ -8,9 +8,8 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.explain import requirer, show
-from ggmltool.ggml.ops.mathfn import exp, softplus
-from ggmltool.ggml.ops.params import operands, param_i32
+from ggmltool.ggml.ops.cpu.mathfn import exp, softplus
+from ggmltool.ggml.ops.operands import operands, param_i32, requirer, show
 from ggmltool.ggml.ops.registry import Arrays, Part, constructor, int64_t, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_3d, is_contiguous, is_matrix, is_vector, nelements
 

@@ -10,12 +10,10 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op, UnaryOp
-from ggmltool.ggml.ops import mathfn
+from ggmltool.ggml.ops.cpu import mathfn
 from ggmltool.ggml.ops.elementwise import operand, same_as
-from ggmltool.ggml.ops.explain import show_nb
-from ggmltool.ggml.ops.params import operands, param_f32, param_i32
+from ggmltool.ggml.ops.operands import operands, param_f32, param_i32, require_same, show_nb
 from ggmltool.ggml.ops.registry import Arrays, Build, Raw, constructor, float_bits, float_of, kernel, words
-from ggmltool.ggml.ops.shapes import require_same
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows
 
 NAMES: dict[str, int] = {u.name.lower(): int(u) for u in UnaryOp}

@@ -9,10 +9,8 @@ from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import operand
-from ggmltool.ggml.ops.explain import show
-from ggmltool.ggml.ops.params import operands, param_i32
+from ggmltool.ggml.ops.operands import new_tensor, operands, param_i32, require_elements, show
 from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, kernel, words
-from ggmltool.ggml.ops.shapes import new_tensor, require_elements
 from ggmltool.ggml.tensor import Tensor
 
 NEAREST, BILINEAR, BICUBIC = 0, 1, 2

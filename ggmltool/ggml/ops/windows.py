@@ -12,11 +12,8 @@ from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.elementwise import same_as
-from ggmltool.ggml.ops.explain import show, show_nb
-from ggmltool.ggml.ops.flat import flat, memory
-from ggmltool.ggml.ops.params import param_i32
+from ggmltool.ggml.ops.operands import flat, memory, new_tensor, param_i32, show, show_nb
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
-from ggmltool.ggml.ops.shapes import new_tensor
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous
 
 

@@ -1,5 +1,5 @@
 """The parts of the engine that make a release's decisions. Each is a module of the release's folder, and imported when
-it is asked for; what a folder has no module for is as in the release that it is like.
+it is asked for; what a folder has no module for is as in the release that it is like, and at last the shared engine's.
 """
 
 from __future__ import annotations
@@ -82,10 +82,18 @@ def registry_of(release: Release, misalign: int = 0) -> BackendRegistry | None:
     return registry
 
 
+_SHARED = {
+    "scheduler": "ggmltool.ggml.sched.scheduler",
+    "devices": "ggmltool.ggml.devices.profiles",
+    "graph_copy": "ggmltool.ggml.graph_copy",
+}
+"""The parts of the release that is like no other."""
+
+
 def _part(release: Release, part: str) -> Any:
     module = _module(release.folder, part)
-    if module is None and release.like is not None:
-        return _part(release.like, part)
+    if module is None:
+        return import_module(_SHARED[part]) if release.like is None else _part(release.like, part)
     return module
 
 

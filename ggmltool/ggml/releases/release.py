@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, SupportsIndex
 
-from ggmltool.ggml.op_rules import SHARED, OpRules
+from ggmltool.ggml.op import SHARED, OpRules
 from ggmltool.ggml.releases.rules import Rules
 from ggmltool.ggml.version import (
     CGRAPH_SIZE,

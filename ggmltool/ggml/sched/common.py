@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Protocol
 
+from ggmltool.ggml.alloc.common import AnyGallocr
 from ggmltool.ggml.buffer import Buffer, BufferType
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.events import Listener, Logged
-from ggmltool.ggml.gallocr_common import AnyGallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import TallocrPlan
 from ggmltool.ggml.releases.release import Release

@@ -12,19 +12,19 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, NotComputable
 from ggmltool.ggml.events import Computed, Entered, EventCall, Left, TensorCopied
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.memory import HostArrays, unusable
-from ggmltool.ggml.op_rules import OpRules
-from ggmltool.ggml.ops import cpu_limits
-from ggmltool.ggml.ops.judge import judge
+from ggmltool.ggml.op import OpRules
+from ggmltool.ggml.ops.cpu import limits as cpu_limits
+from ggmltool.ggml.ops.cpu.judge import judge
 from ggmltool.ggml.ops.registry import KERNELS, Arrays
-from ggmltool.ggml.product import computing
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.eval_callback import batches
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.sched.supported import supported
 from ggmltool.ggml.sched.used_experts import UsedExperts, uses_experts
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, is_computed, op_desc
-from ggmltool.ggml.transfer import tensor_copy
+from ggmltool.ggml.values.arrays import HostArrays, unusable
+from ggmltool.ggml.values.product import computing
+from ggmltool.ggml.values.transfer import tensor_copy
 
 if TYPE_CHECKING:
     from numpy import uint8

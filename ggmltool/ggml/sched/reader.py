@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.gallocr_common import AnyGallocr, hash_keys
+from ggmltool.ggml.alloc.common import AnyGallocr, hash_keys
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.state import (
     BufferState,
@@ -25,8 +25,8 @@ from ggmltool.ggml.state import (
 from ggmltool.ggml.tensor import Tensor, op_desc
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.alloc.dyn_tallocr import Chunk, Planner
     from ggmltool.ggml.buffer import Buffer, BufferType
-    from ggmltool.ggml.dyn_tallocr import Chunk, Planner
     from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.sched import arena
     from ggmltool.ggml.sched.common import AnyScheduler

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
-from ggmltool.ggml.debug_assert import DebugAssert
-from ggmltool.ggml.errors import GgmlAssert, advice
+from ggmltool.ggml.errors import DebugAssert, GgmlAssert, advice
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.assign import buffer_supported
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, op_desc

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ggmltool.ggml.alloc.gallocr import Gallocr
 from ggmltool.ggml.buffer import AddressSpace, BufferType
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
 from ggmltool.ggml.events import Listener
-from ggmltool.ggml.gallocr import Gallocr
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT

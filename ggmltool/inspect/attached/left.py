@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.sched.past import Past
 from ggmltool.ggml.state import ChunkState
-from ggmltool.ggml.vbuffer import TensorAlloc
 
 
 class LeftField(NamedTuple):

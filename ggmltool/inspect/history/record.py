@@ -16,10 +16,10 @@ import msgspec
 from msgspec.structs import astuple
 
 from ggmltool.ggml import events
+from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.state import FreeBlock, HashNodeState, SplitState, TensorState
 from ggmltool.ggml.tensor import Dims, op_desc_of
-from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.inspect.history.history import History
 from ggmltool.inspect.history.points import START, BackendNames, Point
 from ggmltool.inspect.history.shadow import GONE, Changes

@@ -112,7 +112,7 @@ class Measured(NamedTuple):
 
 def measure(progress: Callable[[str], None] = lambda text: None) -> list[Measured]:
     """This machine's CPU, and before it every GPU that cupy finds; `progress` is told what is measured."""
-    from ggmltool.ggml.devices.gpus import find
+    from ggmltool.ggml.devices.gpu import find
 
     gpus = find().gpus
     out = []

@@ -12,7 +12,7 @@ from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.devices.profile import Profile, extra_names, make_buft, make_device, make_extra_buft
 from ggmltool.ggml.devices.recorded import RECORDED, SIZES_SAID, RecordedDevice, recorded_sizes
 from ggmltool.ggml.errors import NotComputable
-from ggmltool.ggml.op_rules import OpRules
+from ggmltool.ggml.op import OpRules
 from ggmltool.ggml.releases import parts
 from ggmltool.ggml.releases.parts import BackendRegistry, profiles_of
 from ggmltool.ggml.version import SIZE_MAX
@@ -244,7 +244,7 @@ def _gpu_of(
         return None
     refusal, remedy = _no_gpu(model, spec, device, others, bufts), ""
     if not refusal:
-        from ggmltool.ggml.devices.gpus import find
+        from ggmltool.ggml.devices.gpu import find
 
         found = find()
         if found.gpus:

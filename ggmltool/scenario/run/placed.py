@@ -12,11 +12,11 @@ from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.graph_copy import Copier, GraphCompute
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, VIEW_OPS, Op, keys_of
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.tensor import Tensor, op_desc
+from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.data import INTEGER_BITS, UniformData
 from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
 from ggmltool.scenario.run.compiled import NONE, Compiled, CompiledTensor

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from ggmltool.ggml.alloc.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.bounds import check_memory
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType, Outgrown, bounds_of
 from ggmltool.ggml.context import Context, IndexSpace
@@ -20,7 +21,6 @@ from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.sched.debug import SchedDebug
 from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
-from ggmltool.ggml.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import Tensor, nelements, root_of
 from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.run.compiled import NONE, Compiled, CompiledTensor
@@ -181,7 +181,7 @@ class Run(ABC):
                 t.buffer, t.data = t.view_src.buffer, t.view_src.data + t.view_offs
 
     def _write_context(self, spec: ContextSpec, tensors: list[Tensor]) -> None:
-        from ggmltool.ggml.transfer import tensor_map
+        from ggmltool.ggml.values.transfer import tensor_map
 
         for t_spec, t in zip(spec.tensors, tensors, strict=True):
             if t_spec.data is None or t.buffer is None:
@@ -434,7 +434,7 @@ class Run(ABC):
 
         if not isinstance(data, Data):
             data = self._parsed(data, t)
-        from ggmltool.ggml.transfer import check_access
+        from ggmltool.ggml.values.transfer import check_access
 
         if root_of(t) not in self.persistent:
             self._unread[id] = None
@@ -460,7 +460,7 @@ class Run(ABC):
 
         Raises UseAfterFree where they rest on memory that was freed.
         """
-        from ggmltool.ggml.transfer import announce_get
+        from ggmltool.ggml.values.transfer import announce_get
 
         t = self.tensor(id, "get")
         announce_get(t, self.listener)
@@ -470,7 +470,7 @@ class Run(ABC):
 
     def check_get(self, id: str) -> None:
         """Raises what `get` raises for a tensor without memory; nothing is read."""
-        from ggmltool.ggml.transfer import check_access
+        from ggmltool.ggml.values.transfer import check_access
 
         t = self.tensor(id, "get")
         check_access("ggml_backend_tensor_get", "read", t, 0, t.nbytes)
@@ -505,7 +505,7 @@ def collector_paused() -> Iterator[None]:
 
 def values_of(t: Tensor) -> NDArray[Any]:
     """A copy of a tensor's values: shape `ne` reversed, float32 for every floating and quantized type."""
-    from ggmltool.ggml.memory import HostArrays
+    from ggmltool.ggml.values.arrays import HostArrays
 
     check_memory(8 * nelements(t), f"reading {t.label}", bounds_of(t), "ggml_backend_tensor_get")
     arrays = HostArrays()

@@ -32,7 +32,7 @@ def packed(content: bytes, type: DType, ne: Dims, nb: Dims) -> bytes:
         return content
     import numpy as np
 
-    from ggmltool.ggml import extent
+    from ggmltool.ggml.values import extent
 
     shape = (*reversed((ne[0] // type.block_size, *ne[1:])), type.type_size)
     what = f"a tensor of ne {list(ne)} and nb {list(nb)}"

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ggmltool.ggml.alloc.vbuffer import NodeAlloc, TensorAlloc
 from ggmltool.ggml.releases.release import KEYS, LEAFS, NODES, USE_COUNTS, USED
 from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.ggml.state import (
@@ -19,7 +20,6 @@ from ggmltool.ggml.state import (
     SchedState,
     SplitState,
 )
-from ggmltool.ggml.vbuffer import NodeAlloc, TensorAlloc
 from ggmltool.ggml.version import SCHED_MAX_COPIES, hash_size
 from ggmltool.state.memory import limits
 from ggmltool.state.memory.errors import AttachError, NoBytes, NotAsLaidOut

@@ -11,11 +11,11 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from ggmltool.attach.state import Snapshot
+from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.state import BufferState, ChunkState, GraphState, SplitState
 from ggmltool.ggml.tensor import FLAG_OUTPUT, flag_names, nbytes_of, signed
-from ggmltool.ggml.vbuffer import TensorAlloc
 from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.state.memory.tensors import TensorStruct
 

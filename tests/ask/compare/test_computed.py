@@ -15,13 +15,13 @@ from ggmltool.ask.compare.record import ComparedGraph
 from ggmltool.ask.ops.record import RESULT, op_example
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.graph_copy import GraphCompute
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import CUSTOM_OPS, KEY_NAMES, VIEW_OPS, Op
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.placed import broken, read_injections

@@ -11,9 +11,9 @@ from ggmltool.ask.compare import tolerance as module
 from ggmltool.ask.compare.tolerance import EXACT, ROUNDED, Deviation, is_exact, measure, tolerance_of
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.values.arrays import HostArrays
 
 NAN, INF = float("nan"), float("inf")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType, tensor_alloc
 from ggmltool.ggml.device import Device
-from ggmltool.ggml.devices.cuda_fattn import Kernel, best_kernel
+from ggmltool.ggml.devices.cuda import Kernel, best_kernel
 from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAssert

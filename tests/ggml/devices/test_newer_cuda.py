@@ -9,12 +9,12 @@ import pytest
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.device import Device, SplitNodes
-from ggmltool.ggml.devices.cuda_fattn import Kernel
+from ggmltool.ggml.devices.cuda import Kernel
 from ggmltool.ggml.devices.profile import make_buft, make_device
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.ops.registry import float_bits
-from ggmltool.ggml.releases.ggml_0_26.cuda_fattn import best_kernel, flash_attn_nbytes
+from ggmltool.ggml.releases.ggml_0_26.cuda import best_kernel, flash_attn_nbytes
 from ggmltool.ggml.releases.ggml_0_26.cuda_order import graph_optimize
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import BY_NAME

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.ggml.devices import metal_order, vulkan_order
+from ggmltool.ggml.devices import metal, vulkan
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor
 from tests.ggml.devices.cases import graph
 from tests.ggml.graphs import Builder
 
 Optimize = Callable[[list[Tensor], Callable[[Tensor], int]], list[Tensor]]
-BOTH: dict[str, Optimize] = {"Metal": metal_order.graph_optimize, "Vulkan": vulkan_order.graph_optimize}
+BOTH: dict[str, Optimize] = {"Metal": metal.graph_optimize, "Vulkan": vulkan.graph_optimize}
 seeds = st.integers(1000, 1 << 32)
 
 

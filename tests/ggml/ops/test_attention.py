@@ -11,12 +11,12 @@ from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.attention import flash_attn_ext
 from ggmltool.ggml.ops.registry import BY_OP, KERNELS, Raw, float_bits
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.values.arrays import HostArrays
 
 load()
 ARRAYS = HostArrays()

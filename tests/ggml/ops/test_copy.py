@@ -8,9 +8,8 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.copy import cast, cont, cont_2d, cpy, dup
 from ggmltool.ggml.ops.registry import BY_OP, CONSTRUCTORS, Raw, for_node
-from ggmltool.ggml.ops.views import transpose, view
+from ggmltool.ggml.ops.views import cast, cont, cont_2d, cpy, dup, transpose, view
 from ggmltool.ggml.tensor import Tensor
 
 

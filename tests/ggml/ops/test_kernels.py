@@ -12,13 +12,14 @@ from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAbort
-from ggmltool.ggml.memory import HostArrays, convert
-from ggmltool.ggml.op import VIEW_OPS, Op
-from ggmltool.ggml.op_rules import OpRules
-from ggmltool.ggml.ops import cpu_limits, load, mathfn
+from ggmltool.ggml.op import VIEW_OPS, Op, OpRules
+from ggmltool.ggml.ops import load
+from ggmltool.ggml.ops.cpu import limits as cpu_limits
+from ggmltool.ggml.ops.cpu import mathfn
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS
 from ggmltool.ggml.ops.softmax import alibi_slopes
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.values.arrays import HostArrays, convert
 
 load()
 

@@ -9,12 +9,12 @@ from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32, I32, DType
 from ggmltool.ggml.errors import GgmlAssert
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.matmul import mul_mat, mul_mat_id, out_prod
 from ggmltool.ggml.ops.registry import BY_OP, KERNELS, Raw
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.values.arrays import HostArrays
 
 load()
 ARRAYS = HostArrays()

@@ -9,12 +9,12 @@ from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32, I64, DType
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.registry import BY_OP, CONSTRUCTORS, KERNELS, Raw, float_bits
 from ggmltool.ggml.ops.rope import IMROPE, MROPE, NEOX, NORMAL, VISION, rope_ext, rope_ext_back, rope_multi
 from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.values.arrays import HostArrays
 
 load()
 ARRAYS = HostArrays()

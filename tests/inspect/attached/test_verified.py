@@ -11,9 +11,9 @@ import pytest
 
 import ggmltool
 from ggmltool.attach.past import Left
+from ggmltool.ggml.alloc.vbuffer import INVALID
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.ggml.sched.state import SchedulerState
-from ggmltool.ggml.vbuffer import INVALID
 from ggmltool.inspect.attached.verified import Likely, Stage, verify
 from ggmltool.show.table import Style
 from ggmltool.views.attach.verified import AttachVerifyDocument, verified_view

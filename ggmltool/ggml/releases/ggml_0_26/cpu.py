@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from ggmltool.ggml.devices import cpu, cpu_extra
+from ggmltool.ggml.devices import cpu
 from ggmltool.ggml.devices.combinators import Rule, all_of, any_of, by_op, f32, f32_or_f16, holds, param, type_pairs
 from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.dtypes import BF16, F32, TYPES
@@ -36,18 +36,18 @@ RULES: dict[int, Rule] = cpu.RULES | by_op(
 )
 """The ops it runs only under a condition."""
 
-FEATURES = (*cpu_extra.FEATURES, "vxe")
+FEATURES = (*cpu.FEATURES, "vxe")
 """Instruction sets that decide what CPU_REPACK packs."""
 
-_KERNELS: cpu_extra.Kernels = (
-    *cpu_extra.KERNELS,
+_KERNELS: cpu.Kernels = (
+    *cpu.KERNELS,
     (frozenset({"vxe"}), 4, "q4_0"),
     (frozenset({"neon", "i8mm"}), 4, "q1_0"),
     (frozenset({"neon", "dotprod"}), 4, "q1_0"),
 )
 
 EXTRA = tuple(
-    replace(extra, rule=partial(cpu_extra.repack, kernels=_KERNELS)) if extra.family == cpu_extra.REPACK else extra
-    for extra in cpu_extra.EXTRA
+    replace(extra, rule=partial(cpu.repack, kernels=_KERNELS)) if extra.family == cpu.REPACK else extra
+    for extra in cpu.EXTRA
 )
 """The buffer types that it has besides its own."""

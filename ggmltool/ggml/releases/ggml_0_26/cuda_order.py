@@ -8,15 +8,207 @@ GGML_CUDA_GRAPH_OPT, off by default, is not made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ggmltool.ggml.device import Keep, SplitNodes, UseCount
+from ggmltool.ggml.devices.op_rules import ZERO
 from ggmltool.ggml.devices.operands import word
+from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAssert
-from ggmltool.ggml.op import GluOp, Op
-from ggmltool.ggml.ops.registry import float_of
-from ggmltool.ggml.releases.ggml_0_26.cuda_moe import GATING, end_of_top_k, weighted_reduction
+from ggmltool.ggml.op import GluOp, Op, UnaryOp
+from ggmltool.ggml.ops.registry import float_bits, float_of
 from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_matrix
+
+_MOST_SUMMED = 15
+"""Experts a token in a weighted sum (MOE_WEIGHTED_REDUCTION_MAX_EXPERTS)."""
+
+GATING = frozenset((Op.UNARY, Op.SOFT_MAX))
+"""Ops that a choice of experts begins with."""
+
+_MOST_CHOSEN_FROM = 512
+_FURTHER_NUMBERS_OF_EXPERTS = (288, 576)
+_ONE = float_bits(1.0)
+
+
+def end_of_top_k(nodes: SplitNodes, i: int, use_count: UseCount) -> int | None:
+    """Where the choice of experts that begins at node `i` ends, if its kernel computes it; else None.
+
+    It is a gating function, the largest of its values (of what a bias makes of them), and their normed and scaled
+    weights.
+    """
+    if nodes[i].op not in GATING:
+        return None
+    chosen = _choice(nodes, i)
+    if chosen is None:
+        return None
+    end = _end_of_weights(nodes, chosen + 2)
+    if end > len(nodes):
+        return None
+    ids, weights = nodes[chosen], nodes[end - 1]
+    if not can_fuse(nodes[i:end], (ids, weights), use_count):
+        return None
+    return end if _has_kernel(nodes[i], weights, ids) else None
+
+
+def _choice(nodes: SplitNodes, i: int) -> int | None:
+    """Where the view of the chosen experts is, if a choice begins at node `i`; the rows of weights follow it."""
+    n = len(nodes)
+    last = _last_of_gating(nodes, i)
+    if last is None or last + 2 >= n:
+        return None
+    probs, shaped = nodes[last], nodes[last + 1]
+    if not _is(shaped, Op.RESHAPE, probs):
+        return None
+    k = last + 2
+    compared = probs
+    if _is(nodes[k], Op.ADD, probs):
+        compared = nodes[k]
+        k += 1
+    if k + 2 >= n:
+        return None
+    order, ids, rows = nodes[k : k + 3]
+    if not (_is(order, Op.ARGSORT, compared) and _is(ids, Op.VIEW, order) and _is(rows, Op.GET_ROWS, shaped, ids)):
+        return None
+    return k + 1
+
+
+def _last_of_gating(nodes: Sequence[Tensor], i: int) -> int | None:
+    node = nodes[i]
+    if node.op == Op.SOFT_MAX:
+        return i
+    match word(node, 0):
+        case UnaryOp.SIGMOID:
+            return i
+        case UnaryOp.SOFTPLUS:
+            return i + 1 if i + 1 < len(nodes) and _is(nodes[i + 1], Op.SQRT, node) else None
+    return None
+
+
+def _end_of_weights(nodes: SplitNodes, end: int) -> int:
+    """Where the norm and the scale of weights end whose rows end there."""
+    if end == len(nodes):
+        return end
+    k = end
+    if nodes[k].op == Op.RESHAPE:
+        shaped, total, least, normed, reshaped = (nodes.node(k + j) for j in range(5))
+        if not (
+            _is(shaped, Op.RESHAPE, nodes[k - 1]) and _is(total, Op.SUM_ROWS, shaped) and _is(least, Op.CLAMP, total)
+        ):
+            return end
+        if not (_is(normed, Op.DIV, shaped, least) and _is(reshaped, Op.RESHAPE, normed)):
+            return end
+        k += 5
+    return k + 1 if _is(nodes.node(k), Op.SCALE, nodes.node(k - 1)) else k
+
+
+def _is(node: Tensor | None, op: Op, *of: Tensor | None) -> bool:
+    """Whether a node is of this op, and of these sources."""
+    return node is not None and node.op == op and node.src[: len(of)] == list(of)
+
+
+def _has_kernel(gating: Tensor, weights: Tensor, ids: Tensor) -> bool:
+    """ggml_cuda_should_use_topk_moe."""
+    n = ids.nb[1] // ids.nb[0]
+    if (n & (n - 1) != 0 or n > _MOST_CHOSEN_FROM) and n not in _FURTHER_NUMBERS_OF_EXPERTS:
+        return False
+    logits = gating.src[0]
+    if logits is None or not is_contiguous(logits) or not is_contiguous(weights):
+        return False
+    if gating.op != Op.SOFT_MAX:
+        return True
+    return word(gating, 0) == _ONE and word(gating, 1) in ZERO and not any(gating.src[1:3])
+
+
+class Reduction(NamedTuple):
+    """A weighted sum of experts' results, up to node `last`, and what its kernel reads."""
+
+    last: int
+    keeps: tuple[Tensor, ...]
+
+
+def weighted_reduction(nodes: Sequence[Tensor], i: int, use_count: UseCount) -> Reduction | None:
+    """ggml_cuda_match_moe_weighted_reduction: the sum of experts' results that begins at node `i`, if one does."""
+    first = nodes[i]
+    if not _is_product(first):
+        return None
+    parts = _scaled_twice(nodes, i) or _full_and_weights(first)
+    if parts is None:
+        return None
+    n_products = len(parts) - 1
+    weighted = nodes[i + n_products - 1]
+    n_experts = weighted.ne[1]
+    end = i + 2 * n_experts + n_products - 1
+    if not 2 <= n_experts <= _MOST_SUMMED or end > len(nodes):
+        return None
+    last = nodes[end - 1]
+    if (
+        not _sums(nodes[i + n_products : end], weighted)
+        or not is_contiguous(last)
+        or last.ne[:2] != _summed_ne(weighted)
+    ):
+        return None
+    if last.ne[2:] != (1, 1) or not can_fuse(nodes[i:end], (last,), use_count):
+        return None
+    return Reduction(end - 1, parts)
+
+
+def _is_product(t: Tensor) -> bool:
+    return t.op == Op.MUL and t.type is F32 and is_contiguous(t)
+
+
+def _scaled_twice(nodes: Sequence[Tensor], i: int) -> tuple[Tensor, ...] | None:
+    """(experts * scale) * weights, of two products that follow each other: experts, weights, scale."""
+    if i + 1 == len(nodes) or not _is_product(nodes[i + 1]):
+        return None
+    outer, inner = _full_and_weights(nodes[i + 1]), _full_and_weights(nodes[i])
+    if outer is None or inner is None or outer[0] is not nodes[i]:
+        return None
+    return inner[0], outer[1], inner[1]
+
+
+def _full_and_weights(product: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The factor of a product that is as large as it is, and the other one, a weight for each expert and token."""
+    a, b = product.src[:2]
+    if a is None or b is None:
+        return None
+    for full, weights in ((a, b), (b, a)):
+        if weights.ne[0] == 1 and are_same_shape(full, product) and weights.ne[1:] == product.ne[1:]:
+            return (full, weights) if all(t.type is F32 and is_contiguous(t) for t in (a, b)) else None
+    return None
+
+
+def _summed_ne(weighted: Tensor) -> tuple[int, int]:
+    return weighted.ne[0], weighted.ne[2] * weighted.ne[3]
+
+
+def _sums(nodes: Sequence[Tensor], weighted: Tensor) -> bool:
+    """Whether these are views of one expert after the other, and their sum, each added when there are two to add."""
+    views: list[Tensor] = []
+    total: Tensor | None = None
+    adds = 0
+    for node in nodes:
+        if node.op == Op.VIEW:
+            if len(views) == weighted.ne[1] or not _is_view_of_expert(node, weighted, len(views)):
+                return False
+            views.append(node)
+        elif node.op == Op.ADD and adds + 1 < len(views):
+            if not _is(node, Op.ADD, total if total is not None else views[0], views[adds + 1]) or node.type is not F32:
+                return False
+            total = node
+            adds += 1
+        else:
+            return False
+    return len(views) == weighted.ne[1] and adds == len(views) - 1
+
+
+def _is_view_of_expert(view: Tensor, weighted: Tensor, expert: int) -> bool:
+    if view.src[0] is not weighted or view.view_src is not weighted or view.type is not F32:
+        return False
+    if view.ne != (*_summed_ne(weighted), 1, 1) or view.nb[:2] != (weighted.nb[0], weighted.nb[2]):
+        return False
+    return view.view_offs == expert * weighted.nb[1]
+
 
 _FUSED_GLU = frozenset((GluOp.SWIGLU, GluOp.GEGLU, GluOp.SWIGLU_OAI, GluOp.SWIGLU_CLAMP))
 

@@ -1,4 +1,4 @@
-"""Which nodes of ggml 0.26 one kernel may compute: ggml_can_fuse_subgraph_ext."""
+"""What several devices of ggml 0.26 share: which nodes one kernel may compute (ggml_can_fuse_subgraph_ext), a rule."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.device import Keep, UseCount
+from ggmltool.ggml.devices.combinators import holds
+from ggmltool.ggml.devices.operands import word
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, FLAG_PARAM, Tensor
 
 
@@ -47,3 +49,11 @@ def _uses(node: Tensor, later: Sequence[Tensor]) -> int:
 def _is_constant(t: Tensor) -> bool:
     """ggml_is_constant: weights that nobody trains."""
     return t.buffer is not None and t.buffer.usage == USAGE_WEIGHTS and not t.flags & FLAG_PARAM
+
+
+_PREC_F32 = 10
+
+NO_F32_PRECISION = holds(
+    "ggml_prec_set_src asks for f32 precision, which it does not have for experts", lambda op: word(op, 3) != _PREC_F32
+)
+"""MUL_MAT_ID, whose source 1 may be rounded."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
 from ggmltool.ggml.devices import sycl as before
-from ggmltool.ggml.devices.attention import has_no_alibi, is_view_of_keys, padded_size, queries_per_key
 from ggmltool.ggml.devices.combinators import (
     Rule,
     all_of,
@@ -28,7 +27,15 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
 )
 from ggmltool.ggml.devices.extra import Features, Memory
-from ggmltool.ggml.devices.op_rules import NO_KERNEL, ZERO, copies
+from ggmltool.ggml.devices.op_rules import (
+    NO_KERNEL,
+    ZERO,
+    copies,
+    has_no_alibi,
+    is_view_of_keys,
+    padded_size,
+    queries_per_key,
+)
 from ggmltool.ggml.devices.operands import RESULT, optional, source, word
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.dtypes import F16, I32

@@ -29,7 +29,7 @@ from ggmltool.ggml.devices.operands import RESULT, name_of
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.dtypes import BF16, I32
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.releases.ggml_0_26.op_rules import NO_F32_PRECISION
+from ggmltool.ggml.releases.ggml_0_26.fusing import NO_F32_PRECISION
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, nelements, root_of
 
 FEATURES = ("fp16", "subgroup_shuffle", "subgroup_arithmetic", "subgroup_16", "memory_model")

@@ -6,9 +6,9 @@ From llama.cpp b11549, ggml/src/ggml-vulkan/ggml-vulkan.cpp: ggml_vk_graph_optim
 from __future__ import annotations
 
 from ggmltool.ggml.device import Keep, UseCount
-from ggmltool.ggml.devices import vulkan_order as before
+from ggmltool.ggml.devices import vulkan as before
 from ggmltool.ggml.devices.operands import word
-from ggmltool.ggml.devices.vulkan_order import FOLLOWERS, Ordering, by_first
+from ggmltool.ggml.devices.vulkan import FOLLOWERS, Ordering, by_first
 from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.op import EMPTY_OPS, Op, UnaryOp
 from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse, keep_until

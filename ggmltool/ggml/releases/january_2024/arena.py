@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggmltool.ggml.context import IndexSpace
-from ggmltool.ggml.debug_assert import DebugAssert
+from ggmltool.ggml.errors import DebugAssert
 from ggmltool.ggml.releases.january_2024.release import MAX_SPLIT_INPUTS, MAX_SPLITS, RELEASE
 from ggmltool.ggml.sched.arena import AnyArena
 from ggmltool.ggml.tensor import Tensor

@@ -11,12 +11,12 @@ from ggmltool.ggml.announced import announced
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
 from ggmltool.ggml.events import Computed, TensorCopied
-from ggmltool.ggml.memory import HostArrays
 from ggmltool.ggml.releases.january_2024.state import SchedulerState
 from ggmltool.ggml.sched.compute import DeviceArrays, Watch, graph_compute_nodes
 from ggmltool.ggml.sched.measuring import LateWrites, Times
 from ggmltool.ggml.sched.supported import supported
 from ggmltool.ggml.tensor import Tensor, root_of
+from ggmltool.ggml.values.arrays import HostArrays
 
 if TYPE_CHECKING:
     from numpy import uint8

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 
+from ggmltool.ggml.alloc.common import AnyGallocr
+from ggmltool.ggml.alloc.vbuffer import HashNodes
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
-from ggmltool.ggml.gallocr_common import AnyGallocr
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.january_2024.tallocr import Tallocr
 from ggmltool.ggml.tensor import Tensor, are_same_layout
-from ggmltool.ggml.vbuffer import HashNodes
 from ggmltool.ggml.why import Why
 
 BARRIER = -1

@@ -6,6 +6,7 @@ Each backend has an allocator of its own. Until `init_measure` they only measure
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ggmltool.ggml.announced import announced
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
@@ -14,15 +15,43 @@ from ggmltool.ggml.errors import LineAssert, advice
 from ggmltool.ggml.events import Assigned, Grown
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import TallocrPlan
-from ggmltool.ggml.releases.january_2024.passes import run_passes
-from ggmltool.ggml.releases.january_2024.printed import sanity_lines
+from ggmltool.ggml.releases.january_2024.assign import assign_from_buffers, assign_sources, expand
+from ggmltool.ggml.releases.january_2024.printed import printed_of, sanity_lines
 from ggmltool.ggml.releases.january_2024.release import MAX_SPLIT_INPUTS, MAX_SPLITS
+from ggmltool.ggml.releases.january_2024.split import split
 from ggmltool.ggml.releases.january_2024.state import NO_ALLOCR, SchedulerState
 from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft, new_from_buft
 from ggmltool.ggml.sched.common import Place, Places
 from ggmltool.ggml.sched.measuring import LateWrites, Times
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.why import Why
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.releases.january_2024.state import SchedulerState
+
+
+def _assign_sources(s: SchedulerState, graph: CGraph) -> None:
+    assign_sources(s, graph.nodes)
+
+
+_SILENT = (assign_from_buffers, expand, _assign_sources, split)
+
+
+def run_passes(s: SchedulerState, graph: CGraph) -> None:
+    """Assign backends (passes 1 to 3) and split (pass 4); where somebody listens, by passes that tell of it."""
+    passes = _SILENT
+    if s.events:
+        from ggmltool.ggml.releases.january_2024 import telling_passes as telling
+
+        passes = (telling.assign_from_buffers, telling.expand, telling.assign_sources, telling.split)
+    for number, step in enumerate(passes, 1):
+        step(s, graph)
+        s.check_hash_set()
+        if s.debug:
+            s.printed.append(printed_of(s, graph, number))
+        if s.on_pass:
+            s.on_pass(number, s)
+
 
 _FILE = "ggml-backend.c"
 

@@ -5,9 +5,9 @@ One allocator gives addresses to the tensors of a graph and takes them back, and
 
 from __future__ import annotations
 
+from ggmltool.ggml.alloc.dyn_tallocr import Chunk, Planner
 from ggmltool.ggml.buffer import USAGE_ANY, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.dyn_tallocr import Chunk, Planner
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ggmltool.ggml.alloc.vbuffer import INVALID, TensorAlloc
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Freed, Left, Listener, NotReused, Reused
 from ggmltool.ggml.releases.january_2024.gallocr import Gallocr
 from ggmltool.ggml.releases.january_2024.tallocr import Tallocr
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.vbuffer import INVALID, TensorAlloc
 from ggmltool.ggml.why import NO_FACTS, Facts, Why
 
 

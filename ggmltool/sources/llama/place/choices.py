@@ -10,7 +10,7 @@ from functools import cached_property
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Device
-from ggmltool.ggml.devices.cpu_extra import REPACK
+from ggmltool.ggml.devices.cpu import REPACK
 from ggmltool.ggml.devices.extra import PINNED
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.profiles import extra_names

@@ -31,7 +31,7 @@ from ggmltool.ggml.releases.january_2024.scheduler import Scheduler
 from ggmltool.ggml.releases.january_2024.state import memory_names
 from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Dims, Tensor
-from ggmltool.ggml.transfer import tensor_get, tensor_set
+from ggmltool.ggml.values.transfer import tensor_get, tensor_set
 from ggmltool.scenario.run.measured import MeasuredRun
 from ggmltool.scenario.scenario import Scenario
 

@@ -10,9 +10,9 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
-from ggmltool.ggml.debug_assert import DebugAssert
 from ggmltool.ggml.device import Device
 from ggmltool.ggml.devices.profile import make_buft, make_device, make_extra_buft
+from ggmltool.ggml.errors import DebugAssert
 from ggmltool.ggml.events import Event, TensorCopied, TensorWritten
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.march_2025.devices import PROFILES

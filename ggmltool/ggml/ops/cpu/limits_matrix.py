@@ -1,0 +1,373 @@
+"""What ggml's CPU refuses to compute of copies, products, rows, rope, attention, convolutions and pooling.
+
+Part of `cpu_limits`, which says more. Where ggml's CPU would crash instead of asserting, the error is NotComputable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ggmltool.ggml.dtypes import BF16, F16, F32, I32, TYPES
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
+from ggmltool.ggml.op import Op, OpRules
+from ggmltool.ggml.ops.matmul import HADAMARD, PREC
+from ggmltool.ggml.ops.operands import param_i32, show, show_nb
+from ggmltool.ggml.ops.pool import POOLS
+from ggmltool.ggml.ops.rope import IMROPE, MROPE, N_SECTIONS, NEOX, NORMAL, OFFSET, VISION
+from ggmltool.ggml.tensor import Tensor, is_contiguous, is_contiguous_channels
+
+Check = Callable[[Tensor], None]
+RuledCheck = Callable[[Tensor, OpRules], None]
+
+_C_TYPES = {"f32": "float", "f16": "ggml_fp16_t"}
+_NO_TO_FLOAT = frozenset(("q8_1", "q8_K", "i8", "i16", "i32", "i64", "f64"))
+"""Types the CPU cannot convert to f32."""
+_DOTTED = frozenset(t.name for t in TYPES.values() if t.vec_dot_type and t.name != "q8_1")
+"""Types the CPU has a dot product for."""
+_OUT_PROD = frozenset(t.name for t in TYPES.values() if t.quantized) - _NO_TO_FLOAT | {"f32", "f16"}
+_GET_ROWS = frozenset(t.name for t in TYPES.values() if t.quantized) - {"q8_K"} | {"f32", "f16", "bf16", "i32"}
+
+
+def _fatal(function: str, t: Tensor, why: str = "", message: str = "fatal error") -> GgmlAbort:
+    return GgmlAbort(function, message, explanation=why or f"the CPU has no such kernel for {show(t)}")
+
+
+def _refuse(function: str, condition: str, t: Tensor, why: str = "") -> GgmlAssert:
+    return GgmlAssert(function, condition, why or f"the CPU cannot compute with the layout or type of {show_nb(t)}")
+
+
+def _crash(function: str, t: Tensor) -> NotComputable:
+    return NotComputable(
+        function,
+        f"the CPU has no conversion or dot product for {t.type.name}",
+        explanation=f"ggml calls a function that is not there, and crashes, for {show(t)}",
+    )
+
+
+def _sources(dst: Tensor, n: int) -> list[Tensor]:
+    out = [t for t in dst.src[:n] if t is not None]
+    if len(out) < n:
+        raise ValueError(f"{dst!r} lacks a source")
+    return out
+
+
+def _packed(t: Tensor) -> bool:
+    """The elements of a row lie side by side."""
+    return t.nb[0] == t.type.type_size
+
+
+def _copy(dst: Tensor) -> None:
+    (a,) = _sources(dst, 1)
+    s, d = a.type, dst.type
+    if s is d:
+        return
+    if s in (F32, F16, BF16):
+        if d in (F32, F16, BF16) or (s is F32 and d is I32):
+            return
+        if not (d.from_float and is_contiguous(dst) and _packed(a)):
+            why = (
+                f"the CPU cannot copy {show_nb(a)} to {show_nb(dst)}: what it quantizes must have contiguous rows, and "
+                "where it goes must be contiguous"
+            )
+            raise _fatal("ggml_compute_forward_dup_to_q", a, why, "not implemented")
+        return
+    if s is I32:
+        if d is not F32:
+            why = f"the CPU copies i32 to f32 only, not to {d.name}"
+            raise _fatal("ggml_compute_forward_dup", a, why, "not implemented")
+        return
+    if not (s.quantized and d is F32):
+        raise _fatal("ggml_compute_forward_dup", a, f"the CPU cannot copy {show(a)} to {show(dst)}")
+    function = "ggml_compute_forward_dup_from_q"
+    if s.name in _NO_TO_FLOAT:
+        raise _crash(function, a)
+    b = dst.src[1] if len(dst.src) > 1 else None
+    if b is None:
+        return
+    if b.nb[0] != d.type_size:
+        raise _refuse(function, "nb10 == ggml_type_size(dst->type)", b)
+    if b.ne[0] % s.block_size and not is_contiguous(dst):
+        raise _refuse(function, "(ne10 % qk) == 0 || ggml_is_contiguous(dst)", dst)
+
+
+def _transform(b: Tensor, rules: OpRules) -> None:
+    """What a product with a Hadamard matrix asks of the other operand."""
+    function = "ggml_compute_forward_fwht"
+    if rules.transforms_halves:
+        if b.type not in (F32, F16):
+            raise _fatal(function, b, message="fatal error - fwht supports F32 and F16 input")
+    elif b.type is not F32:
+        raise _fatal(function, b, message="fatal error - fwht is F32 only")
+
+
+def _product(function: str) -> RuledCheck:
+    def check(dst: Tensor, rules: OpRules) -> None:
+        a, b = _sources(dst, 2)
+        if dst.op == Op.MUL_MAT and param_i32(dst, 1) == HADAMARD:
+            _transform(b, rules)
+            return
+        if not _packed(a):
+            raise _refuse(function, "nb00 == ggml_type_size(type)" if "id" in function else _NB00, a)
+        if not _packed(b):
+            raise _refuse(function, "nb10 == ggml_type_size(src1->type)", b)
+        _operand(function, a, b, rules.widens_operand and dst.op == Op.MUL_MAT)
+        if a.type.name not in _DOTTED:
+            raise _crash(function, a)
+
+    return check
+
+
+_NB00 = "nb00 == ggml_type_size(src0->type)"
+
+
+def _operand(function: str, a: Tensor, b: Tensor, widens: bool) -> None:
+    """Whether the CPU can convert `b` to what is multiplied with `a`; `widens`: halves become f32."""
+    with_type = a.type.vec_dot_type or "f32"
+    if b.type is F32 or b.type.name == with_type:
+        return
+    why = f"the CPU multiplies {a.type.name} with f32 or {a.type.vec_dot_type}, not with {b.type.name}"
+    if not widens:
+        raise _refuse(function, "src1->type == GGML_TYPE_F32", b, why)
+    if with_type != "f32":
+        raise _refuse(function, "!widen || vec_dot_type == GGML_TYPE_F32", b, why)
+    if b.type not in (F16, BF16):
+        raise _refuse(function, "!widen || src1->type == GGML_TYPE_F16 || src1->type == GGML_TYPE_BF16", b, why)
+
+
+def _out_prod(dst: Tensor) -> None:
+    a, b = _sources(dst, 2)
+    if a.type.name not in _OUT_PROD:
+        raise _fatal("ggml_compute_forward_out_prod", a)
+    kind = "q" if a.type.quantized else a.type.name
+    function = f"ggml_compute_forward_out_prod_{kind}" + ("" if kind == "f32" else "_f32")
+    if b.type is not F32:
+        if kind == "q":
+            raise NotComputable(
+                function, f"{show(b)} is not f32", explanation="ggml reads the second operand as f32 whatever it is"
+            )
+        raise _refuse(function, "src1->type == GGML_TYPE_F32", b)
+    if kind != "f32":
+        for i in (2, 3):
+            if a.ne[i] != b.ne[i]:
+                why = f"{show(a)} would be repeated over {show(b)}, which the CPU does for f32 only"
+                raise _refuse(function, f"ne0{i} == ne1{i}", a, why)
+    if not _packed(a):
+        size = "ggml_type_size(type)" if kind == "q" else f"sizeof({_C_TYPES[kind]})"
+        raise _refuse(function, f"nb00 == {size}", a)
+
+
+def _get_rows(dst: Tensor) -> None:
+    (a,) = _sources(dst, 1)
+    if a.type.name not in _GET_ROWS:
+        raise _fatal("ggml_compute_forward_get_rows", a)
+    if a.type.name == "q8_1":
+        raise _crash("ggml_compute_forward_get_rows_q", a)
+
+
+def _set_rows(dst: Tensor) -> None:
+    if not dst.type.from_float:
+        raise _crash("ggml_compute_forward_set_rows_impl", dst)
+
+
+def _get_rows_back(dst: Tensor) -> None:
+    (a,) = _sources(dst, 1)
+    if a.type not in (F32, F16):
+        raise _fatal("ggml_compute_forward_get_rows_back", a)
+    if not _packed(a):
+        function = "ggml_compute_forward_get_rows_back_f32" + ("_f16" if a.type is F16 else "")
+        raise _refuse(function, f"src0->nb[0] == sizeof({_C_TYPES[a.type.name]})", a)
+
+
+def _rope_offset(function: str, a: Tensor, offset: int, n_dims: int) -> None:
+    if offset < 0:
+        raise _refuse(function, "n_offs >= 0", a, f"the offset is {offset}; it is a number of elements")
+    if offset % 2:
+        raise _refuse(function, "n_offs % 2 == 0", a, f"pairs are turned, but the offset is {offset}")
+    if offset + n_dims > a.ne[0]:
+        why = f"{n_dims} elements to turn from {offset} on, but the rows of {show(a)} are shorter"
+        raise _refuse(function, "n_offs + n_dims <= ne0", a, why)
+
+
+def _rope(dst: Tensor) -> None:
+    (a,) = _sources(dst, 1)
+    n_dims, mode = param_i32(dst, 1), param_i32(dst, 2)
+    function = "ggml_compute_forward_rope_flt"
+    if a.type not in (F32, F16):
+        name = "ggml_compute_forward_rope" + ("_back" if dst.op == Op.ROPE_BACK else "")
+        raise _fatal(name, a, f"{show(a)} must be f32 or f16")
+    if dst.nb[0] != a.nb[0]:
+        raise _refuse(function, "nb0 == nb00", a)
+    if not _packed(dst):
+        raise _refuse(function, "nb0 == sizeof(T)", dst)
+    if n_dims > a.ne[0]:
+        raise _refuse(function, "n_dims <= ne0", a, f"{n_dims} elements to turn, but the rows of {show(a)} are shorter")
+    if n_dims % 2:
+        raise _refuse(function, "n_dims % 2 == 0", a, f"pairs are turned, but n_dims is {n_dims}")
+    _rope_offset(function, a, param_i32(dst, OFFSET), n_dims)
+    sections = [param_i32(dst, 11 + i) for i in range(N_SECTIONS)]
+    if mode & MROPE and not any(s > 0 for s in sections[:3]):
+        why = f"the mode {mode} needs its sections; they are {sections}"
+        raise _refuse(function, "sections[0] > 0 || sections[1] > 0 || sections[2] > 0", a, why)
+    if mode == VISION and n_dims != a.ne[0] // 2:
+        raise _refuse(function, "n_dims == ne0/2", a, f"vision turns whole rows: n_dims {n_dims} of {show(a)}")
+    if mode == VISION and param_i32(dst, OFFSET):
+        raise _refuse(function, "n_offs == 0", a, "vision turns whole rows: there is no offset")
+    if mode & MROPE and sum(sections) > a.ne[0]:
+        why = f"the sections {sections} are longer than the rows of {show(a)}"
+        raise _refuse("ggml_mrope_cache_init", "sect_dims <= ne0", a, why)
+    if mode not in (NORMAL, NEOX, MROPE, VISION, IMROPE):
+        raise _fatal(function, a, f"the mode {mode} is none of those the CPU has", "rope type not supported")
+
+
+def _flash_attn_ext(dst: Tensor) -> None:
+    q, k, v = _sources(dst, 3)
+    function = "ggml_compute_forward_flash_attn_ext_f16"
+    prec = param_i32(dst, 3)
+    if prec not in (PREC["default"], PREC["f32"]):
+        raise _fatal("ggml_compute_forward_flash_attn_ext", q, f"prec is {prec}; the CPU has default and f32")
+    for t, name in ((q, "q"), (k, "k"), (v, "v")):
+        if not _packed(t):
+            raise _refuse(function, f"nb{name}0 == ggml_type_size({name}->type)", t)
+    if v.type is not F32 and v.type.name in _NO_TO_FLOAT:
+        condition = '(v->type == GGML_TYPE_F32 || v_to_float ) && "fattn: unsupported V-type"'
+        raise _refuse(f"{function}_one_chunk", condition, v)
+    if k.type.name not in _DOTTED:
+        raise _crash(f"{function}_one_chunk", k)
+    if q.type is not F32:
+        raise NotComputable(
+            function, f"{show(q)} is not f32", explanation="ggml reads the queries as f32 whatever they are"
+        )
+
+
+def _im2col(dst: Tensor) -> None:
+    _, b = _sources(dst, 2)
+    name = f"ggml_compute_forward_{Op(dst.op).name.lower()}"
+    if dst.type not in (F16, F32):
+        raise _fatal(name, dst, f"{show(dst)} must be f16 or f32")
+    function = f"{name}_{dst.type.name}"
+    halves = dst.op == Op.IM2COL and dst.type is F16
+    if b.type is not F32 and not (halves and b.type is F16):
+        condition = "src1->type == GGML_TYPE_F32"
+        raise _refuse(function, f"src1->type == GGML_TYPE_F16 || {condition}" if halves else condition, b)
+    if not _packed(b):
+        raise _refuse(function, "nb10 == ggml_type_size(src1->type)" if halves else "nb10 == sizeof(float)", b)
+
+
+def _reads_as_f32(function: str, b: Tensor) -> None:
+    if b.type is not F32:
+        raise NotComputable(
+            function, f"the image is {b.type.name}", explanation=f"ggml reads {show(b)} as f32 whatever it is"
+        )
+
+
+def _conv_2d(dst: Tensor) -> None:
+    a, b = _sources(dst, 2)
+    function = f"ggml_compute_forward_{Op(dst.op).name.lower()}_impl"
+    if not is_contiguous(a):
+        raise _refuse(function, "ggml_is_contiguous(kernel)", a)
+    if a.type not in (F16, F32):
+        raise _refuse(function, "kernel_type == GGML_TYPE_F16 || kernel_type == GGML_TYPE_F32", a)
+    _reads_as_f32(function, b)
+
+
+def _conv_2d_dw(dst: Tensor) -> None:
+    a, b = _sources(dst, 2)
+    function = "ggml_compute_forward_conv_2d_dw"
+    if a.type not in (F16, F32):
+        raise _refuse(function, "kernel->type == GGML_TYPE_F32 || kernel->type == GGML_TYPE_F16", a)
+    if is_contiguous(b):
+        pass
+    elif is_contiguous_channels(b):
+        if not a.nb[1] >= a.nb[0] >= a.nb[2]:
+            why = f"the channels of {show_nb(a)} must lie innermost, as those of the image do"
+            raise _refuse(function, "kernel->nb[0] >= kernel->nb[2] && kernel->nb[1] >= kernel->nb[0]", a, why)
+    else:
+        raise _fatal(function, b, show_nb(b), "non-contiguous memory layout not supported")
+    _reads_as_f32(function, b)
+
+
+def _conv_transpose_1d(dst: Tensor) -> None:
+    a, b = _sources(dst, 2)
+    if a.type not in (F16, F32, BF16) or b.type is not F32:
+        raise _fatal("ggml_graph_plan", a, f"the CPU has no such kernel for {show(a)} and {show(b)}")
+    if a.type is BF16:
+        raise _fatal("ggml_compute_forward_conv_transpose_1d", a)
+    function = "ggml_compute_forward_conv_transpose_1d" + ("_f16_f32" if a.type is F16 else "_f32")
+    if not _packed(a):
+        raise _refuse(function, f"nb00 == sizeof({_C_TYPES[a.type.name]})", a)
+    if not _packed(b):
+        raise _refuse(function, "nb10 == sizeof(float)", b)
+
+
+def _conv_transpose_2d(dst: Tensor) -> None:
+    a, b = _sources(dst, 2)
+    if a.type not in (F16, F32):
+        condition = "node->src[0]->type == GGML_TYPE_F16 || node->src[0]->type == GGML_TYPE_F32"
+        raise _refuse("ggml_graph_plan", condition, a)
+    if b.type is not F32:
+        raise _refuse("ggml_graph_plan", "node->src[1]->type == GGML_TYPE_F32", b)
+    function = "ggml_compute_forward_conv_transpose_2d_impl"
+    if not _packed(a):
+        raise _refuse(function, _NB00, a)
+    if not _packed(b):
+        raise _refuse(function, "nb10 == sizeof(float)", b)
+
+
+def _im2col_back(dst: Tensor) -> None:
+    a, b = _sources(dst, 2)
+    function = "ggml_compute_forward_im2col_back_f32"
+    if a.type is not F32:
+        raise _refuse(function, "src0->type == GGML_TYPE_F32", a)
+    if b.type not in (F32, F16):
+        raise _refuse(function, "src1->type == GGML_TYPE_F32 || src1->type == GGML_TYPE_F16", b)
+
+
+def _pool_back(dst: Tensor) -> None:
+    a, af = _sources(dst, 2)
+    function = "ggml_compute_forward_pool_2d_back"
+    if param_i32(dst, 0) not in POOLS.values():
+        raise _refuse(function, "false", a, f"the op of a pooling is one of {POOLS}, not {param_i32(dst, 0)}")
+    for t in (a, af):
+        if t.type is not F32:
+            raise NotComputable(function, f"{show(t)} is not f32", explanation="ggml reads it as f32 whatever it is")
+
+
+def _pool(dst: Tensor) -> None:
+    (a,) = _sources(dst, 1)
+    function = f"ggml_compute_forward_{Op(dst.op).name.lower()}"
+    if param_i32(dst, 0) not in POOLS.values():
+        raise _fatal(function, a, f"the op of a pooling is one of {POOLS}, not {param_i32(dst, 0)}")
+    if a.type not in (F32, F16):
+        raise NotComputable(function, f"{show(a)} is not f32 or f16", explanation="ggml reads other types as f16")
+
+
+CHECKS: dict[int, Check] = {
+    Op.DUP: _copy,
+    Op.CPY: _copy,
+    Op.CONT: _copy,
+    Op.OUT_PROD: _out_prod,
+    Op.GET_ROWS: _get_rows,
+    Op.SET_ROWS: _set_rows,
+    Op.GET_ROWS_BACK: _get_rows_back,
+    Op.ROPE: _rope,
+    Op.ROPE_BACK: _rope,
+    Op.FLASH_ATTN_EXT: _flash_attn_ext,
+    Op.IM2COL: _im2col,
+    Op.IM2COL_3D: _im2col,
+    Op.IM2COL_BACK: _im2col_back,
+    Op.CONV_2D: _conv_2d,
+    Op.CONV_3D: _conv_2d,
+    Op.CONV_2D_DW: _conv_2d_dw,
+    Op.CONV_TRANSPOSE_1D: _conv_transpose_1d,
+    Op.CONV_TRANSPOSE_2D: _conv_transpose_2d,
+    Op.POOL_1D: _pool,
+    Op.POOL_2D: _pool,
+    Op.POOL_2D_BACK: _pool_back,
+}
+"""For each op what the CPU asks of its operands."""
+
+RULED: dict[int, RuledCheck] = {
+    Op.MUL_MAT: _product("ggml_compute_forward_mul_mat"),
+    Op.MUL_MAT_ID: _product("ggml_compute_forward_mul_mat_id"),
+}
+"""The same of ops of which not every ggml asks the same."""
