@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.errors import GgmlAbort, GgmlFailed
-from ggmltool.ggml.values.arrays import Converted
+from ggmltool.ggml.values.converted import Converted
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -14,7 +14,8 @@ from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.values import arrays as memory
-from ggmltool.ggml.values.arrays import Converted, HostArrays
+from ggmltool.ggml.values.arrays import HostArrays
+from ggmltool.ggml.values.converted import Converted
 
 load()
 
