@@ -237,12 +237,16 @@ class ScenarioRun:
     def _default_graph_size(self) -> int:
         n_tensors = len(self.model.tensors())
         largest = DEFAULT_GRAPH_SIZE
+        names = {address: Tensor.from_address(address).name for address in self.persistent.values()}
         for name, graph in self.model.graphs.items():
             if len(graph.nodes) + n_tensors > DEFAULT_GRAPH_SIZE:
                 built = CGraph.from_address(self._build(name))
                 largest = max(largest, built.n_nodes + built.n_leafs)
         self.tables.clear()
         self.newest_graphs.clear()
+        # A leaf without a name gets its number in the first graph that has it; these builds were only to count.
+        for address, name in names.items():
+            Tensor.from_address(address).name = name
         return largest
 
     def _build(self, name: str) -> int:
