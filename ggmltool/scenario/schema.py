@@ -18,6 +18,7 @@ from msgspec import Meta, field
 from msgspec.json import schema_components
 
 from ggmltool.ggml import ops
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import KEY_NAMES
 from ggmltool.ggml.ops.composites import COMPOSITES
@@ -106,6 +107,7 @@ def scenario_schema() -> Schema:
             "values": {"type": "array", "anyOf": [{"items": _schema(Number)}, {"items": _ref("values")}]},
             "op_name": {"enum": list(dict.fromkeys(KEY_NAMES))},
             "op_list": {"anyOf": [_ref("op_name"), {"type": "array", "items": _ref("op_name")}]},
+            "features": _features(),
             "type": _schema(TypeWord),
             "ne": _schema(Count | Annotated[list[Count], Meta(min_length=1, max_length=MAX_DIMS)]),
             **_tensors(leaf),
@@ -113,6 +115,13 @@ def scenario_schema() -> Schema:
         },
     }
     return json.loads(re.sub(r"\b([A-Z][A-Za-z]+)Keys\b", _as_definition, json.dumps(whole)))  # type: ignore[no-any-return]
+
+
+def _features() -> Schema:
+    """What the hardware can have, of any kind of device: a list, or text with `+`."""
+    words = list(dict.fromkeys(feature for profile in PROFILES.values() for feature in profile.features))
+    text = rf"^\+*(?:(?:{'|'.join(words)})(?:\++|$))*$"
+    return {"anyOf": [{"type": "array", "items": {"enum": words}}, {"type": "string", "pattern": text}]}
 
 
 def _all_keys(of: type[Keys]) -> Iterator[type[Keys]]:

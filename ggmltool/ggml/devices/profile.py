@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
@@ -244,3 +245,31 @@ def make_device(
         op_rules,
         profile.unsupported,
     )
+
+
+class Profiles(Mapping[str, Profile]):
+    """The profiles of a release by name. Each is made, and its device's module imported, when it is asked for."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Profile]]) -> None:
+        self._makers = makers
+        self._made: dict[str, Profile] = {}
+
+    def __getitem__(self, name: str) -> Profile:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def changed(self, ggml: str, changes: Mapping[str, Callable[[Profile], Profile]]) -> Profiles:
+        """Those of the release `ggml`, which are these with changes."""
+
+        def made(name: str) -> Profile:
+            change = changes.get(name)
+            return replace(self[name] if change is None else change(self[name]), ggml=ggml)
+
+        return Profiles({name: partial(made, name) for name in self})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from ggmltool.ggml.devices import blas, cann, cpu, cuda, metal, opencl, sycl, vulkan
 from ggmltool.ggml.devices.profile import (
     CAPS,
     Profile,
+    Profiles,
     alloc_rule,
     extra_names,
     make_buft,
@@ -30,12 +30,17 @@ __all__ = [
 ]
 
 
-PROFILES: dict[str, Profile] = {
-    "custom": Profile(
+def _custom() -> Profile:
+    return Profile(
         "custom",
         unsupported=aborts("graph_compute", "unsupported op {op}", "refused"),
-    ),
-    "CPU": Profile(
+    )
+
+
+def _cpu() -> Profile:
+    from ggmltool.ggml.devices import cpu
+
+    return Profile(
         "CPU",
         type="cpu",
         alignment=TENSOR_ALIGNMENT,
@@ -46,8 +51,13 @@ PROFILES: dict[str, Profile] = {
         features=cpu.FEATURES,
         has=frozenset({"avx2"}),
         caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
-    ),
-    "BLAS": Profile(
+    )
+
+
+def _blas() -> Profile:
+    from ggmltool.ggml.devices import blas
+
+    return Profile(
         "BLAS",
         type="accel",
         buft="CPU",
@@ -56,8 +66,13 @@ PROFILES: dict[str, Profile] = {
         rules=blas.RULES,
         caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
         unsupported=aborts("ggml_backend_blas_graph_compute"),
-    ),
-    "CUDA": Profile(
+    )
+
+
+def _cuda() -> Profile:
+    from ggmltool.ggml.devices import cuda
+
+    return Profile(
         "CUDA",
         row_padding=cuda.ROW_PADDING,
         rules=cuda.RULES,
@@ -72,8 +87,13 @@ PROFILES: dict[str, Profile] = {
         alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
         extra=cuda.EXTRA,
         unsupported=asserts("ggml_cuda_graph_evaluate_and_capture"),
-    ),
-    "ROCm": Profile(
+    )
+
+
+def _rocm() -> Profile:
+    from ggmltool.ggml.devices import cuda
+
+    return Profile(
         "ROCm",
         row_padding=cuda.ROW_PADDING,
         rules=cuda.AMD_RULES,
@@ -88,8 +108,13 @@ PROFILES: dict[str, Profile] = {
         alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
         extra=cuda.AMD_EXTRA,
         unsupported=asserts("ggml_cuda_graph_evaluate_and_capture"),
-    ),
-    "Metal": Profile(
+    )
+
+
+def _metal() -> Profile:
+    from ggmltool.ggml.devices import metal
+
+    return Profile(
         "Metal",
         alignment=32,
         others=False,
@@ -107,8 +132,13 @@ PROFILES: dict[str, Profile] = {
         caps=frozenset(("async", "buffer_from_host_ptr", "mmap_support")),
         alloc_more="room behind MUL_MAT_ID, FLASH_ATTN_EXT, CUMSUM, ARGSORT and TOP_K for what their kernels need",
         unsupported=aborts("ggml_metal_op_encode_impl", "unsupported op", "refused"),
-    ),
-    "Vulkan": Profile(
+    )
+
+
+def _vulkan() -> Profile:
+    from ggmltool.ggml.devices import vulkan
+
+    return Profile(
         "Vulkan",
         alignment=64,
         max_size=vulkan.BLOCK_SIZE,
@@ -123,8 +153,13 @@ PROFILES: dict[str, Profile] = {
         max_tensor_size=vulkan.MAX_TENSOR_SIZE,
         caps=frozenset(("async", "host_buffer", "mmap_support")),
         unsupported=passes_over("ggml_vk_build_graph"),
-    ),
-    "SYCL": Profile(
+    )
+
+
+def _sycl() -> Profile:
+    from ggmltool.ggml.devices import sycl
+
+    return Profile(
         "SYCL",
         row_padding=sycl.ROW_PADDING,
         others=False,
@@ -136,16 +171,26 @@ PROFILES: dict[str, Profile] = {
         extra=sycl.EXTRA,
         caps=frozenset(("async", "host_buffer", "mmap_support")),
         unsupported=asserts("ggml_backend_sycl_graph_compute_impl", "error: "),
-    ),
-    "OpenCL": Profile(
+    )
+
+
+def _opencl() -> Profile:
+    from ggmltool.ggml.devices import opencl
+
+    return Profile(
         "OpenCL",
         others=False,
         rules=opencl.RULES,
         alloc_size=opencl.alloc_size,
         alloc_more="room for the gaps between the parts of a quantized tensor",
         unsupported=asserts("ggml_backend_opencl_graph_compute", "error: "),
-    ),
-    "CANN": Profile(
+    )
+
+
+def _cann() -> Profile:
+    from ggmltool.ggml.devices import cann
+
+    return Profile(
         "CANN",
         row_padding=cann.ROW_PADDING,
         others=False,
@@ -157,12 +202,31 @@ PROFILES: dict[str, Profile] = {
         extra=cann.EXTRA,
         caps=frozenset(("host_buffer", "mmap_support")),
         unsupported=asserts("evaluate_and_capture_cann_graph"),
-    ),
-    "RPC": Profile(
+    )
+
+
+def _rpc() -> Profile:
+    return Profile(
         "RPC",
         caps=frozenset(("mmap_support",)),
-    ),
-}
+    )
+
+
+PROFILES = Profiles(
+    {
+        "custom": _custom,
+        "CPU": _cpu,
+        "BLAS": _blas,
+        "CUDA": _cuda,
+        "ROCm": _rocm,
+        "Metal": _metal,
+        "Vulkan": _vulkan,
+        "SYCL": _sycl,
+        "OpenCL": _opencl,
+        "CANN": _cann,
+        "RPC": _rpc,
+    }
+)
 """The known profiles by name."""
 
 _BY_NAME = (

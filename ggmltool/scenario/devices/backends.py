@@ -22,6 +22,7 @@ from ggmltool.scenario.kinds import (
     Keys,
     Size,
     any_case,
+    defined,
     key_names,
     read_keys,
     said,
@@ -199,15 +200,6 @@ def _profile_words() -> Meta:
     )
 
 
-def _feature_words() -> Meta:
-    """What the hardware can have, of any kind of device: a list, or text with `+`."""
-    from ggmltool.ggml.devices.profiles import PROFILES
-
-    words = list(dict.fromkeys(feature for profile in PROFILES.values() for feature in profile.features))
-    text = rf"^\+*(?:(?:{'|'.join(words)})(?:\++|$))*$"
-    return said(anyOf=[{"type": "array", "items": {"enum": words}}, {"type": "string", "pattern": text}])
-
-
 Alignment = Annotated[int | str, AT_LEAST_ONE, _alignment]
 MaxSize = Annotated[int | str, AT_LEAST_ONE, _max_size]
 RowPadding = Annotated[int, Meta(ge=0, le=1 << 32)]
@@ -230,7 +222,7 @@ class BackendKeys(Keys):
     events: Bool | None = None
     memory: Size | None = None
     engine: Literal["numpy", "cupy", "auto"] | None = None
-    features: Annotated[Any, _feature_words()] | None = None
+    features: Annotated[Any, defined("features")] | None = None
     graph_optimize: Bool | None = None
     max_tensor_size: Size | None = None
     rates: str | RatesKeys | None = None

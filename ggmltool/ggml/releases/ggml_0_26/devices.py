@@ -6,61 +6,87 @@ from dataclasses import replace
 
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.releases.ggml_0_21.devices import PROFILES as BEFORE
-from ggmltool.ggml.releases.ggml_0_26 import (
-    cpu,
-    cuda,
-    cuda_order,
-    metal,
-    metal_order,
-    opencl,
-    sycl,
-    vulkan,
-    vulkan_order,
-)
 
-_CHANGED: dict[str, Profile] = {
-    "CPU": replace(BEFORE["CPU"], rules=cpu.RULES, extra=cpu.EXTRA, features=cpu.FEATURES),
-    "CUDA": replace(
-        BEFORE["CUDA"],
-        rules=cuda.RULES,
+
+def _cpu(before: Profile) -> Profile:
+    from ggmltool.ggml.releases.ggml_0_26 import cpu
+
+    return replace(before, rules=cpu.RULES, extra=cpu.EXTRA, features=cpu.FEATURES)
+
+
+def _cuda(before: Profile) -> Profile:
+    from ggmltool.ggml.releases.ggml_0_26 import cuda, cuda_order
+
+    rules, features = (cuda.RULES, cuda.FEATURES) if before.name == "CUDA" else (cuda.AMD_RULES, cuda.AMD_FEATURES)
+    return replace(
+        before,
+        rules=rules,
         alloc_size=cuda.alloc_size,
         graph_optimize=cuda_order.graph_optimize,
-        features=cuda.FEATURES,
-    ),
-    "ROCm": replace(
-        BEFORE["ROCm"],
-        rules=cuda.AMD_RULES,
-        alloc_size=cuda.alloc_size,
-        graph_optimize=cuda_order.graph_optimize,
-        features=cuda.AMD_FEATURES,
-    ),
-    "Metal": replace(
-        BEFORE["Metal"],
+        features=features,
+    )
+
+
+def _metal(before: Profile) -> Profile:
+    from ggmltool.ggml.releases.ggml_0_26 import metal, metal_order
+
+    return replace(
+        before,
         rules=metal.RULES,
         check=metal.hardware_limits,
         alloc_size=metal.alloc_size,
         graph_optimize=metal_order.graph_optimize,
         extra=metal.EXTRA,
-    ),
-    "Vulkan": replace(
-        BEFORE["Vulkan"],
+    )
+
+
+def _vulkan(before: Profile) -> Profile:
+    from ggmltool.ggml.releases.ggml_0_26 import vulkan, vulkan_order
+
+    return replace(
+        before,
         rules=vulkan.RULES,
         check=vulkan.limits,
         graph_optimize=vulkan_order.graph_optimize,
         features=vulkan.FEATURES,
         has=frozenset(vulkan.FEATURES),
-    ),
-    "SYCL": replace(
-        BEFORE["SYCL"],
+    )
+
+
+def _sycl(before: Profile) -> Profile:
+    from ggmltool.ggml.releases.ggml_0_26 import sycl
+
+    return replace(
+        before,
         rules=sycl.RULES,
         check=sycl.hardware_limits,
         alloc_size=sycl.alloc_size,
         alloc_more="room behind FLASH_ATTN_EXT for what its kernels need",
         features=sycl.FEATURES,
-    ),
-    "OpenCL": replace(BEFORE["OpenCL"], rules=opencl.RULES),
-    "RPC": replace(BEFORE["RPC"], events=True, sets_async=True, caps=BEFORE["RPC"].caps | {"async"}),
-}
+    )
 
-PROFILES: dict[str, Profile] = {name: replace(profile, ggml="0.26") for name, profile in (BEFORE | _CHANGED).items()}
+
+def _opencl(before: Profile) -> Profile:
+    from ggmltool.ggml.releases.ggml_0_26 import opencl
+
+    return replace(before, rules=opencl.RULES)
+
+
+def _rpc(before: Profile) -> Profile:
+    return replace(before, events=True, sets_async=True, caps=before.caps | {"async"})
+
+
+PROFILES = BEFORE.changed(
+    "0.26",
+    {
+        "CPU": _cpu,
+        "CUDA": _cuda,
+        "ROCm": _cuda,
+        "Metal": _metal,
+        "Vulkan": _vulkan,
+        "SYCL": _sycl,
+        "OpenCL": _opencl,
+        "RPC": _rpc,
+    },
+)
 """The profiles by name."""

@@ -28,7 +28,7 @@ from ggmltool.ggml.devices.op_rules import NO_KERNEL
 from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.dtypes import I32, TYPES
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.releases.ggml_0_21.devices import OPENCL
+from ggmltool.ggml.releases.ggml_0_21.opencl import RULES as BEFORE
 
 _WHOLE_WEIGHTS = types("q4_1 q5_0 q5_1 mxfp4 iq4_nl q4_K q5_K q6_K")
 _PACKED = types("q4_K q5_K q6_K")
@@ -45,7 +45,7 @@ _LARGE_PRODUCT = all_of(
 )
 """Weights for whose products with many columns there is a kernel."""
 
-RULES: dict[int, Rule] = OPENCL | by_op(
+RULES: dict[int, Rule] = BEFORE | by_op(
     {
         "SGN STEP ELU HARDSWISH HARDSIGMOID FLOOR CEIL ROUND TRUNC": f32_or_f16(0),
         "SSM_SCAN": all_of(
@@ -53,7 +53,7 @@ RULES: dict[int, Rule] = OPENCL | by_op(
         ),
         "CONCAT": all_of(same_type(0, 1, RESULT), types_of(0, _WITHOUT_BLOCKS, NO_KERNEL)),
         "MUL_MAT": all_of(
-            OPENCL[Op.MUL_MAT],
+            BEFORE[Op.MUL_MAT],
             saying(
                 "it has no kernel for {ne1[1]} columns by {type0} of {ne0[0]} x {ne0[1]}",
                 any_of(not_types(0, _WHOLE_WEIGHTS), at_most(1, "ne1", 511), _LARGE_PRODUCT),
