@@ -104,18 +104,18 @@ class Output:
     def answer(self, answer: Answer[Any], format: str, made: str | bytes | None = None) -> int:
         """Write an answer in one of its formats, or what was `made` of it; the exit status. ggml's words go to standard
         error where it refused, unless the answer has them."""
-        record: Document = answer.facts
+        record: Any = answer.facts  # a Document, or facts that make one
         if made is not None:
             self.write(made)
         elif format in ("json", "csv"):
             self.write_document(answer.document())
-        elif record.in_ggmls_words:
+        elif getattr(record, "in_ggmls_words", False):
             self.write_ggml(answer.shown(format, self.style))
         else:
             self.write(answer.shown(format, self.style))
         plan = answer.plan
         error = None if plan is None else plan.error or plan.compute_error
-        if error is not None and format not in record.tells_refusal:
+        if error is not None and format not in getattr(record, "tells_refusal", ()):
             from ggmltool.show.text import ggml_error
 
             note(ggml_error(dict(error)))
