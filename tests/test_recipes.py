@@ -101,11 +101,22 @@ from ggmltool.ggml.devices.combinators import ALWAYS, by_op, f32
 RULES = by_op({"NONE RESHAPE VIEW PERMUTE TRANSPOSE": ALWAYS, "ADD MUL": f32(0, 1)})
 ''',
     )
-    copy.add("ggml/devices/profiles.py", "    opencl,\n", "    toy,\n")
     copy.add(
         "ggml/devices/profiles.py",
-        "PROFILES: dict[str, Profile] = {\n",
-        '    "Toy": Profile("Toy", others=False, rules=toy.RULES, unsupported=asserts("ggml_backend_toy_compute")),\n',
+        "PROFILES = Profiles(\n    {\n",
+        '        "Toy": _toy,\n',
+    )
+    copy.add(
+        "ggml/devices/profiles.py",
+        "import re\n",
+        """
+
+def _toy() -> Profile:
+    from ggmltool.ggml.devices import toy
+
+    return Profile("Toy", others=False, rules=toy.RULES, unsupported=asserts("ggml_backend_toy_compute"))
+
+""",
     )
     copy.add("ggml/devices/profiles.py", "_BY_NAME = (\n", '    (re.compile(r"Toy\\d*"), "Toy"),\n')
     copy.add(

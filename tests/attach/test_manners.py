@@ -57,7 +57,7 @@ def test_a_program_in_python_is_launched_with_its_own_input_and_environment() ->
 
 def test_a_launched_program_that_never_comes_there_is_let_go(attach: Attach) -> None:
     needs.library("0.20.2")
-    program = python_program("--seeds", "1:2")
+    program = python_program("--seeds", "2:3")
     status, out, _ = output_of(program)
     looked = attach("--graph", "50", "--", *program)
     assert (looked.returncode, looked.stdout) == (1, out.decode())

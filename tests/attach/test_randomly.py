@@ -25,7 +25,7 @@ def test_random_graphs_without_a_scheduler_are_planned_as_the_program_decides(
 @pytest.mark.parametrize(("release", "way"), [("0.20.2", "pid"), ("0.26", "launch")])
 def test_random_graphs_are_planned_as_the_program_decides(release: str, way: str) -> None:
     needs.library(release)
-    lived = survivors([1], release)
+    lived = survivors([2], release)
     assert lived
     arguments = command(lived, release)
     output, status = alone(arguments)

@@ -268,4 +268,4 @@ def test_random_graphs_are_copied_and_compared_as_ggml_does(first: int, lib: Lib
             compared += check_same(lib, on(scenario, *PAIRS[seed % 2]), lambda i, seed=seed: i % 16 != seed % 16) > 0
         except GgmlError:
             continue
-    assert compared > BATCH // 4
+    assert compared > BATCH // 5

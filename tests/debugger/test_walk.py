@@ -286,7 +286,7 @@ def _has_decided_nothing(walker: Walker, at: int) -> None:
     entry, after, before = history.cells(at, walker.phase), history.cells(at), history.cells(at - 1)
     match event:
         case Assigned():
-            assert entry["id", index] == before["id", index]
+            assert entry.get(("id", index)) == before.get(("id", index))
         case Allocated() | Freed() | Reused():
             blocks = {key: value for key, value in before.items() if key[0] in ("free", "max_size")}
             assert blocks == {key: value for key, value in entry.items() if key[0] in ("free", "max_size")}

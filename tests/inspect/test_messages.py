@@ -171,6 +171,7 @@ def is_whole(text: str) -> bool:
     return (
         text.count("(") == text.count(")")
         and not text.startswith(("GGML_ASSERT(", "assert("))
+        and "-> a.type[" not in text  # a shape rule of a constructor
         and (not text.rstrip().endswith(("==", "||", "&&")))
     )
 

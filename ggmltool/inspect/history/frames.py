@@ -112,7 +112,10 @@ def _aborted_in(history: Announced, at: int) -> str | None:
 
 
 def _between(calls: Calls, stations: Sequence[str], outer: str) -> Iterator[str]:
-    """The functions from the first station, by way of the others, to the one that `outer` calls."""
+    """The functions from the first station, by way of the others, to the one that `outer` calls; of what `outer` does
+    itself, as where it logs, there are none."""
+    if not stations:
+        return
     for inner, around in zip(stations, (*stations[1:], outer), strict=True):
         yield from calls.path(inner, around)
 

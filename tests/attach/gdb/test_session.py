@@ -18,7 +18,7 @@ pytestmark = needs.program("gdb", "gdb")
 ALLOC = "ggml_backend_sched_alloc_graph"
 
 
-def planning(release: str, seeds: range = range(1, 3)) -> list[str]:
+def planning(release: str, seeds: range = range(2, 4)) -> list[str]:
     """The command line of a program that plans graphs on a real library."""
     needs.library(release)
     return [
