@@ -31,7 +31,7 @@ def test_devices_that_pad_are_refused_as_ggml_refuses_them(release: str, monkeyp
     """Devices ask for more than a result's bytes for three ops: for which of them they may is up to the release."""
     profiles = profiles_of(RELEASES[release])
     for name in OWN_ORDER:
-        monkeypatch.setitem(profiles, name, replace(profiles[name], alloc_size=_padded))
+        monkeypatch.setitem(profiles._made, name, replace(profiles[name], alloc_size=_padded))
     results = list(outcomes(seeds_of(release, 30), release, kind="wide"))
     assert {o.seed: o.differences for o in results if o.differences} == {}
 
@@ -64,7 +64,7 @@ def test_scenarios_have_what_is_rare(release: str) -> None:
 
 def test_a_device_that_pads_what_it_must_not_stops_ggml(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
     profiles = profiles_of(RELEASES[release])
-    monkeypatch.setitem(profiles, "Vulkan", replace(profiles["Vulkan"], alloc_size=_padded))
+    monkeypatch.setitem(profiles._made, "Vulkan", replace(profiles["Vulkan"], alloc_size=_padded))
     source = {
         "ggmltool": 1, "ggml": release, "backends": ["Vulkan0", "CPU"],
         "contexts": {"w": {"buft": "Vulkan0", "tensors": {"w": "f32[64, 64]"}}},

@@ -57,7 +57,7 @@ def let(monkeypatch: pytest.MonkeyPatch, release: Release, optimize: object) -> 
     profiles = profiles_of(release)
     for name, profile in profiles.items():
         if name not in ("CPU", "BLAS"):
-            monkeypatch.setitem(profiles, name, replace(profile, graph_optimize=optimize))  # type: ignore[arg-type]
+            monkeypatch.setitem(profiles._made, name, replace(profile, graph_optimize=optimize))  # type: ignore[arg-type]
 
 
 def test_what_devices_keep_is_kept_as_ggml_keeps_it(monkeypatch: pytest.MonkeyPatch, keeping: Release) -> None:
