@@ -89,11 +89,6 @@ class Look:
             self.output.write_document(result if at.number is None else result.after_step(at.number))
         return status_of(at, say)
 
-    def answer_in_ggmls_words(self, at: Watched, text: str) -> int:
-        """Write text that ggml itself prints; the exit status."""
-        self.output.write_ggml(text)
-        return status_of(at)
-
 
 def moment_command(
     *formats: str, help: str = "Text (default), or JSON or CSV with exact bytes.", what_if: bool = False

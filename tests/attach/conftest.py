@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from ggmltool.attach.gdb.program import Launched
 from ggmltool.cli.errors import run_and_report
 from ggmltool.cli.main import cli
 from tests.attach.programs import TERMINAL, environment
@@ -26,6 +28,27 @@ class Looked(NamedTuple):
 
 
 Attach = Callable[..., Looked]
+
+
+@pytest.fixture(autouse=True)
+def awaited(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The end of each launched program is waited for, also where a test did not come so far: another one would be told
+    of it."""
+    launched: list[Launched] = []
+    make = Launched.__init__
+
+    def noted(self: Launched, *arguments: Any) -> None:
+        make(self, *arguments)
+        launched.append(self)
+
+    monkeypatch.setattr(Launched, "__init__", noted)
+    yield
+    for program in launched:
+        try:
+            program.process.wait(30)
+        except subprocess.TimeoutExpired:
+            program.process.kill()
+            program.process.wait()
 
 
 @pytest.fixture

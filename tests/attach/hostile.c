@@ -11,6 +11,7 @@ static ggml_backend_t hostile_backend(void);
 #undef main
 #undef device_backend
 
+#include <semaphore.h>
 #include <setjmp.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -18,6 +19,7 @@ static ggml_backend_t hostile_backend(void);
 static const char *    how;
 static char            text[1 << 16];
 static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+static sem_t           is_held;
 static jmp_buf         elsewhere;
 
 static bool is(const char * word) { return has_word(how, word); }
@@ -75,6 +77,7 @@ static ggml_backend_t hostile_backend(void) {
 
 static void * hold(void * nothing) {
     pthread_mutex_lock(&held);
+    sem_post(&is_held);
     for (;;) {
         pause();
     }
@@ -93,7 +96,9 @@ int main(int argc, char ** argv) {
     how = argc > 1 ? argv[1] : "";
     write_text();
     signal(SIGUSR1, SIG_IGN);
+    sem_init(&is_held, 0, 0);
     pthread_create(&thread, NULL, hold, NULL);
+    sem_wait(&is_held);
     if (is("traceme")) { ptrace(PTRACE_TRACEME, 0, 0, 0); }
     if (is("undumpable")) { prctl(PR_SET_DUMPABLE, 0); }
     if (is("closed")) { for (int fd = 3; fd < 1024; fd++) { close(fd); } }

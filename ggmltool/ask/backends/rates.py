@@ -1,4 +1,4 @@
-"""What is known of the speed of devices: the known ones, those of a scenario, and this machine's as measured."""
+"""Device speeds: the known ones, those in a scenario, and this machine's as measured."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class GpuInfo(Row):
 
 
 class EngineInfo(Row):
-    """Who computes for a backend: null where nobody can, for the reason `refusal`."""
+    """Who computes for a backend: null where nothing can, and `refusal` says why."""
 
     name: str | None
     gpu: GpuInfo | None

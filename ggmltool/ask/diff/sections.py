@@ -69,7 +69,7 @@ def growth(nbytes: int) -> str:
 
 
 def amounts(a: Amount, b: Amount) -> list[str]:
-    """Cells for the bytes of both and their difference as far as it is known."""
+    """Cells for the bytes of both, and their difference where both are known."""
     least, most = b.nbytes - a.most, b.most - a.nbytes
     difference = ""
     if least > 0 or most < 0:

@@ -165,7 +165,7 @@ class Lifetimes:
         return [t for n in self.planned for t in (n, *n.src) if t is not None]
 
     def table(self, *tensors: TensorLife) -> LifetimeTable:
-        """What is known of them."""
+        """The lifetimes asked for."""
         known = head(self.watched.at.plan)
         return LifetimeTable(**known, nodes=self.nodes, tensors=tensors, numbers=self.numbers)
 

@@ -1,4 +1,4 @@
-"""What is known of every op and of every function of UNARY and GLU: how it is written, where it runs."""
+"""Every op, and every function of UNARY and GLU: how it is written, which devices run it."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ class ShareRow(Row):
 class SpeedsRow(Row):
     """What is estimated of a placement: tokens of answers a second, tokens of a prompt a second, and the seconds to the
     first token behind a prompt of `n_prompt` tokens, `n_depth` tokens being in the caches; null for what was not
-    captured. `rates` names the hardware of each backend, null where nobody named it."""
+    captured. `rates` names the hardware of each backend, null where none is named."""
 
     tokens_per_second: EstimateRow | None
     prompt_tokens_per_second: EstimateRow | None

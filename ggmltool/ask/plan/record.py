@@ -62,7 +62,7 @@ class PlanDocument(StepDocument, kw_only=True):
 
 
 class PlanShown(StepDocument, kw_only=True):
-    """A plan, with what is known of its tensors; its document is made when it is wanted. `more` is the command that
+    """A plan and its tensors; its document is made when it is wanted. `more` is the command that
     shows all splits."""
 
     view = "plan"
