@@ -17,7 +17,7 @@ class ManPageHook(BuildHookInterface[Any]):
         """Write the page where the builder finds it."""
         sys.path.insert(0, self.root)
         try:
-            from ggmltool.cli.man import manual_page
+            from ggmltool.cli.reference import manual_page
         finally:
             sys.path.remove(self.root)
         self.folder = TemporaryDirectory()

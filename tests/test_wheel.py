@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("hatchling")
 
-from ggmltool.cli.man import manual_page
+from ggmltool.cli.reference import manual_page
 from ggmltool.scenario.samples import samples
 from tests.cli.conftest import Call
 

@@ -15,9 +15,8 @@ import click
 from msgspec import UNSET, structs
 
 from ggmltool.cli.attach_report import goes_on, tell_end
-from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, CliError
-from ggmltool.cli.output import Output, note, replace_file
+from ggmltool.cli.output import Output, ending_of, note, replace_file
 from ggmltool.show.text import count, shortened, size
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.model_options import ModelOptions, Wanted, model_options
+from ggmltool.cli.models import ModelOptions, Wanted, model_options
 from ggmltool.cli.options import output_to
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.progress import progress

@@ -1,20 +1,23 @@
-"""`ggmltool debug`: a run that is stepped through, forward and back, as gdb steps through a program."""
+"""`ggmltool debug`, `tui` and `record`: the history of a run, at a prompt, on a whole screen, and as a file."""
 
 from __future__ import annotations
 
+import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ggmltool.cli.command import Command, current_settings
-from ggmltool.cli.errors import FINE, GGML_FAILED
-from ggmltool.cli.options import ggml_option, scenario_argument
+from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
+from ggmltool.cli.options import ggml_option, output_to, scenario_argument
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.cli.values import check_run, memory_option, zeros_option
 from ggmltool.inspect.ready import check_memory, computed_graphs
+from ggmltool.show.table import Style
 from ggmltool.show.text import count, printable
 
 if TYPE_CHECKING:
@@ -136,3 +139,104 @@ def _computes(opened: Opened, compute: bool | None, zeros: bool, memory_check: b
         note(f"Only planning, without computing: {error}")
         return False
     return True
+
+
+PLANNING = ("reserve", "alloc", "measure", "reset")
+"""The steps in which nothing is computed."""
+
+
+@click.command(cls=Command)
+@scenario_argument
+@click.option(
+    "--compute/--no-compute",
+    default=None,
+    help="Do every step, or only those that plan (default, unless there is none such).",
+)
+@click.option("--light/--dark", default=False, help="Colors for a light or a dark (default) ground; `t` changes them.")
+@zeros_option
+@memory_option
+@ggml_option
+def tui(
+    scenario: str | None,
+    compute: bool | None,
+    light: bool,
+    zeros: bool,
+    memory_check: bool,
+    release: Release | None,
+) -> int:
+    """Walk through a run on a whole screen, forward and back: the graph, a map of the memory, every event with its
+    reason, and the story of a tensor. Press `?` there for the keys.
+
+    \b
+    Example:
+      ggmltool tui graph.yaml
+      ggmltool tui --light inplace
+    """
+    if find_spec("textual") is None:
+        raise CliError("`ggmltool tui` needs Textual; install it with `pip install 'ggmltool[tui]'`")
+    opened = open_scenario(scenario, release)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CliError("`ggmltool tui` needs a terminal for its input and output; `ggmltool trace` prints what happens")
+    steps = opened.model.steps
+    computes = not any(step.kind in PLANNING[:3] for step in steps) if compute is None else compute
+    if computes:
+        check_run(opened.model, zeros)
+        if memory_check:
+            from ggmltool.inspect.ready import check_memory
+
+            check_memory(opened)
+    from ggmltool.debugger.prompt import Prompt
+    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.terminal import Terminal
+    from ggmltool.inspect.history.history import record_history
+
+    color = current_settings().color
+    colored = color == "always" or (color == "auto" and not os.environ.get("NO_COLOR"))
+
+    terminal = Terminal(Style(), interactive=False)
+    prompt = Prompt(Session(record_history(opened.scenario, computes), opened.title, terminal), terminal)
+    prompt.show(opened, dark=not light, colored=colored)
+    return FINE
+
+
+@click.command(cls=Command)
+@scenario_argument
+@click.option("--compute/--no-compute", default=False, help="Do every step, or only those that plan (default).")
+@zeros_option
+@memory_option
+@ggml_option
+@output_to(".ggtrace", text=False)
+def record(
+    scenario: str | None,
+    compute: bool,
+    zeros: bool,
+    memory_check: bool,
+    release: Release | None,
+    output: Output,
+) -> int:
+    """Write a record of a run: every decision with its reason, and what it changed, in order.
+
+    Every command takes the record in place of a scenario, and has the release and the steps that were recorded; what
+    is in it, `ggmltool help record` says. Values are not kept.
+
+    \b
+    Example:
+      ggmltool record moe -o moe.ggtrace
+      ggmltool plan moe.ggtrace
+    """
+    if output.to_terminal:
+        raise CliError("a record cannot be shown on a terminal; name a file with -o graph.ggtrace")
+    opened = open_scenario(scenario, release)
+    if compute:
+        check_run(opened.model, zeros)
+        if memory_check:
+            check_memory(opened)
+    from ggmltool.inspect.history.history import record_history
+    from ggmltool.inspect.history.record import record_bytes
+    from ggmltool.show.text import ggml_error
+
+    history = record_history(opened.scenario, compute)
+    output.write(record_bytes(history))
+    if history.error is not None:
+        note(ggml_error(history.error))
+    return FINE if history.error is None else GGML_FAILED

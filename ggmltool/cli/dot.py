@@ -8,13 +8,11 @@ import click
 from click.core import ParameterSource
 
 from ggmltool.cli.complete import complete_tensors
-from ggmltool.cli.endings import ending_of
 from ggmltool.cli.errors import FINE, CliError
-from ggmltool.cli.graphviz_program import draw, has_pixels
 from ggmltool.cli.logs import OpenedLog, open_either
 from ggmltool.cli.moment import Look, choose, moment_command
-from ggmltool.cli.output import Output, note, status_of
-from ggmltool.cli.pictures import check_picture, picture_of
+from ggmltool.cli.output import Output, ending_of, note, status_of
+from ggmltool.cli.pictures import check_picture, draw, has_pixels, picture_of
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.built import built_graph
 from ggmltool.inspect.neighbors import near, part_of
@@ -165,7 +163,7 @@ def _style_of_overview(fold: bool) -> str:
 
 def _style_of_log(style: str) -> str:
     """The style in which a log is drawn, whatever the default is. Raises CliError for options that need shapes."""
-    from ggmltool.cli.log_views import refuse_moment, refuse_options
+    from ggmltool.cli.logs import refuse_moment, refuse_options
 
     refuse_moment()
     refuse_options(fold="has no shapes and no views, and equal layers are recognized by them")

@@ -50,6 +50,17 @@ def wrong_use() -> Iterator[None]:
         raise click.UsageError(error.message) from None
 
 
+@contextmanager
+def value_of(option: str) -> Iterator[None]:
+    """A wrong value of this option is wrong use."""
+    from ggmltool.inspect.errors import InspectError
+
+    try:
+        yield
+    except InspectError as error:
+        raise click.BadParameter(error.message, param_hint=f"'{option}'") from None
+
+
 def run_and_report(command: click.Command, args: Sequence[str] | None) -> int:
     """Run `command`; print what goes wrong on standard error; the exit status."""
     settings = Settings()

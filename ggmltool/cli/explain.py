@@ -95,7 +95,7 @@ def _split(look: Look, given: list[str]) -> int:
 
 
 def _realloc(look: Look, given: list[str]) -> int:
-    from ggmltool.cli.sides import named_sides
+    from ggmltool.cli.diff import named_sides
 
     if len(given) not in (2, 3):
         raise click.UsageError(f"Usage: `explain {FORMS['realloc']} [SCENARIO]`.")

@@ -53,6 +53,18 @@ COMMANDS: dict[str, str] = {
 QUESTIONS = frozenset({"graph", "allocs", "check", "context", "hash", "lifetime", "tensor"})
 """The commands that derive from the question of their name in `ask/`."""
 
+MODULES = {
+    command: module
+    for module, commands in {
+        "debug": "tui record",
+        "logs": "import",
+        "place": "sweep",
+        "reference": "help man schema sample ops types",
+    }.items()
+    for command in commands.split()
+}
+"""The modules of commands that share one."""
+
 EPILOG = """\
 A scenario is a YAML or JSON file, also .gz (`ggmltool help scenario`), or the name of a sample:
 `ggmltool plan moe`; `-` reads standard input. By default it is graph.yaml in the current folder, else the sample
@@ -64,8 +76,7 @@ difference), 2 wrong use or a bad file.
 
 
 class LazyGroup(Group):
-    """Imports `ggmltool.cli.<name>` (`import_` for `import`), or `ggmltool.ask.<name>`, for the command `name` when it
-    is needed."""
+    """Imports the module of a command, in `ggmltool.cli` or `ggmltool.ask`, when it is needed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
@@ -79,16 +90,16 @@ class LazyGroup(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
         if cmd_name in QUESTIONS:
             from ggmltool.cli import derive
 
-            asked, name = import_module(f"ggmltool.ask.{module}"), cmd_name.title()
+            asked, name = import_module(f"ggmltool.ask.{cmd_name}"), cmd_name.title()
             command = derive.command(getattr(asked, name, None) or getattr(asked, f"{name}Question"))
         else:
-            command = getattr(import_module(f"ggmltool.cli.{module}"), module)
+            module = import_module(f"ggmltool.cli.{MODULES.get(cmd_name, cmd_name)}")
+            command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
         if not isinstance(command, Command):
-            raise TypeError(f"ggmltool.cli.{cmd_name}.{cmd_name} is no command")
+            raise TypeError(f"{cmd_name} is no command")
         command.short_help = COMMANDS[cmd_name]
         return command
 

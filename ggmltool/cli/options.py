@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from ggmltool.cli.complete import complete_graphs, complete_pair, complete_releases, complete_scenarios
-from ggmltool.cli.endings import ending_of, format_of, refusal
-from ggmltool.cli.output import Output
+from ggmltool.cli.output import Output, ending_of, format_of, refusal
 from ggmltool.inspect.opened import Moment, WhatIf
 
 if TYPE_CHECKING:

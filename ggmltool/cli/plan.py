@@ -28,7 +28,7 @@ def plan(look: Look) -> int:
     """
     opened = open_either(look.scenario, look.moment.graph, look.release)
     if isinstance(opened, OpenedLog):
-        from ggmltool.cli.log_views import refuse_moment, refuse_what_if, show_plan
+        from ggmltool.cli.logs import refuse_moment, refuse_what_if, show_plan
 
         refuse_moment()
         refuse_what_if()

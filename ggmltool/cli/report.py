@@ -9,12 +9,12 @@ import click
 from msgspec import UnsetType, structs
 
 from ggmltool.cli.complete import complete_releases, complete_sides
+from ggmltool.cli.diff import with_graph
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
 from ggmltool.cli.moment import Look, moment_command
 from ggmltool.cli.options import Pipeline, one_release
 from ggmltool.cli.output import note
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.sides import with_graph
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
 
 if TYPE_CHECKING:

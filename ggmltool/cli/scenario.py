@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ggmltool.cli.command import current_settings
 from ggmltool.cli.output import detail, log_lines, note
+from ggmltool.cli.progress import WRITER, waiting_for
 from ggmltool.cli.values import bounds_asked_for
-from ggmltool.cli.waiting import WRITER, waiting_for
 from ggmltool.inspect.opened import Opened, environment_number
 from ggmltool.scenario.samples import DEFAULT, ENDINGS, find_sample, sample_name, samples_folder, scenario_path
 

@@ -43,7 +43,7 @@ def splits(asking: Asking[Splits[Any]], debug: int | None, causes: bool | None) 
         raise click.UsageError(f"--debug and --causes are for ggml's text; leave them out with --format {format}.")
     opened = open_either(asking.scenario, question.graph, asking.release)
     if isinstance(opened, OpenedLog):
-        from ggmltool.cli.log_views import refuse_moment, refuse_options, refuse_what_if, show_splits
+        from ggmltool.cli.logs import refuse_moment, refuse_options, refuse_what_if, show_splits
 
         refuse_moment()
         refuse_what_if()

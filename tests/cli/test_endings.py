@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ggmltool.cli.endings import FORMATS, refusal
+from ggmltool.cli.output import FORMATS, refusal
 from tests.cli.conftest import Call
 from tests.cli.test_every_command import FEW, PRINTING, WITHOUT_JSON, formats, line
 from tests.needs import draws_png, needs_resvg

@@ -11,7 +11,7 @@ import pytest
 import ggmltool
 from ggmltool.ask.ops.record import RESULT_OF, op_example, op_facts, result_of
 from ggmltool.cli.main import cli
-from ggmltool.cli.ops import ops
+from ggmltool.cli.reference import ops
 from ggmltool.ggml.op import KEY_NAMES, SYMBOLS, VIEW_OPS, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops.registry import COMMON_MEANINGS, CONSTRUCTORS, since_of
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST

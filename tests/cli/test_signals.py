@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.cli import waiting
+from ggmltool.cli import progress
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.processes import in_processes
 from tests.cli.conftest import SAMPLES, Call
@@ -142,7 +142,7 @@ MATMUL = (SAMPLES / "matmul.yaml").read_bytes()
 @pytest.fixture
 def pipe(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the folder of the call there is a pipe, about which the tool speaks up soon."""
-    monkeypatch.setattr(waiting, "PATIENCE", 0.05)
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
     os.mkfifo("pipe")
 
 
@@ -197,7 +197,7 @@ def test_a_quiet_command_waits_without_a_word(call: Call) -> None:
 @pytest.mark.usefixtures("pipe")
 def test_a_pipe_that_is_served_at_once_is_read_without_a_word(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """R12"""
-    monkeypatch.setattr(waiting, "PATIENCE", 60)
+    monkeypatch.setattr(progress, "PATIENCE", 60)
     writer = threading.Thread(target=Path("pipe").write_bytes, args=[MATMUL])
     writer.start()
     assert call("plan", "pipe").err == ""
@@ -225,7 +225,7 @@ def test_a_link_to_a_file_that_is_not_there_yet_is_written_through(call: Call) -
 
 
 def test_without_textual_it_names_the_extra(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ggmltool.cli.tui.find_spec", lambda name: None)
+    monkeypatch.setattr("ggmltool.cli.debug.find_spec", lambda name: None)
     result = call("tui", "moe")
     assert (result.status, result.out) == (2, "")
     assert result.err == "Error: `ggmltool tui` needs Textual; install it with `pip install 'ggmltool[tui]'`\n"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ggmltool.cli.main import cli
-from ggmltool.cli.types import TABLE_NAMES, types
+from ggmltool.cli.reference import TABLE_NAMES, types
 from ggmltool.ggml.dtypes import TYPES, TYPES_BY_ID
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.ops.cpu.tables import TABLES, table_bits

@@ -1,17 +1,23 @@
-"""llama.cpp's options of a context: what `capture`, and `place` and `sweep` of a MODEL.gguf, capture a graph with."""
+"""Models on the command line: llama.cpp's options of a context, and the graphs that are captured with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
-from itertools import product
-from typing import Any, NamedTuple, TypeVar, cast
+from itertools import groupby, product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import click
 
-from ggmltool.cli.errors import CliError
-from ggmltool.cli.ranges import Numbers, Words
+from ggmltool.ask.sweep.record import Graph
+from ggmltool.cli.errors import CliError, value_of
+from ggmltool.cli.progress import progress
+from ggmltool.cli.scenario import open_scenario
+from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.ranges import doublings, read_range
 from ggmltool.sources.llama.capture.options import (
     AUTO_PARALLEL,
     CACHE_TYPES,
@@ -21,6 +27,67 @@ from ggmltool.sources.llama.capture.options import (
     Program,
 )
 from ggmltool.sources.llama.errors import CaptureError
+
+if TYPE_CHECKING:
+    from ggmltool.sources.llama.capture.options import CaptureOptions
+
+if TYPE_CHECKING:
+    _Several = click.ParamType[tuple[Any, ...]]
+else:
+    _Several = click.ParamType
+
+_MOST = 1 << 31
+_ENDS = re.compile(r"(\d{1,10})\.\.(\d{1,10})")
+
+
+class Numbers(_Several):
+    """Numbers of an option that takes several, from `least` on; a word of `words` stands for its number.
+
+    With `doubled` a range without a step has doublings.
+    """
+
+    name = "list"
+
+    def __init__(self, least: int, most: int = _MOST, doubled: bool = False, **words: int) -> None:
+        self.least, self.most, self.doubled, self.words = least, most, doubled, words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """The numbers, each once. Raises click.BadParameter."""
+        if isinstance(value, tuple):
+            return value
+        out: list[int] = []
+        with value_of(param.opts[0] if param is not None else ""):
+            for part in str(value).split(","):
+                word = self.words.get(part.strip())
+                out += [word] if word is not None else self._range(part)
+        wrong = next((n for n in out if not self.least <= n <= self.most and n not in self.words.values()), None)
+        if wrong is not None:
+            self.fail(f"{wrong} is not from {self.least} to {self.most}", param, ctx)
+        return tuple(dict.fromkeys(out))
+
+    def _range(self, text: str) -> list[int]:
+        """Raises InspectError."""
+        if self.doubled and (ends := _ENDS.fullmatch(text.strip())) is not None:
+            least, most = int(ends[1]), int(ends[2])
+            if 0 < least <= most:
+                return list(doublings(least, most))
+        return read_range(text, self.most + 1, all=False)
+
+
+class Words(_Several):
+    """Words of an option that takes several, each one of `choices`."""
+
+    name = "list"
+
+    def __init__(self, choices: click.Choice[str]) -> None:
+        self.one = choices
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """The words, each once. Raises click.BadParameter."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(dict.fromkeys(self.one.convert(part.strip(), param, ctx) for part in str(value).split(",")))
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -244,3 +311,82 @@ def _options(lists: bool, doubled: bool) -> list[Callable[[F], F]]:
                  "that is installed; `help models`).",
         ),
     ]  # fmt: skip
+
+
+MAX_CAPTURES = 64
+Phase = Literal["prompt", "token", "both"]
+
+
+def open_captures(names: Sequence[str | None], wanted: ModelOptions, phase: Phase = "prompt") -> list[Graph]:
+    """The scenarios that are named, or the default one; a GGUF file gives a capture of a phase for all that is wanted.
+
+    Raises click.UsageError for options of a capture without a model to capture, and CliError.
+    """
+    from ggmltool.sources.llama.model_file import is_model
+
+    models = [name for name in names if name is not None and is_model(Path(name))]
+    if wanted.given and not models:
+        raise CliError(f"{wanted.given[0]} changes the graph: name the model itself, MODEL.gguf, not its capture")
+    each = wanted.each()
+    n = len(models) * len(each)
+    if n > MAX_CAPTURES:
+        raise CliError(f"{n} graphs are too many to capture; the limit is {MAX_CAPTURES}")
+    out = []
+    with progress("capturing", n, "graphs") as done:
+        for name in names or (None,):
+            if name is None or name not in models:
+                out.append(Graph(open_scenario(name), {}))
+                continue
+            for graph in _capture(name, each, phase):
+                out.append(graph)
+                done()
+    return out
+
+
+def opener(name: str | None, wanted: ModelOptions) -> Callable[[int], Graph]:
+    """What gives the graphs of a prompt and a token with a context of so many tokens (0: as `wanted` says): a model is
+    captured for each, what is a capture already has its own. Raises as `open_captures` does.
+    """
+    from ggmltool.sources.llama.model_file import is_model
+
+    (first,) = open_captures([name], wanted, "both")
+    (each,) = wanted.each()
+    opened = {each.options.n_ctx: first}
+
+    def open_for(n_ctx: int) -> Graph:
+        if n_ctx not in opened and (name is None or not is_model(Path(name))):
+            return first
+        if n_ctx not in opened:
+            words = {**each.words, "-c": str(n_ctx)}
+            same = next((g for g in opened.values() if g.opened.model.meta.get("n_ctx") == n_ctx), None)
+            if same is None:
+                wanted_here = each._replace(options=replace(each.options, n_ctx=n_ctx), words=words)
+                (same,) = _capture(str(name), [wanted_here], "both")
+            opened[n_ctx] = same._replace(words=words)
+        return opened[n_ctx]
+
+    return open_for
+
+
+def _capture(name: str, each: Sequence[Wanted], phase: Phase) -> Iterator[Graph]:
+    """The graphs of a whole ubatch of a prompt, of a token or both, in batches that are no smaller. Raises CliError."""
+    from ggmltool.scenario.load import load_spec
+    from ggmltool.scenario.scenario import Scenario
+    from ggmltool.sources.llama.capture.capture import capture_many
+    from ggmltool.sources.llama.errors import CaptureError
+
+    try:
+        for kind, group in groupby(each, lambda wanted: wanted.quantization):
+            alike = list(group)
+            captures = capture_many(Path(name), [_of_phase(wanted, phase) for wanted in alike], kind)
+            for wanted, captured in zip(alike, captures, strict=True):
+                if isinstance(captured, CaptureError):
+                    raise captured
+                yield Graph(Opened(Scenario(load_spec(captured.scenario)), name), wanted.words)
+    except CaptureError as error:
+        raise CliError(str(error)) from None
+
+
+def _of_phase(wanted: Wanted, phase: Phase) -> CaptureOptions:
+    options = replace(wanted.options, phase=phase)
+    return options if "-b" in wanted.words else replace(options, n_batch=max(options.n_batch, options.n_ubatch))
