@@ -27,10 +27,10 @@ if _TYPE_CHECKING:
     from ggmltool.ask.answer import Answer as Result
     from ggmltool.ggml.errors import Error, GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
     from ggmltool.ggml.plan import Plan
-    from ggmltool.inspect.errors import InspectError, StepRefused
     from ggmltool.scenario.errors import ScenarioError
     from ggmltool.sources.llama.capture.options import CaptureOptions
     from ggmltool.sources.llama.errors import CaptureError
+    from ggmltool.state.errors import InspectError, StepRefused
 
 __all__ = [
     "CaptureError",
@@ -67,12 +67,12 @@ _HOMES = {
     "GgmlAssert": "ggmltool.ggml.errors",
     "GgmlError": "ggmltool.ggml.errors",
     "GgmlFailed": "ggmltool.ggml.errors",
-    "InspectError": "ggmltool.inspect.errors",
+    "InspectError": "ggmltool.state.errors",
     "Plan": "ggmltool.ggml.plan",
     "Result": "ggmltool.ask.answer",
     "Scenario": "ggmltool.api.scenario",
     "ScenarioError": "ggmltool.scenario.errors",
-    "StepRefused": "ggmltool.inspect.errors",
+    "StepRefused": "ggmltool.state.errors",
     "backends": "ggmltool.api.reference",
     "capture": "ggmltool.api.loading",
     "explain_error": "ggmltool.api.reference",

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import ggmltool
 from ggmltool import load
 from ggmltool.cli.main import COMMANDS
-from ggmltool.inspect.history.history import History
+from ggmltool.state.story.history import History
 from tests.cli.conftest import Call
 from tests.needs import library
 from tests.sources.models import cached

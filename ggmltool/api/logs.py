@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ggmltool.api.result import Result
 from ggmltool.ask.checked import checked
-from ggmltool.inspect.errors import InspectError
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ask.log.record import LogDocument

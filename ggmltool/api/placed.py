@@ -11,7 +11,7 @@ from ggmltool.ask.place.options import DEFAULT_MARGIN, Asked, Common, read_margi
 from ggmltool.ask.place.record import PlacementShown
 from ggmltool.ask.place.record import place as find_place
 from ggmltool.ask.sweep.record import SweepShown
-from ggmltool.inspect.errors import InspectError
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened

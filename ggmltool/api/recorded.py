@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggmltool.ask.checked import checked
-from ggmltool.inspect.history.history import History, record_history
 from ggmltool.inspect.ready import check_weights, computed_graphs
+from ggmltool.state.story.history import History, record_history
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
@@ -20,7 +20,7 @@ def record(opened: Opened, path: str | Path | None, compute: bool, zeros: bool) 
         check_weights(opened.model, graphs, opened.model.steps, "record(compute=False)")
     history = record_history(opened.scenario, compute)
     if path is not None:
-        from ggmltool.inspect.history.record import record_bytes
+        from ggmltool.state.story.record import record_bytes
 
         Path(path).write_bytes(record_bytes(history))
     return history
@@ -32,6 +32,6 @@ def open_record(path: str | Path) -> History:
 
     Raises ScenarioError for a file that is none, or cannot be read.
     """
-    from ggmltool.inspect.history.record import open_history
+    from ggmltool.state.story.record import open_history
 
     return open_history(path)

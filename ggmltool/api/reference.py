@@ -10,7 +10,7 @@ from ggmltool.ask.backends import profiles
 from ggmltool.ask.checked import checked
 from ggmltool.ask.ops import ops as ask_ops
 from ggmltool.ask.types import types as ask_types
-from ggmltool.inspect.errors import InspectError
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ask.backends.record import MadeBackends, Profiles

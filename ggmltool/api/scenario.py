@@ -23,9 +23,9 @@ from ggmltool.ask.splits import Splits
 from ggmltool.ask.sweep.record import SweepShown
 from ggmltool.ask.tensor import TensorQuestion
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened, WhatIf
 from ggmltool.scenario.scenario import Scenario as Base
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from ggmltool.ask.trace.record import Trace
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.events import Listener
-    from ggmltool.inspect.history.history import History
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.show.svg import Svg
+    from ggmltool.state.story.history import History
 
 
 def _plan_html(plan: Plan) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ggmltool.api.look import Look
 from ggmltool.ask.answer import Answer
-from ggmltool.inspect.errors import InspectError
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ask.trace.record import Trace

@@ -49,12 +49,12 @@ def captured(
     **settings: Any,
 ) -> Source:
     """The graph that llama.cpp builds for a model (see `capture`)."""
-    from ggmltool.inspect.errors import WrongArgument
     from ggmltool.scenario.errors import did_you_mean
     from ggmltool.scenario.load import load_spec
     from ggmltool.sources.llama.capture.capture import add_weights, capture
     from ggmltool.sources.llama.capture.options import CaptureOptions
     from ggmltool.sources.llama.errors import CaptureError
+    from ggmltool.state.errors import WrongArgument
 
     known = [field.name for field in fields(CaptureOptions)]
     wrong = next((name for name in settings if name not in known), None)

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ggmltool.ask.checked import checked_methods
-from ggmltool.inspect.errors import WrongUse
 from ggmltool.show.text import printable
+from ggmltool.state.errors import WrongUse
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan

@@ -12,8 +12,8 @@ from math import isnan
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar, cast
 
-from ggmltool.inspect.errors import InspectError, WrongArgument
 from ggmltool.scenario.errors import did_you_mean, quoted
+from ggmltool.state.errors import InspectError, WrongArgument
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)

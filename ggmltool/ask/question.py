@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, NamedTuple, Pa
 
 from msgspec import Struct
 
-from ggmltool.inspect.errors import WrongUse
+from ggmltool.state.errors import WrongUse
 
 if TYPE_CHECKING:
     from ggmltool.ask.answer import Answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggmltool.state.memory.errors import AttachError
+from ggmltool.state.errors import AttachError
 
 
 class Dies(AttachError):  # noqa: N818 - it says what happens

@@ -15,7 +15,7 @@ from ggmltool.attach.gdb.link import mappings_of
 from ggmltool.attach.state import Function, Snapshot
 from ggmltool.attach.stopped import Stopped, layouts_for, remember
 from ggmltool.ggml.state import GraphState, SchedState
-from ggmltool.state.memory.errors import LinkError, NoBytes, NotAsLaidOut
+from ggmltool.state.errors import LinkError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory.graphs import Graphs
 from ggmltool.state.memory.pages import Memory
 from ggmltool.state.memory.schedulers import Schedulers

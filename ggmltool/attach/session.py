@@ -22,7 +22,7 @@ from ggmltool.attach.gdb.link import GdbLink, Late, LinkLost, ProgramStop
 from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, own_machine
 from ggmltool.attach.gdb.permission import children_of, died, program_of, why_not
 from ggmltool.attach.gdb.program import Gdb, Launched, why_lost
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 
 __all__ = ["AttachError", "AttachSession", "Instance", "Remote"]
 

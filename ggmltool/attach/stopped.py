@@ -10,7 +10,7 @@ from ggmltool.attach.devices.properties import CallsFunctions
 from ggmltool.attach.files.instance import HEART
 from ggmltool.attach.gdb.link import Asks
 from ggmltool.ggml.releases.release import Release
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from ggmltool.structs.layout import MAX_NAME, Layout, fresh, layout, layouts_of, newest_first, says_structs
 from ggmltool.structs.types import Struct
 

@@ -230,7 +230,7 @@ def attach(
     asked.check(values)
     from ggmltool.attach.errors import AttachError
     from ggmltool.attach.session import AttachSession
-    from ggmltool.state.memory.errors import LinkError
+    from ggmltool.state.errors import LinkError
 
     try:
         if core is not None:

@@ -86,7 +86,7 @@ def debug(
     from ggmltool.debugger.prompt import Prompt
     from ggmltool.debugger.session import Session
     from ggmltool.debugger.terminal import Terminal
-    from ggmltool.inspect.history.history import record_history
+    from ggmltool.state.story.history import record_history
 
     opened = open_scenario(scenario, release)
     history = record_history(opened.scenario, _computes(opened, compute, zeros, memory_check))
@@ -125,7 +125,7 @@ def _given(ctx: click.Context, commands: tuple[str, ...], scripts: tuple[str, ..
 
 def _computes(opened: Opened, compute: bool | None, zeros: bool, memory_check: bool) -> bool:
     """Whether all steps are done; where nothing is said, if their weights have values. Raises InspectError."""
-    from ggmltool.inspect.errors import InspectError
+    from ggmltool.state.errors import InspectError
 
     if compute is False or not computed_graphs(opened.model):
         return compute is not False
@@ -188,7 +188,7 @@ def tui(
     from ggmltool.debugger.prompt import Prompt
     from ggmltool.debugger.session import Session
     from ggmltool.debugger.terminal import Terminal
-    from ggmltool.inspect.history.history import record_history
+    from ggmltool.state.story.history import record_history
 
     color = current_settings().color
     colored = color == "always" or (color == "auto" and not os.environ.get("NO_COLOR"))
@@ -231,9 +231,9 @@ def record(
         check_run(opened.model, zeros)
         if memory_check:
             check_memory(opened)
-    from ggmltool.inspect.history.history import record_history
-    from ggmltool.inspect.history.record import record_bytes
     from ggmltool.show.text import ggml_error
+    from ggmltool.state.story.history import record_history
+    from ggmltool.state.story.record import record_bytes
 
     history = record_history(opened.scenario, compute)
     output.write(record_bytes(history))

@@ -42,7 +42,7 @@ class CliError(click.ClickException):
 @contextmanager
 def wrong_use() -> Iterator[None]:
     """What contradicts itself is wrong use of the command."""
-    from ggmltool.inspect.errors import WrongUse
+    from ggmltool.state.errors import WrongUse
 
     try:
         yield
@@ -53,7 +53,7 @@ def wrong_use() -> Iterator[None]:
 @contextmanager
 def value_of(option: str) -> Iterator[None]:
     """A wrong value of this option is wrong use."""
-    from ggmltool.inspect.errors import InspectError
+    from ggmltool.state.errors import InspectError
 
     try:
         yield
@@ -187,9 +187,9 @@ def describe(error: Exception) -> tuple[str, int]:
         return f"Error: {error.format_message()}", status
 
     from ggmltool.ggml.errors import GgmlError
-    from ggmltool.inspect.errors import InspectError, StepRefused
     from ggmltool.scenario.errors import ScenarioError
     from ggmltool.show.text import ggml_error, scenario_error
+    from ggmltool.state.errors import InspectError, StepRefused
 
     if isinstance(error, ScenarioError):
         place = (error.place.line, error.place.column) if error.place else None

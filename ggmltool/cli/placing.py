@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from ggmltool.ask.place.options import Common, named_devices, read_margins
 from ggmltool.cli.options import Pipeline, depth_option
 from ggmltool.estimate.forecast import PROMPT
-from ggmltool.inspect.errors import InspectError
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ask.place.chosen import FitAsked

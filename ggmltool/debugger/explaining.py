@@ -8,10 +8,9 @@ from ggmltool.debugger.command import Command, Topic
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.lines import line_of
 from ggmltool.ggml.events import Assigned
-from ggmltool.inspect.history.labels import about
-from ggmltool.inspect.history.said import said_until
 from ggmltool.scenario.errors import nearest
 from ggmltool.show.text import printable
+from ggmltool.state.story.points import about, said_until
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session

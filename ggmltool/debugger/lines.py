@@ -25,9 +25,9 @@ from ggmltool.ggml.events import (
     TensorCopied,
     TensorWritten,
 )
-from ggmltool.inspect.history.history import History
-from ggmltool.inspect.history.points import START, Point
 from ggmltool.show.text import count, printable, shortened
+from ggmltool.state.story.history import History
+from ggmltool.state.story.points import START, Point
 from ggmltool.views.explain.sentences import sentence
 from ggmltool.views.explain.words import words
 

@@ -11,11 +11,11 @@ from ggmltool.debugger.locations import refuse_source
 from ggmltool.debugger.session import Listing
 from ggmltool.debugger.stops import point_of
 from ggmltool.debugger.tables import Names
-from ggmltool.inspect.history.labels import about
 from ggmltool.scenario.errors import nearest
 from ggmltool.show.colors import colors
 from ggmltool.show.table import render_lines
 from ggmltool.show.text import dims, printable
+from ggmltool.state.story.points import about
 
 if TYPE_CHECKING:
     from rich.text import Text

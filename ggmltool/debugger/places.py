@@ -15,8 +15,7 @@ from ggmltool.ggml.events import (
     Reused,
     SplitStarted,
 )
-from ggmltool.inspect.history.labels import about
-from ggmltool.inspect.history.points import Point
+from ggmltool.state.story.points import Point, about
 
 
 def of_tensors(points: Sequence[Point]) -> dict[str, list[int]]:

@@ -25,10 +25,10 @@ from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.walk import WalkError
 from ggmltool.ggml.events import Allocated, Assigned, Grown, Left, Logged, PassedOver, ReallocNeeded, Refused
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.history.calls import calls_of
-from ggmltool.inspect.history.cells import Key
-from ggmltool.inspect.history.frames import key_at
-from ggmltool.inspect.history.history import History
+from ggmltool.state.story.calls import calls_of
+from ggmltool.state.story.cells import Key
+from ggmltool.state.story.frames import key_at
+from ggmltool.state.story.history import History
 from ggmltool.structs.declarations import Cursor, read_type
 from ggmltool.structs.layout import layout
 from ggmltool.structs.types import BOOL, CType, Function, Pointer, Struct, Void, bare

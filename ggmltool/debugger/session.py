@@ -10,8 +10,8 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.tables import Names
 from ggmltool.debugger.walk import Walker
-from ggmltool.inspect.history.history import History
 from ggmltool.show.table import Style
+from ggmltool.state.story.history import History
 
 NO_WIDTH = 10_000
 """A width that is none: values are printed in one line."""

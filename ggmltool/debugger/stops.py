@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from ggmltool.debugger.breakpoints import Kind
 from ggmltool.debugger.lines import line_of, step_name
 from ggmltool.debugger.walk import Hit, Reason, Stop
-from ggmltool.inspect.history.arguments import Argument, Pointer
 from ggmltool.show.text import ggml_error, printable
+from ggmltool.state.story.arguments import Argument, Pointer
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.state import HashNodeState, SplitState, TensorState
-from ggmltool.inspect.history.cells import ENDLESS
 from ggmltool.show.colors import colors
 from ggmltool.show.table import Cell, Column, Shown, Style, Table
 from ggmltool.show.text import dims, shortened, size
+from ggmltool.state.story.cells import ENDLESS
 
 _NAMES = 6
 

@@ -10,9 +10,8 @@ from typing import NamedTuple, Protocol
 
 from ggmltool.debugger.breakpoints import Breakpoint, Breakpoints, Kind
 from ggmltool.ggml.events import AllocationStarted, Assigned, Event, InputAdded, Left, PassedOver, Refused, SplitStarted
-from ggmltool.inspect.history.entry import TOLD_BEFORE
-from ggmltool.inspect.history.history import History
-from ggmltool.inspect.history.made import Calls
+from ggmltool.state.story.history import TOLD_BEFORE, History
+from ggmltool.state.story.made import Calls
 
 
 class WalkError(Exception):

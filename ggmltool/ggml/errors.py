@@ -2,7 +2,7 @@
 
 Error
 ├── ScenarioError   a mistake in a file, or a name that it does not have (scenario.errors)
-├── InspectError    what was asked for is not there (inspect.errors)
+├── InspectError    what was asked for is not there (state.errors)
 │   ├── StepRefused   ggml refused, and there is nothing to show without a plan
 │   └── WrongUse      it contradicts itself
 │       └── WrongArgument  an argument of the API is of another kind, or there is none of its name; a TypeError, too

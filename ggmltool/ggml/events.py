@@ -298,6 +298,9 @@ Event = (
     | TensorWritten
     | Computed
 )
+Said = Assigned | PassedOver | Refused
+"""What is announced about one tensor while backends are assigned."""
+
 SPLIT_GRAPH = ("ggml_backend_sched_split_graph", "sched_split_graph")
 """The function in which a scheduler assigns backends and cuts the graph: its name, and that of January 2024."""
 

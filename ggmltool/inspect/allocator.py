@@ -15,12 +15,12 @@ from ggmltool.ggml.state import ChunkState
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
 from ggmltool.inspect.built import graph_numbers
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched
 from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.scenario.tensor_info import addresses, arenas
+from ggmltool.state.errors import InspectError
 
 
 class AllocRow(NamedTuple):

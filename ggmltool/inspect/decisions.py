@@ -14,11 +14,12 @@ from ggmltool.ggml.events import (
     Left,
     PassedOver,
     Refused,
+    Said,
     SplitStarted,
 )
 from ggmltool.ggml.tensor import op_desc
 from ggmltool.inspect.part import Part
-from ggmltool.inspect.reasons import Reason, Said, reason_of
+from ggmltool.inspect.reasons import Reason, reason_of
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from ggmltool.ggml.plan import Plan, SplitPlan
 from ggmltool.ggml.printable import printable
-from ggmltool.inspect.errors import InspectError
 from ggmltool.scenario.errors import did_you_mean
 from ggmltool.scenario.tensor_info import Tensors
+from ggmltool.state.errors import InspectError
 
 
 def around(ids: Iterable[str], tensors: Tensors, centre: str, radius: int) -> frozenset[str]:

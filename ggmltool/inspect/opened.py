@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.inspect.errors import InspectError
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event, Listener

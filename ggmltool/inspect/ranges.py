@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ggmltool.inspect.errors import InspectError
+from ggmltool.state.errors import InspectError
 
 _RANGE = re.compile(r"(\d{1,10})(?:\.\.(\d{1,10})(?::(\d{1,10}))?)?")
 _VALUES = 20_000

@@ -9,13 +9,13 @@ from ggmltool.ggml import bounds
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.op import VIEW_OPS
 from ggmltool.ggml.tensor import nbytes_of
-from ggmltool.inspect.errors import InspectError
 from ggmltool.scenario.data import GgufData
 from ggmltool.scenario.run.run import MAPPED
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ContextSpec, ScenarioSpec, TensorSpec, valueless
 from ggmltool.scenario.steps import computed_by
 from ggmltool.show.text import shortened, size
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened

@@ -9,11 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.events import Assigned, PassedOver, Refused
+from ggmltool.ggml.events import Assigned, PassedOver, Refused, Said
 from ggmltool.ggml.tensor import Tensor, op_desc
-
-Said = Assigned | PassedOver | Refused
-"""What is announced about one tensor."""
 
 
 class TurnedDown(NamedTuple):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.errors import InspectError, StepRefused
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Record
 from ggmltool.inspect.rehearsed import rehearse
@@ -18,6 +17,7 @@ from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.spec import Step
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, translated
 from ggmltool.show.text import count, shortened
+from ggmltool.state.errors import InspectError, StepRefused
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph

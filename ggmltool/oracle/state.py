@@ -10,7 +10,7 @@ from ggmltool.ggml.state import BufferState, BuftState, State
 from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Lib, OracleUnavailable
 from ggmltool.oracle.mock import World
-from ggmltool.state.memory.errors import NotAsLaidOut
+from ggmltool.state.errors import NotAsLaidOut
 from ggmltool.state.memory.graphs import Graphs
 from ggmltool.state.memory.pages import OwnMemory
 from ggmltool.state.memory.schedulers import Schedulers

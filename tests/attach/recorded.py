@@ -24,7 +24,7 @@ from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from ggmltool.state.memory.pages import PAGE, Memory
 from ggmltool.structs.layout import MAX_NAME, exports_of, layout_names
 

@@ -18,9 +18,9 @@ import ggmltool
 from ggmltool.debugger.breakpoints import Breakpoints, Kind
 from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.walk import Walker
-from ggmltool.inspect.history.history import History, record_history
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.state.story.history import History, record_history
 from tests.benchmarks.gemma import show
 
 NODES = 2000

@@ -17,8 +17,8 @@ from random import Random
 from typing import Any
 
 import ggmltool
-from ggmltool.inspect.history.history import record_history
-from ggmltool.inspect.history.record import open_history, record_bytes
+from ggmltool.state.story.history import record_history
+from ggmltool.state.story.record import open_history, record_bytes
 
 N_BLOCKS = 500
 N_JUMPS = 200

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ggmltool
-from ggmltool.inspect.errors import InspectError
+from ggmltool.state.errors import InspectError
 from tests.cli.conftest import Call
 
 RATED = "RTX 3090"

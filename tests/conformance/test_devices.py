@@ -15,9 +15,9 @@ from ggmltool.ggml.devices.profiles import CAPS, PROFILES, extra_names, make_buf
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.events import Reordered
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.interfaces import FunctionTable, tables_of
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import contiguous_nb
-from ggmltool.inspect.interfaces import FunctionTable, tables_of
 from ggmltool.oracle import run, run_many, structs
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.tensors import Mirror

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from ggmltool.ggml.releases.interfaces import Duty, Need, Outcome, duties
 from ggmltool.ggml.releases.table import NEWEST
-from ggmltool.inspect.interfaces import Duty, Need, Outcome, duties
 from ggmltool.oracle import structs
 from ggmltool.oracle.fork import quiet_child
 from ggmltool.oracle.lib import Lib

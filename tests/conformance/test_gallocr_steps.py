@@ -17,7 +17,6 @@ from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.oracle import fork, structs
 from ggmltool.oracle.lib import Lib, load
@@ -25,6 +24,7 @@ from ggmltool.oracle.run import Runner, ScenarioRun, World
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.steps import GRAPH_STEPS
+from ggmltool.state.errors import InspectError
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn
 from tests.conformance.test_gallocr_tables import HashNode, LeafAlloc

@@ -11,7 +11,6 @@ import pytest
 
 import ggmltool
 from ggmltool.debugger.expressions.scope import Scope
-from ggmltool.inspect.history.history import History, record_history
 from ggmltool.oracle import structs
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
@@ -19,6 +18,7 @@ from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec, Step
+from ggmltool.state.story.history import History, record_history
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
 

@@ -11,10 +11,10 @@ import pytest
 import ggmltool
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.state import State
-from ggmltool.inspect.history.cells import run_state
 from ggmltool.oracle import load, run_on
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
+from ggmltool.state.story.cells import run_state
 from tests.conformance.compare import differences
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn

@@ -21,10 +21,10 @@ from ggmltool.cli.main import cli
 from ggmltool.data import load
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.messages import FILES, Message, messages
+from ggmltool.ggml.releases.interfaces import own_data
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.gauges import limits_of
-from ggmltool.inspect.own_data import own_data
 
 PACKAGE = Path(ggmltool.__file__).parent
 DATA = Path(ggmltool.data.__file__).parent
@@ -40,8 +40,8 @@ from ggmltool.inspect.messages.assertions import assertions
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ask.backends.record import profile_info
-from ggmltool.inspect.history.calls import calls_of
-from ggmltool.inspect.interfaces import duties, tables_of
+from ggmltool.state.story.calls import calls_of
+from ggmltool.ggml.releases.interfaces import duties, tables_of
 from ggmltool.ask.ops.record import op_facts
 from ggmltool.scenario.since import days
 from ggmltool.sources.llama.place.weights import weight_of

@@ -9,8 +9,8 @@ import ggmltool
 from ggmltool.debugger.prompt import Prompt
 from ggmltool.debugger.session import Session
 from ggmltool.debugger.terminal import Terminal
-from ggmltool.inspect.history.history import History, record_history
 from ggmltool.show.table import Style
+from ggmltool.state.story.history import History, record_history
 
 WIDTH = 100
 

@@ -12,8 +12,8 @@ from ggmltool.debugger import places
 from ggmltool.debugger.walk import Reason, Walker
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.history.history import History, record_history, walk_to
 from ggmltool.scenario.errors import ScenarioError
+from ggmltool.state.story.history import History, record_history, walk_to
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.debugger.sessions import prompt_of
 

@@ -12,7 +12,7 @@ import ggmltool
 from ggmltool.debugger.command import Repeat, find
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.prompt import COMMANDS
-from ggmltool.inspect.history.history import record_history
+from ggmltool.state.story.history import record_history
 from tests.debugger.sessions import history_of, prompt_of, transcript
 from tests.golden import check_golden
 

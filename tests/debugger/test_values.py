@@ -9,7 +9,7 @@ import pytest
 
 from ggmltool.ggml.events import Computed
 from ggmltool.ggml.state import TensorState
-from ggmltool.inspect.history.history import History
+from ggmltool.state.story.history import History
 from tests.debugger.sessions import history_of, prompt_of
 
 

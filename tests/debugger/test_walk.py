@@ -13,10 +13,10 @@ from ggmltool.debugger.breakpoints import Kind
 from ggmltool.debugger.walk import Reason, Walker, WalkError
 from ggmltool.ggml.events import Allocated, Assigned, Freed, Left, Reused
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.history.history import History, record_history
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.samples import scenario_path
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.state.story.history import History, record_history
 from tests.debugger.sessions import prompt_of
 from tests.debugger.test_laws import SEEDS, random_history
 

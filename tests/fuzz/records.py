@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 import ggmltool
-from ggmltool.inspect.history.history import record_history
-from ggmltool.inspect.history.record import AREAS, EVENTS, record_bytes
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.text.record import MAGIC, VERSION
+from ggmltool.state.story.history import record_history
+from ggmltool.state.story.record import AREAS, EVENTS, record_bytes
 from tests.fuzz import junk, scenarios
 
 BASES = ("matmul", "moe", "inplace", "pipeline", "preallocated", "versions-2026")

@@ -12,8 +12,8 @@ from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed, N
 from ggmltool.ggml.hash_set import FULL, HashSet
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.version import pad
-from ggmltool.inspect.errors import InspectError, StepRefused
 from ggmltool.scenario.errors import ScenarioError
+from ggmltool.state.errors import InspectError, StepRefused
 
 
 def test_the_first_tensor_lies_behind_its_header_of_32_bytes() -> None:

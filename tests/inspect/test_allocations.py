@@ -15,7 +15,6 @@ from ggmltool.ggml.alloc.dyn_tallocr import DynTallocr
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
-from ggmltool.inspect.errors import WrongUse
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
@@ -24,8 +23,9 @@ from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.samples import samples
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec, Step
+from ggmltool.state.errors import WrongUse
 from tests.conformance.fuzz import scenario
-from tests.inspect.history.randomly import check as check_history
+from tests.state.story.randomly import check as check_history
 
 
 def record(source: object, at: str | None = None) -> AllocRecorder:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ggmltool.ggml.devices.profile import Profile
+from ggmltool.ggml.releases.interfaces import FunctionTable, TableFunction, tables_of
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.inspect.interfaces import FunctionTable, TableFunction, tables_of
 
 BACKEND, DEVICE = "ggml_backend_i", "ggml_backend_device_i"
 BUFFER_TYPE, BUFFER = "ggml_backend_buffer_type_i", "ggml_backend_buffer_i"

@@ -15,14 +15,14 @@ from ggmltool.debugger.expressions.image.images import Images
 from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.sched.assign import NULL_KEY
 from ggmltool.ggml.state import GallocState, GraphState, SchedState, State
-from ggmltool.inspect.history.cells import run_state
-from ggmltool.inspect.history.history import History, record_history, visit_points
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.state.memory.graphs import Graphs
 from ggmltool.state.memory.pages import OwnMemory
 from ggmltool.state.memory.schedulers import Schedulers
+from ggmltool.state.story.cells import run_state
+from ggmltool.state.story.history import History, record_history, visit_points
 from ggmltool.structs.layout import layout
-from tests.inspect.history.randomly import RELEASES, random_scenarios
+from tests.state.story.randomly import RELEASES, random_scenarios
 
 SAMPLES = ("graph-twice", "pipeline", "offload", "chunks", "views", "outgrown", "two-orders", "moe")
 

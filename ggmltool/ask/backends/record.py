@@ -16,11 +16,10 @@ from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.profiles import CAPS, alloc_rule
 from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES
+from ggmltool.ggml.releases.interfaces import Duty, FunctionTable, duties_of, own_data, tables_of
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.inspect.interfaces import Duty, FunctionTable, duties_of, tables_of
-from ggmltool.inspect.own_data import own_data
 from ggmltool.scenario.run.devices import Computing, computing, make_backends, make_bufts, registry_of
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.show.document import ReleaseDocument, Row, part

@@ -19,9 +19,9 @@ from ggmltool.ask.backends.record import (
     Profiles,
     RegisteredInfo,
 )
+from ggmltool.ggml.releases.interfaces import Duty, Need, TableFunction
+from ggmltool.ggml.releases.interfaces import FunctionTable as FunctionTable
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.inspect.interfaces import Duty, Need, TableFunction
-from ggmltool.inspect.interfaces import FunctionTable as FunctionTable
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, render_table
 from ggmltool.show.text import count, printable, size

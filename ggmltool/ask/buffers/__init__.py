@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from ggmltool.ask.moment import OfMoment, answer
 from ggmltool.ask.question import Exclusion, Option, R
-from ggmltool.inspect.errors import WrongUse
 from ggmltool.inspect.opened import WhatIf
 from ggmltool.show.text import plan_step
+from ggmltool.state.errors import WrongUse
 
 if TYPE_CHECKING:
     from typing import Unpack

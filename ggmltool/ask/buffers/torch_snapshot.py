@@ -16,12 +16,12 @@ from ggmltool.ask.buffers.map import numbers_of
 from ggmltool.ask.buffers.record import buffers_of
 from ggmltool.ggml.events import Allocated, Event, Freed, Reused
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.errors import InspectError
-from ggmltool.inspect.history.calls import calls_of
-from ggmltool.inspect.history.innermost import innermost
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.text import printable
+from ggmltool.state.errors import InspectError
+from ggmltool.state.story.calls import calls_of
+from ggmltool.state.story.frames import innermost
 
 PROTOCOL = 4
 """The newest protocol of pickle that the viewer's own reader knows."""

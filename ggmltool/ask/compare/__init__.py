@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from msgspec import Struct, structs
 
 from ggmltool.ask.answer import Answer
-from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.ready import check_memory, check_weights
 from ggmltool.inspect.work import UNSEEN, Work
@@ -18,6 +17,7 @@ from ggmltool.scenario.since import days
 from ggmltool.scenario.spec import ScenarioSpec, valueless
 from ggmltool.scenario.versions import lacks
 from ggmltool.show.text import shortened
+from ggmltool.state.errors import InspectError, WrongUse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

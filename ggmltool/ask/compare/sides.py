@@ -12,10 +12,10 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.graph_copy import GraphCompute
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.sched.compute import backend_graph_compute
-from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.errors import Mistake, did_you_mean
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
+from ggmltool.state.errors import InspectError, WrongUse
 
 if TYPE_CHECKING:
     from ggmltool.oracle.mock import Answered

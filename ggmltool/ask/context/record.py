@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Dims
-from ggmltool.inspect.errors import InspectError
 from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.scenario.tensor_info import arenas
 from ggmltool.show.document import Row, StepDocument, head
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ggml.context import Context

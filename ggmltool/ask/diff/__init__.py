@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ggmltool.ask.answer import Answer
-from ggmltool.inspect.errors import InspectError
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ask.diff.plans import PlanDiff

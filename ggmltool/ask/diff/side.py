@@ -18,13 +18,13 @@ from ggmltool.ggml.events import Assigned, Refused, SplitStarted
 from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.plan import LeafPlan, Plan, SplitPlan
 from ggmltool.ggml.releases.release import Release
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.memory import MemoryPlan
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.document import Row
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.scenario.spec import ScenarioSpec

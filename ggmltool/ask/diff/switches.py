@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ggmltool.ggml.plan import CopyPlan, Plan, PlanError
 from ggmltool.ggml.releases.release import Release
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.state.errors import InspectError
 
 SWITCHES = {
     "ignores_weights": "attention-weights",

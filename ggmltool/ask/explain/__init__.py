@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.moment import OfMoment, answer
 from ggmltool.ask.question import Argument
-from ggmltool.inspect.errors import InspectError
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ggmltool.ggml.events import Assigned
+from ggmltool.ggml.events import Assigned, Said
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
 from ggmltool.inspect.answers import answer
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.reasons import Reason, Said
+from ggmltool.inspect.reasons import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import Outcome, backend_of, changes, outcome, outcomes
 from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.show.document import Row, StepDocument, head, part
+from ggmltool.state.errors import InspectError
 from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.explain.words import words
 

@@ -10,11 +10,11 @@ from ggmltool.ggml.events import Event, Grown, IdsChanged, Logged, ReallocNeeded
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor, op_desc
-from ggmltool.inspect.errors import InspectError, StepRefused
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.run.run import Run
 from ggmltool.show.document import ReleaseDocument, Row, part
+from ggmltool.state.errors import InspectError, StepRefused
 from ggmltool.views.explain.events import EventRow, event_row
 
 

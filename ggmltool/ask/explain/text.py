@@ -11,12 +11,11 @@ from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
 from ggmltool.ask.explain.node import BackendAnswer, ExplainedNodeShown, NodeFacts, SourceFacts
 from ggmltool.ask.explain.realloc import ExplainedReallocShown, Parting, ReallocFacts
 from ggmltool.ask.explain.split import ExplainedSplitShown, InputFacts, SplitFacts
-from ggmltool.ggml.events import Assigned, IdsChanged, ReallocNeeded
+from ggmltool.ggml.events import Assigned, IdsChanged, ReallocNeeded, Said
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.messages.explain import Explained, explained
 from ggmltool.inspect.messages.match import Match
-from ggmltool.inspect.reasons import Said
 from ggmltool.inspect.what_if import Outcome
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, section

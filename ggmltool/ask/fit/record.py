@@ -19,7 +19,6 @@ from ggmltool.ask.place.record import PlacedGraph, PlacedRow, UseRow, place, pla
 from ggmltool.estimate.forecast import SOME_HOST
 from ggmltool.estimate.rates import rates_of_backend
 from ggmltool.estimate.records import Estimate, Rates
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.errors import Mistake
 from ggmltool.scenario.load import load_spec
@@ -34,6 +33,7 @@ from ggmltool.sources.llama.search.anatomy import Request
 from ggmltool.sources.llama.search.candidates import Candidate, Found, Progress
 from ggmltool.sources.llama.search.search import Captures, ModelFile, OneModel, Saved, SavedError, Wish, search
 from ggmltool.sources.llama.search.sweep import usable_processes
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.estimate.records import Estimate

@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 from ggmltool.ask.place.chosen import FitAsked, choose
 from ggmltool.ask.place.options import Asked, Common, asked, options_of, overrides
 from ggmltool.ask.place.record import place
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.ranges import doublings
 from ggmltool.scenario.spec import ScenarioSpec
@@ -19,6 +18,7 @@ from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.options import ALL
 from ggmltool.sources.llama.search.candidates import Candidate, Objective
 from ggmltool.sources.llama.search.space import AUTO, CTX_STEP, OPTIONS, Setting, Space
+from ggmltool.state.errors import InspectError
 
 LEAST_CTX = 8192
 """The shortest context that is tried where none is asked for: it has room for what is to be fast (DEPTH, and more)."""

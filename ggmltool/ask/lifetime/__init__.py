@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ggmltool.ask.moment import OfMoment, answer
 from ggmltool.ask.question import Argument
-from ggmltool.inspect.errors import WrongUse
+from ggmltool.state.errors import WrongUse
 
 if TYPE_CHECKING:
     from ggmltool.ask.answer import Answer

@@ -15,12 +15,12 @@ from ggmltool.ggml.sched.common import n_keepers
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, dims, op_desc
 from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.built import graph_numbers
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.memory import Lifetime
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.show.document import Row, StepDocument, head
+from ggmltool.state.errors import InspectError
 
 
 class Reader(Row):

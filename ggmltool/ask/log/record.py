@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from ggmltool.inspect.errors import InspectError
 from ggmltool.show.document import Document, Row
 from ggmltool.sources.sched_log.records import (
     Bounds,
@@ -21,6 +20,7 @@ from ggmltool.sources.sched_log.records import (
     LogSummary,
     Realloc,
 )
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,7 +21,6 @@ from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import dims
-from ggmltool.inspect.errors import InspectError
 from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.params import signature
@@ -29,6 +28,7 @@ from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.text.yaml import compose_yaml
 from ggmltool.scenario.versions import lacks
 from ggmltool.show.document import ReleaseDocument, Row, document_of
+from ggmltool.state.errors import InspectError
 
 Support = Literal["yes", "no", "some"]
 """Whether a device runs an op: always, never, or by a condition on its tensors."""

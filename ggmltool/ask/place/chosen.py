@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ask.place.options import DEFAULT_MARGIN, Asked, Common, devices_of
-from ggmltool.inspect.errors import InspectError
 from ggmltool.scenario.versions import lacks
 from ggmltool.show.document import Row
 from ggmltool.sources.llama.errors import PlaceError
@@ -27,6 +26,7 @@ from ggmltool.sources.llama.own_fit.records import (
 )
 from ggmltool.sources.llama.place.needs import margins_of
 from ggmltool.sources.llama.place.place import Placer
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.printable import printable
-from ggmltool.inspect.errors import InspectError
 from ggmltool.show.text import count
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.scenario.spec import BackendSpec, ScenarioSpec

@@ -14,7 +14,6 @@ from ggmltool.ask.place.options import Asked, Common, devices_of
 from ggmltool.estimate.forecast import SOME_HOST, Speeds, forecast
 from ggmltool.estimate.records import Rates
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.program import answers_for
 from ggmltool.inspect.reasons import TurnedDown, unsupported
 from ggmltool.scenario.scenario import Scenario
@@ -26,6 +25,7 @@ from ggmltool.sources.llama.place.meta_device import Share, place_on_all
 from ggmltool.sources.llama.place.needs import Needs, PlannedNeeds, place_and_measure
 from ggmltool.sources.llama.place.place import Placement, Placer
 from ggmltool.sources.llama.search.sweep import best_split
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

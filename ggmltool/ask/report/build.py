@@ -32,11 +32,11 @@ from ggmltool.ask.splits.seconds import Timed, timed
 from ggmltool.ask.supports.record import asked
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.told import Told, tell
 from ggmltool.scenario.dump import dump
 from ggmltool.show.colors import colors
 from ggmltool.show.document import EstimateRow, head
+from ggmltool.state.errors import InspectError
 from ggmltool.version import __version__
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.sched.debug import DebugLine, DebugNode, DebugSplit, PassPrint, SchedDebug
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.watched import Watch, Watched
+from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release

@@ -14,13 +14,13 @@ from ggmltool.estimate.rates import rates_of_backend
 from ggmltool.estimate.records import Estimate, Rates, added
 from ggmltool.estimate.seconds import Estimator
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
 from ggmltool.inspect.watched import watch
 from ggmltool.show.colors import term_colors
 from ggmltool.show.document import EstimateRow, Row, StepDocument, head, part
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, rate_text, seconds_text, size
+from ggmltool.state.errors import InspectError
 
 
 class SplitTime(NamedTuple):

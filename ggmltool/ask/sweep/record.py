@@ -14,7 +14,6 @@ from ggmltool.ask.answer import Answer
 from ggmltool.ask.place.options import AUTO_SPLIT, Common, asked, devices_of, options_of, overrides, shares_of, spelled
 from ggmltool.estimate.forecast import Speeds
 from ggmltool.estimate.records import Estimate
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.program import answers_for
 from ggmltool.inspect.ranges import read_range
@@ -25,6 +24,7 @@ from ggmltool.sources.llama.place.parts import n_layer
 from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.search.sweep import Bytes, Job, Outcome, usable_processes
 from ggmltool.sources.llama.search.sweep import sweep as run_all
+from ggmltool.state.errors import InspectError
 
 MAX_PLACEMENTS = 20_000
 NO_OVERRIDES = "none"

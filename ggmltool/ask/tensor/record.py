@@ -25,12 +25,12 @@ from ggmltool.ggml.tensor import (
     signed,
 )
 from ggmltool.inspect.allocator import WatchedAllocator
-from ggmltool.inspect.errors import InspectError
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.inspect.watched import Watched
 from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.scenario.tensor_info import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
 from ggmltool.show.document import Row, StepDocument, head, part
+from ggmltool.state.errors import InspectError
 
 
 class HashNodeRow(Row):

@@ -12,12 +12,12 @@ from msgspec import UNSET, UnsetType
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Computed, Event, UsedAfterFree
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.history.history import backend_names
-from ggmltool.inspect.history.points import BackendNames, Point, entered_at
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import Step
 from ggmltool.show.document import Error, ReleaseDocument, Row
+from ggmltool.state.story.history import backend_names
+from ggmltool.state.story.points import BackendNames, Point, entered_at
 from ggmltool.views.explain.events import EventRow, event_row
 
 

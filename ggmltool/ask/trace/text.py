@@ -36,13 +36,13 @@ from ggmltool.ggml.events import (
     TensorWritten,
     UsedAfterFree,
 )
-from ggmltool.inspect.history.calls import calls_of as calls_of_release
-from ggmltool.inspect.history.frames import function_of
-from ggmltool.inspect.history.made import Calls
-from ggmltool.inspect.history.points import Point
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Style, heading, render_lines
 from ggmltool.show.text import count, printable, shortened
+from ggmltool.state.story.calls import calls_of as calls_of_release
+from ggmltool.state.story.frames import function_of
+from ggmltool.state.story.made import Calls
+from ggmltool.state.story.points import Point
 from ggmltool.views.explain.sentences import sentence
 from ggmltool.views.explain.words import words
 

@@ -15,7 +15,6 @@ from ggmltool.estimate.timeline import LIKELY, Doing, Step, Stretch, Way, time_t
 from ggmltool.estimate.work import NodeWork
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
-from ggmltool.inspect.history.calls import calls_of
 from ggmltool.inspect.memory import MemoryPlan, MemoryRecorder
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.run.compiled import Compiled
@@ -35,6 +34,7 @@ from ggmltool.show.perfetto import (
     TraceSlice,
     inside,
 )
+from ggmltool.state.story.calls import calls_of
 
 _UNIT = TICK / SECOND
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 from ggmltool.ggml.dtypes import NO_FROM_FLOAT_REF, NO_TO_FLOAT, NO_VEC_DOT, TYPES, TYPES_BY_ID, DType
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.inspect.errors import InspectError
 from ggmltool.scenario.encoded import can_decode, can_encode
 from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.show.document import Number, ReleaseDocument, Row, document_of
+from ggmltool.state.errors import InspectError
 
 _FLOATS = {"f16": "He", "f32": "If"}
 """How the bits of a type are packed, and its value unpacked."""

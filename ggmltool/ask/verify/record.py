@@ -13,12 +13,12 @@ from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.inspect.built import output_ids
-from ggmltool.inspect.errors import InspectError, WrongUse
 from ggmltool.inspect.use_after_free import FreedMemoryUse, uses_after_free
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import Step
 from ggmltool.scenario.steps import computed_by
 from ggmltool.show.document import ReleaseDocument, Row
+from ggmltool.state.errors import InspectError, WrongUse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

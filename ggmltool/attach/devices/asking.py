@@ -18,7 +18,7 @@ from ggmltool.attach.stopped import Stopped
 from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import nbytes_of
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from ggmltool.state.memory.fields import Record
 from ggmltool.state.memory.tensors import TensorStruct
 

@@ -11,8 +11,8 @@ from ggmltool.attach.gdb.link import Mappings
 from ggmltool.attach.state import BackendState, DeviceState, Snapshot
 from ggmltool.ggml.state import BufferState, BuftState, SchedState
 from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.state.errors import LinkError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory import limits
-from ggmltool.state.memory.errors import LinkError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory.fields import Record
 from ggmltool.state.memory.pages import PAGE, Memory
 from ggmltool.structs.layout import Layout

@@ -14,8 +14,8 @@ from ggmltool.attach.gdb.link import FunctionCall, Late, Mappings
 from ggmltool.attach.gdb.permission import is_confined
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.state.errors import LinkError
 from ggmltool.state.memory import limits
-from ggmltool.state.memory.errors import LinkError
 from ggmltool.state.memory.pages import Reads, c_strings
 from ggmltool.structs.layout import Layout
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from ggmltool.attach.end.printf import MOST, FormattedValue, VarArguments, printed
 from ggmltool.attach.gdb.link import GdbLink
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from ggmltool.state.memory.pages import c_string
 
 ABORT = "ggml_abort"

@@ -21,7 +21,7 @@ from ggmltool.attach.state import Answers, Function, Snapshot
 from ggmltool.attach.write.decided import decided
 from ggmltool.attach.write.written import Written, with_assignments, written
 from ggmltool.ggml.state import SchedState
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from ggmltool.state.memory.tensors import TensorStruct
 
 CALLS: tuple[Function, ...] = (

@@ -13,7 +13,7 @@ from ggmltool.attach.files.corefile import CoreFile
 from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.attach.reading import ProcessReader
 from ggmltool.ggml.state import GraphState, SchedState
-from ggmltool.state.memory.errors import LinkError, NotAsLaidOut
+from ggmltool.state.errors import LinkError, NotAsLaidOut
 from ggmltool.state.memory.tensors import TensorStruct
 
 _MOST_SCHEDULERS = 64

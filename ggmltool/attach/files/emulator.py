@@ -14,7 +14,7 @@ from typing import IO, Any
 from ggmltool.attach.files.corefile import CoreFile
 from ggmltool.attach.gdb.guards import SignalGuard
 from ggmltool.attach.gdb.link import FunctionCall, GdbLink, Mapping, Mappings
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from ggmltool.state.memory.pages import PAGE, Reads
 
 NO_UNICORN = "what its devices' functions return is not known, but deduced: pip install 'ggmltool[core]' runs them"

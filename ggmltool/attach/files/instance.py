@@ -18,7 +18,7 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import NEWEST, RELEASES
 from ggmltool.sources.llama.capture.packages import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from ggmltool.state.memory.pages import c_string
 from ggmltool.structs.layout import MAX_NAME, layout, layouts_of
 

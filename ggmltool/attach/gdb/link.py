@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.guards import SignalGuard
-from ggmltool.state.memory.errors import LinkError, NoBytes
+from ggmltool.state.errors import LinkError, NoBytes
 
 
 class LinkLost(LinkError):  # noqa: N818 - it says what happened

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.link import GdbLink
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 
 MACHINES = {62: "x86-64", 183: "aarch64"}
 """By their numbers in ELF files."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from ggmltool.attach.errors import AttachError, Dies
 from ggmltool.attach.gdb.link import FunctionCall, GdbLink, ProgramStop
 from ggmltool.attach.session import AttachSession
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from ggmltool.state.memory.fields import Record
 from ggmltool.structs.layout import layout
 

@@ -10,7 +10,7 @@ from ggmltool.attach.devices.properties import NoRoom, mapped, unmapped
 from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.link import FunctionCall
 from ggmltool.attach.session import AttachSession
-from ggmltool.state.memory.errors import NoBytes
+from ggmltool.state.errors import NoBytes
 from ggmltool.state.memory.fields import Record
 from ggmltool.state.memory.pages import c_string
 from ggmltool.structs.layout import layout

@@ -12,8 +12,8 @@ from ggmltool.debugger.expressions.image.images import Images
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.values import CValue, field_of, whole
 from ggmltool.ggml.state import TensorState
-from ggmltool.inspect.history.frames import Frame
-from ggmltool.inspect.history.history import History
+from ggmltool.state.story.frames import Frame
+from ggmltool.state.story.history import History
 from ggmltool.structs.declarations import Cursor, read_type
 from ggmltool.structs.layout import Layout, layout
 from ggmltool.structs.types import CType, Language, Pointer, Struct, bare

@@ -16,8 +16,8 @@ from ggmltool.debugger.expressions.image.packing import pack
 from ggmltool.debugger.expressions.memory import made_once
 from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.ggml.events import AllocationStarted, NotReused, Reused
-from ggmltool.inspect.history.arguments import Address
-from ggmltool.inspect.history.history import History
+from ggmltool.state.story.arguments import Address
+from ggmltool.state.story.history import History
 from ggmltool.structs.declarations import ExpressionError, declaration
 from ggmltool.structs.types import CHAR, FLOAT, INT, VOID, Array, Const, CType, Function, Pointer, Struct, bare
 

@@ -24,7 +24,7 @@ from ggmltool.debugger.live.scope import LiveMemory, LiveScope
 from ggmltool.scenario.errors import nearest
 from ggmltool.show.table import Style
 from ggmltool.show.text import printable
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Pointer, Struct, bare

@@ -14,7 +14,7 @@ from ggmltool.ggml.hash_set import FULL, hash_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import SIZE_MAX, hash_size
-from ggmltool.state.memory.errors import LinkError, NoBytes
+from ggmltool.state.errors import LinkError, NoBytes
 from ggmltool.state.memory.pages import Memory as PagedMemory
 from ggmltool.structs.declarations import Cursor, ExpressionError, NoMemoryError, declaration, read_type
 from ggmltool.structs.layout import Layout

@@ -18,7 +18,7 @@ from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.live.process import GdbCommand, GdbServer, StoppedProcess
 from ggmltool.ggml.errors import Error
 from ggmltool.show.text import harmless, printable
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import layout
 from ggmltool.views.attach.live import OF_TENSOR, PLAIN

@@ -29,8 +29,8 @@ from ggmltool.debugger.screen.scene import Now, Scene
 from ggmltool.debugger.screen.story import Line
 from ggmltool.debugger.walk import Reason, Stop, WalkError
 from ggmltool.ggml.events import Entered, Left
-from ggmltool.inspect.history.labels import about
 from ggmltool.show.text import count, printable
+from ggmltool.state.story.points import about
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.events import Entered, Event, Left
-from ggmltool.inspect.history.labels import about
+from ggmltool.state.story.points import about
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.scene import Scene

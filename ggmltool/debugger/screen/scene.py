@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from ggmltool.debugger.screen.timeline import Place, Planning, Span, Timeline, Work
 from ggmltool.debugger.walk import Walker
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.events import SPLIT_GRAPH
+from ggmltool.ggml.events import SPLIT_GRAPH, Said
 from ggmltool.ggml.tensor import Tensor, dims
-from ggmltool.inspect.history.arguments import Pointer
-from ggmltool.inspect.history.calls import MAIN
-from ggmltool.inspect.history.cells import ENDLESS
-from ggmltool.inspect.history.history import START
-from ggmltool.inspect.history.said import said_until
-from ggmltool.inspect.reasons import Said
+from ggmltool.state.story.arguments import Pointer
+from ggmltool.state.story.calls import MAIN
+from ggmltool.state.story.cells import ENDLESS
+from ggmltool.state.story.history import START
+from ggmltool.state.story.points import said_until
 
 if TYPE_CHECKING:
     from ggmltool.ggml.device import Backend
     from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.state import SplitState, TensorState
-    from ggmltool.inspect.history.arguments import Argument
-    from ggmltool.inspect.history.cells import Cells
-    from ggmltool.inspect.history.history import History, Point
     from ggmltool.inspect.opened import Opened
+    from ggmltool.state.story.arguments import Argument
+    from ggmltool.state.story.cells import Cells
+    from ggmltool.state.story.history import History, Point
 
 Asked = Mapping[str, Sequence[tuple[int, Said]]]
 """What was said of each tensor, with the point of each."""

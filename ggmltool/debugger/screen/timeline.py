@@ -25,7 +25,7 @@ from ggmltool.ggml.events import (
 from ggmltool.inspect.memory import Allocation, MemoryRecorder
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.history.history import Point
+    from ggmltool.state.story.history import Point
 
 Place = tuple[str, int]
 """A buffer type's name, and the number of a chunk."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from ggmltool.state.memory.errors import NotAsLaidOut
+from ggmltool.state.errors import NotAsLaidOut
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Array, CType, Enum, Int, Member, Pointer, Struct, bare, size_of
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from ggmltool.ggml.state import NO_SLOTS, GraphState, HashSetState
 from ggmltool.ggml.version import hash_size
+from ggmltool.state.errors import NotAsLaidOut
 from ggmltool.state.memory import limits
-from ggmltool.state.memory.errors import NotAsLaidOut
 from ggmltool.state.memory.fields import record
 from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+from ggmltool.state.errors import AttachError, NoBytes
 from ggmltool.state.memory import limits
-from ggmltool.state.memory.errors import AttachError, NoBytes
 
 PAGE = 4096
 _RUN = 256

@@ -21,8 +21,8 @@ from ggmltool.ggml.state import (
     SplitState,
 )
 from ggmltool.ggml.version import SCHED_MAX_COPIES, hash_size
+from ggmltool.state.errors import AttachError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory import limits
-from ggmltool.state.memory.errors import AttachError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory.fields import record
 from ggmltool.state.memory.graphs import Graphs
 from ggmltool.state.memory.pages import Memory

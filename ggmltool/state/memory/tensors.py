@@ -9,8 +9,8 @@ from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.state import TensorState
 from ggmltool.ggml.tensor import Dims
+from ggmltool.state.errors import AttachError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory import limits
-from ggmltool.state.memory.errors import AttachError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory.fields import Record, record
 from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout

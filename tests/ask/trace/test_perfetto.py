@@ -19,12 +19,12 @@ from ggmltool.ask.trace.tracks import PlanTimes
 from ggmltool.estimate.timeline import duration
 from ggmltool.ggml.events import Computed, Grown, Synchronized, TensorCopied, TensorWritten
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.history.history import record_history
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.show.perfetto import COMPUTE, COPIES, HOST, Clock, PerfettoTrace, perfetto_text
+from ggmltool.state.story.history import record_history
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario
 

@@ -13,7 +13,7 @@ from ggmltool.attach.files.elf import opened
 from ggmltool.attach.files.instance import HEART, STOPS, SYMBOLS, Instance, instances_of, max_name_of
 from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.ggml.releases.table import NEWEST
-from ggmltool.state.memory.errors import LinkError, NoBytes
+from ggmltool.state.errors import LinkError, NoBytes
 from ggmltool.structs.layout import MAX_NAME, layout, layout_names
 from tests.needs import needs_gcc
 

@@ -15,7 +15,7 @@ from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, machine_of, not_ours
 from ggmltool.attach.gdb.permission import program_of, why_not
 from ggmltool.attach.session import AttachSession
-from ggmltool.state.memory.errors import LinkError
+from ggmltool.state.errors import LinkError
 from tests import needs
 
 

@@ -18,7 +18,7 @@ from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.expressions.ptype import described
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.ggml.events import Allocated
-from ggmltool.inspect.history.history import History, record_history
+from ggmltool.state.story.history import History, record_history
 from ggmltool.structs.declarations import Cursor, read_type
 from ggmltool.structs.layout import Layout, TypesFile
 from ggmltool.structs.types import CType, Language

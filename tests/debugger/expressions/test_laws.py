@@ -21,8 +21,8 @@ from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.walk import Walker
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.history.history import History, record_history
 from ggmltool.scenario.errors import ScenarioError
+from ggmltool.state.story.history import History, record_history
 from ggmltool.structs.declarations import NoMemoryError
 from tests.conformance.fuzz import scenario
 from tests.debugger.sessions import history_of

@@ -21,12 +21,12 @@ from ggmltool.debugger.screen.app import DebuggerApp
 from ggmltool.debugger.screen.scene import Scene
 from ggmltool.debugger.session import Session
 from ggmltool.debugger.terminal import Terminal
-from ggmltool.inspect.history.history import History, record_history
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.samples import scenario_path
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.show.table import Style
+from ggmltool.state.story.history import History, record_history
 
 SMALL, WIDE = (80, 24), (200, 60)
 _TEXT = re.compile(r'<text class="[^"]*" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')

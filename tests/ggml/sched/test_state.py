@@ -9,10 +9,10 @@ from msgspec import structs
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.rows import PlanRows, rows_of
-from ggmltool.inspect.history.cells import run_state
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
-from tests.inspect.history.randomly import RELEASES, random_scenarios
+from ggmltool.state.story.cells import run_state
+from tests.state.story.randomly import RELEASES, random_scenarios
 
 SEEDS = range(30)
 

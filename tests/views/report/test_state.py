@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ggmltool
-from ggmltool.inspect.history.history import record_history
+from ggmltool.state.story.history import record_history
 from tests.needs import needs_chromium
 from tests.views.report.conftest import SAMPLES
 

@@ -10,7 +10,7 @@ from ggmltool.debugger.expressions.image.packing import pack, records
 from ggmltool.debugger.expressions.image.program import BufferFacts, Program
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.ggml.version import pad
-from ggmltool.inspect.history.cells import AnyCells
+from ggmltool.state.story.cells import AnyCells
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Function, Member, Pointer, Struct, bare, type_name
 

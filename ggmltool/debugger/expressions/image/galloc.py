@@ -21,7 +21,7 @@ from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import SIZE_MAX, pad
-from ggmltool.inspect.history.cells import AnyCells
+from ggmltool.state.story.cells import AnyCells
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import VOID, Pointer, Struct
 

@@ -17,7 +17,7 @@ from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import NOT_KNOWN, Memory, Read, made_once
-from ggmltool.inspect.history.cells import AnyCells
+from ggmltool.state.story.cells import AnyCells
 from ggmltool.structs.layout import Layout
 
 _HALVES = 1 << 16

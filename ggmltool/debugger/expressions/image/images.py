@@ -7,7 +7,7 @@ from functools import cached_property
 from ggmltool.debugger.expressions.image.image import Image
 from ggmltool.debugger.expressions.image.program import program_of
 from ggmltool.ggml.state import TensorState
-from ggmltool.inspect.history.history import History
+from ggmltool.state.story.history import History
 from ggmltool.structs.layout import Layout
 
 _LASTING = frozenset((

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggmltool.inspect.history.cells import AnyCells
+from ggmltool.state.story.cells import AnyCells
 
 
 def built(cells: AnyCells) -> list[str]:

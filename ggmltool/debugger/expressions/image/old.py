@@ -16,7 +16,7 @@ from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory, made_once
 from ggmltool.ggml.hash_set import HashSet
 from ggmltool.ggml.version import SIZE_MAX, pad
-from ggmltool.inspect.history.cells import AnyCells
+from ggmltool.state.story.cells import AnyCells
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import VOID, Pointer
 

@@ -9,7 +9,7 @@ from ggmltool.debugger.expressions.image.graphs import Graphs
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.inspect.history.cells import AnyCells
+from ggmltool.state.story.cells import AnyCells
 from ggmltool.structs.layout import Layout
 
 

@@ -9,10 +9,10 @@ from weakref import WeakKeyDictionary
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.releases.interfaces import FunctionTable, tables_of
 from ggmltool.ggml.version import pad
-from ggmltool.inspect.history.history import History
-from ggmltool.inspect.interfaces import FunctionTable, tables_of
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.state.story.history import History
 
 _STRING = 0x100
 """How far apart strings lie."""

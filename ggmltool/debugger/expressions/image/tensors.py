@@ -14,8 +14,8 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.state import TensorState
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM
 from ggmltool.ggml.version import MEM_ALIGN, pad
-from ggmltool.inspect.history.cells import AnyCells
 from ggmltool.scenario.tensor_info import EXTRAS, EXTRAS_STEP
+from ggmltool.state.story.cells import AnyCells
 from ggmltool.structs.layout import Layout
 
 _GPU = 10

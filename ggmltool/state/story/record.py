@@ -20,15 +20,15 @@ from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.state import FreeBlock, HashNodeState, SplitState, TensorState
 from ggmltool.ggml.tensor import Dims, op_desc_of
-from ggmltool.inspect.history.history import History
-from ggmltool.inspect.history.points import START, BackendNames, Point
-from ggmltool.inspect.history.shadow import GONE, Changes
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.text.record import RecordFile, damaged, is_record, packed, unpacked
 from ggmltool.scenario.text.text import read_bytes
+from ggmltool.state.story.cells import GONE, Changes
+from ggmltool.state.story.history import History
+from ggmltool.state.story.points import START, BackendNames, Point
 from ggmltool.version import __version__
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import ggmltool
 from ggmltool.ggml.events import UsedAfterFree
 from tests.conformance.builds import MOST_ELEMENTS, elements
 from tests.conformance.fuzz_builds import builds_scenario
-from tests.inspect.history.randomly import check
+from tests.state.story.randomly import check
 
 
 @pytest.mark.parametrize("compute", [False, True])

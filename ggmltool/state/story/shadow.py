@@ -5,29 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.sched import reader
 from ggmltool.ggml.state import HashNodeState
-from ggmltool.inspect.history import cells
-from ggmltool.inspect.history.cells import Key, Value
+from ggmltool.state.story import cells
+from ggmltool.state.story.cells import GONE, Key, Value
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.scenario.run.run import Run
 
-
-class _Gone:
-    def __repr__(self) -> str:
-        return "GONE"
-
-
-GONE: Final = _Gone()
-"""In place of a value: there is no such cell any more."""
-
-Changes = tuple[tuple[Key, Value], ...]
-"""What changes at a point: keys with their new values, or with GONE."""
 
 _RUN = 64
 """So many entries of a list are compared at once."""

@@ -9,9 +9,9 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.events import SPLIT_GRAPH, Allocated, Assigned, Entered, Event, Freed, Left, Reused
-from ggmltool.inspect.history.cells import Cells, cells_of
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.samples import samples
+from ggmltool.state.story.cells import Cells, cells_of
 
 SAMPLES = [path for path in samples() if path.suffix == ".yaml"]
 

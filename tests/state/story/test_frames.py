@@ -10,10 +10,10 @@ import pytest
 import ggmltool
 from ggmltool.ggml.events import Allocated, Freed, TensorCopied
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.history.arguments import Pointer
-from ggmltool.inspect.history.calls import MAIN, calls_of
-from ggmltool.inspect.history.history import History, record_history
 from ggmltool.scenario.samples import samples
+from ggmltool.state.story.arguments import Pointer
+from ggmltool.state.story.calls import MAIN, calls_of
+from ggmltool.state.story.history import History, record_history
 
 FUNCTIONS = Path(__file__).parent / "functions"
 """Of each release the functions in ggml-alloc.c and ggml-backend.cpp, as they are defined there."""

@@ -1,6 +1,6 @@
 """Histories of random scenarios of all releases against fresh runs.
 
-    python -m tests.inspect.history.randomly --seeds 0:1000
+    python -m tests.state.story.randomly --seeds 0:1000
 
 Every seed is a scenario of `conformance/fuzz` and one of `fuzz_wide`, for every release that can take it; of the two
 oldest, in which others may not be, also what their libraries were run on. The state at every point has to be what a
@@ -21,11 +21,11 @@ from typing import Any
 
 import ggmltool
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.history.cells import Cells, cells_of
-from ggmltool.inspect.history.history import History, Point, record_history, visit_points
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.state.story.cells import Cells, cells_of
+from ggmltool.state.story.history import History, Point, record_history, visit_points
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario
 

@@ -22,7 +22,7 @@ from ggmltool.ggml.events import (
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
-    from ggmltool.inspect.history.points import AnyHistory
+    from ggmltool.state.story.points import AnyHistory
 
 
 @dataclass(frozen=True, slots=True)

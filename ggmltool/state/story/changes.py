@@ -41,14 +41,14 @@ from ggmltool.ggml.events import (
     TensorWritten,
     UsedAfterFree,
 )
-from ggmltool.inspect.history.cells import context_cells
-from ggmltool.inspect.history.shadow import Changes, Shadow
+from ggmltool.state.story.cells import Changes, context_cells
+from ggmltool.state.story.shadow import Shadow
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.tensor import Tensor
-    from ggmltool.inspect.history.points import Point
     from ggmltool.scenario.run.run import Run
+    from ggmltool.state.story.points import Point
 
 _CUT, _INPUTS_LAST, _BEHIND = 5, 6, 7
 """In place of a rule: the graph is being cut, inputs of leafs are copied behind that, devices order their nodes."""

@@ -9,10 +9,10 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.history.cells import cells_of
-from ggmltool.inspect.history.history import record_history, walk_to
 from ggmltool.scenario.samples import samples
-from tests.inspect.history.randomly import check, kept_scenarios, random_scenarios
+from ggmltool.state.story.cells import cells_of
+from ggmltool.state.story.history import record_history, walk_to
+from tests.state.story.randomly import check, kept_scenarios, random_scenarios
 
 SMALL = [path for path in samples() if path.suffix == ".yaml"]
 

@@ -1,4 +1,4 @@
-"""What inspect answers if there is nothing to find: one message, or ggml's own refusal."""
+"""What stands in the way of an answer: there is nothing to find, ggml refused, or memory cannot be read."""
 
 from __future__ import annotations
 
@@ -44,3 +44,30 @@ class StepRefused(InspectError):  # noqa: N818 - as ggml refuses
         explanation = self.error.get("explanation")
         told = super().__str__()
         return "\n".join([told, *map(printable, explanation.splitlines())]) if explanation else told
+
+
+class AttachError(Error):
+    """The program cannot be looked at; the message says why, and what to do.
+
+    `refused`: nothing was wrong with the wish, but the program did not do what was waited for.
+    """
+
+    def __init__(self, message: str, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class NotAsLaidOut(AttachError):  # noqa: N818 - it says what is the matter
+    """What stands in memory is not what a ggml of this layout has there."""
+
+
+class LinkError(Exception):
+    """Who reads the memory (gdb) could not do what it was asked; the message is its own."""
+
+
+class NoBytes(LinkError):  # noqa: N818 - it says what is the matter
+    """There is nothing to read at an address."""
+
+    def __init__(self, address: int, length: int) -> None:
+        super().__init__(f"cannot read {length} bytes at {address:#x}")
+        self.address = address

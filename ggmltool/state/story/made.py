@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.events import TensorCopied
-from ggmltool.inspect.history.calls import MAIN, calls_of, lasts
-from ggmltool.inspect.history.frames import functions_at
-from ggmltool.inspect.history.labels import about
-from ggmltool.inspect.history.points import Announced, Point
+from ggmltool.state.story.calls import MAIN, calls_of, lasts
+from ggmltool.state.story.frames import functions_at
+from ggmltool.state.story.points import Announced, Point, about
 
 
 class Call(NamedTuple):

@@ -6,28 +6,168 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import astuple, replace
+
 from ggmltool.ggml.errors import GgmlError
+from ggmltool.ggml.events import (
+    Allocated,
+    AllocationStarted,
+    Assigned,
+    Computed,
+    Entered,
+    EventCall,
+    Freed,
+    Grown,
+    PassedOver,
+    Refused,
+    Reordered,
+    Reused,
+    Synchronized,
+    TensorCopied,
+    TensorWritten,
+)
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.errors import InspectError, NoPoint, WrongArgument
-from ggmltool.inspect.history.calls import lasts
-from ggmltool.inspect.history.cells import AnyCells, Cells, Key, cells_of
-from ggmltool.inspect.history.changes import Watcher
-from ggmltool.inspect.history.cursor import Cursor, Timeline
-from ggmltool.inspect.history.entry import TOLD_BEFORE, at_entry
-from ggmltool.inspect.history.frames import Frame, frame_at, functions_at, key_at, stack_at
-from ggmltool.inspect.history.labels import Labels
-from ggmltool.inspect.history.points import START, BackendNames, Point, entered_at
-from ggmltool.inspect.history.shadow import GONE, Changes
+from ggmltool.ggml.state import HashNodeState
 from ggmltool.scenario.run.run import collector_paused, values_of
+from ggmltool.state.errors import InspectError, NoPoint, WrongArgument
+from ggmltool.state.story.calls import lasts
+from ggmltool.state.story.cells import GONE, AnyCells, Cells, Changes, Key, Value, cells_of
+from ggmltool.state.story.changes import Watcher
+from ggmltool.state.story.frames import Frame, frame_at, functions_at, key_at, stack_at
+from ggmltool.state.story.points import START, BackendNames, Labels, Point, entered_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from ggmltool.ggml.buffer import Buffer
     from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.scenario import Scenario
+    from ggmltool.state.story.cells import Key, Value
+    from ggmltool.state.story.points import AnyHistory
+
+TOLD_BEFORE = (Entered, Grown, TensorWritten, TensorCopied, Computed, Synchronized, EventCall)
+"""Events that are told before ggml does what they say: their point is the entry of their function."""
+_PLACES = ("free", "max_size", "cgraph", "tensor")
+
+
+def at_entry(history: AnyHistory, at: int, innermost: bool = False) -> Changes:
+    """What is otherwise than at point `at` where a call begins in which its event comes about; `innermost`: the call of
+    the function that decides."""
+    event = history.points[at].event
+    if event is None or not at or isinstance(event, TOLD_BEFORE):
+        return ()
+    keys = [key for key, _ in history.changes[at]]
+    index = history.labels(at).get(getattr(event, "tensor", ""), -1)
+    now = {key: history.state(at).get(key, GONE) for key in keys}
+    before = {key: history.state(at - 1).get(key, GONE) for key in keys}
+    out = [(key, before[key]) for key in keys if _wrote(event, key, index)]
+    if isinstance(event, Allocated | Reused | Freed):
+        cleared = isinstance(history.points[at - 1].event, AllocationStarted) and _first_turn(history, at - 1)
+        out += _hash_nodes(now, {} if cleared else before)
+        if innermost and isinstance(event, Allocated):
+            out = [(k, replace(v, allocated=True) if k == ("hash_node", index) else v) for k, v in out]
+    return tuple(out)
+
+
+def _first_turn(history: AnyHistory, at: int) -> bool:
+    """Whether the allocator begins at a point: it clears its table there."""
+    return getattr(history.points[at].event, "at", 0) == -1
+
+
+def _wrote(event: object, key: Key, index: int) -> bool:
+    """Whether it is the event that wrote a cell that changed."""
+    match event:
+        case Allocated() | Reused() | Freed():
+            return key[0] in _PLACES
+        case Assigned() | PassedOver() | Refused():
+            return key in (("id", index), ("cause", index))
+        case Reordered():
+            return key[0] == "cgraph"
+    return False
+
+
+def _hash_nodes(now: dict[Key, Value], before: dict[Key, Value]) -> Iterator[tuple[Key, Value]]:
+    """Entries of the allocator's table with the places that they had; children and views are counted before."""
+    for key, new in now.items():
+        if key[0] == "hash_node" and new is not GONE:
+            old = before.get(key, GONE)
+            place = (0, 0, 0, False) if old is GONE else astuple(old)[2:]
+            yield key, HashNodeState(new.n_children, new.n_views, *place)
+
+
+MAX_CHECKPOINTS = 24
+"""So many whole states are kept of a history."""
+
+
+class Timeline:
+    """The changes of each point of a history, both ways, and checkpoints: whole states, evenly apart."""
+
+    def __init__(self, changes: Sequence[Changes]) -> None:
+        self.changes = changes
+        self.undo: list[Changes] = []
+        self.checkpoints: list[tuple[int, Cells]] = [(-1, {})]
+        self.passed = [0]
+        apart = sum(map(len, changes)) // MAX_CHECKPOINTS + 1
+        cells: Cells = {}
+        for at, here in enumerate(changes):
+            self.undo.append(tuple([(key, cells.get(key, GONE)) for key, _ in here]))
+            apply(cells, here)
+            self.passed.append(self.passed[-1] + len(here))
+            if self.passed[-1] // apart > self.passed[-2] // apart:
+                self.checkpoints.append((at, dict(cells)))
+
+    def cost(self, a: int, b: int) -> int:
+        """How many changes and points are between two points."""
+        return abs(self.passed[a + 1] - self.passed[b + 1]) + abs(a - b)
+
+
+class Cursor:
+    """A place in a history that moves: `cells` is the state at point `at`, the same mapping wherever it moves."""
+
+    def __init__(self, timeline: Timeline, at: int = 0) -> None:
+        self._timeline = timeline
+        self._cells: Cells = {}
+        self.at = -1
+        self._instead: Changes = ()
+        self.cells: Mapping[Key, Value] = MappingProxyType(self._cells)
+        self.move_to(at)
+
+    def move_to(self, at: int, but: Changes = ()) -> Mapping[Key, Value]:
+        """The state at point `at`, `but` for what is otherwise at the moment that is meant. Raises IndexError if there
+        is no such point."""
+        timeline = self._timeline
+        if not 0 <= at < len(timeline.changes):
+            raise IndexError(f"the history has {len(timeline.changes)} points")
+        apply(self._cells, self._instead)
+        before = bisect_right(timeline.checkpoints, at, key=lambda checkpoint: checkpoint[0]) - 1
+        start, state = timeline.checkpoints[before]
+        # A change takes about eight times as long as a cell of a state that is copied.
+        if timeline.cost(start, at) + len(state) // 8 < timeline.cost(self.at, at):
+            self._cells.clear()
+            self._cells.update(state)
+            self.at = start
+        for i in range(self.at + 1, at + 1):
+            apply(self._cells, timeline.changes[i])
+        for i in range(self.at, at, -1):
+            apply(self._cells, timeline.undo[i])
+        self.at = at
+        self._instead = tuple([(key, self._cells.get(key, GONE)) for key, _ in but])
+        apply(self._cells, but)
+        return self.cells
+
+
+def apply(cells: Cells, changes: Changes) -> None:
+    """Make the changes in a state."""
+    for key, value in changes:
+        if value is GONE:
+            cells.pop(key, None)
+        else:
+            cells[key] = value
 
 
 _KEPT_AREAS = 16

@@ -13,13 +13,13 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.history.cells import cells_of
-from ggmltool.inspect.history.history import History, record_history
-from ggmltool.inspect.history.record import AREAS, EVENTS, open_history, record_bytes
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.samples import samples
 from ggmltool.scenario.text.record import MAGIC, MAX_UNPACKED, VERSION
-from tests.inspect.history.randomly import random_scenarios
+from ggmltool.state.story.cells import cells_of
+from ggmltool.state.story.history import History, record_history
+from ggmltool.state.story.record import AREAS, EVENTS, open_history, record_bytes
+from tests.state.story.randomly import random_scenarios
 
 SMALL = [path for path in samples() if path.suffix == ".yaml"]
 PAGE = (Path(ggmltool.__file__).parent / "docs" / "record.md").read_text("utf-8")

@@ -12,9 +12,8 @@ from functools import cache
 
 from msgspec import Struct
 
+from ggmltool.ggml.releases.interfaces import own_data, tables_of
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.interfaces import tables_of
-from ggmltool.inspect.own_data import own_data
 
 MAIN = "main"
 """The program that calls ggml."""

@@ -29,7 +29,7 @@ A key is an area and where in it. Tensors are named by their index, backends and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ggmltool.ggml.sched.reader import (
     copies_state,
@@ -57,6 +57,18 @@ Value = Any
 Cells = dict[Key, Value]
 AnyCells = Mapping[Key, Value]
 """Cells that somebody else may change."""
+
+
+class _Gone:
+    def __repr__(self) -> str:
+        return "GONE"
+
+
+GONE: Final = _Gone()
+"""In place of a value: there is no such cell any more."""
+
+Changes = tuple[tuple[Key, Value], ...]
+"""What changes at a point: keys with their new values, or with GONE."""
 
 
 def cells_of(run: Run) -> Cells:
