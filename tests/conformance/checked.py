@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import ggmltool.data
 from ggmltool.ask.ops.record import CHECKED, op_facts
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.releases.table import NEWEST
-from tests.conformance.op_sets import SETS
-from tests.conformance.ops_case import Call, check_values
-from tests.conformance.test_ops_custom import COMPUTED
+from tests.conformance.ops.sets import SETS
+from tests.conformance.ops_case import Call
+from tests.conformance.test_ops import COMPUTED
+from tests.conformance.test_ops_custom import COMPUTED as CUSTOM
 
 HEADER = """\
 # How many calls of each op the tests give to the engine and to ggml's CPU backend, which do the same.
@@ -29,12 +29,8 @@ HEADER = """\
 
 def compared() -> Iterator[Call]:
     """The calls of all tables: those beside the rules of each family, and the sets."""
-    for path in sorted(Path(__file__).parent.glob("test_ops_*.py")):
-        module = import_module(f"tests.conformance.{path.stem}")
-        for name, test in vars(module).items():
-            if name.startswith("test_") and getattr(test, "check", None) is check_values:
-                yield from test.cases
     yield from COMPUTED
+    yield from CUSTOM
     for calls in SETS.values():
         yield from calls
 

@@ -1,7 +1,7 @@
 """Random nodes of every op, drawn from what its constructor declares: sources that fit its rule, parameters, a result.
 
 One source is a tensor that is there already, the others are made, or found, so that the rule of the constructor holds.
-The engine's constructor makes the node; that it is the one that ggml makes the tests of ops ask (`test_ops_*`).
+The engine's constructor makes the node; that it is the one that ggml makes the tests of ops ask (`test_ops.py`).
 """
 
 from __future__ import annotations

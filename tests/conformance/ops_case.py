@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from ctypes import c_int64
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +18,12 @@ from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import load as load_ops
+from ggmltool.ggml.ops.cpu.limits import check
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, since_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Dims, Tensor, contiguous_nb, nbytes_of
-from ggmltool.ggml.values.arrays import HostArrays, numpy_type
+from ggmltool.ggml.values.arrays import HostArrays, dequantize, numpy_type
 from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Abort, Lib, load
 from ggmltool.scenario.versions import lacks
@@ -99,12 +101,12 @@ def cut(type: str, ne: Sequence[int], whole: Sequence[int], offset: int = 0, **m
 
 @dataclass(frozen=True)
 class Call:
-    """`fn(*sources, *params)` in the engine; `real` the name and the arguments in the library, where they differ.
+    """`fn(*sources, *params)` in the engine; `real` the name, or name and arguments, in the library where they differ.
 
     In `real` a source is its index, parameters are wrapped in a tuple: ("soft_max_ext", 0, None, (1.0,), (0.0,)). One
     that is a function is called with the `Real`.
-    `after` is a function of the library's that is then called with the result and numbers. Releases before the day
-    `since` do not have the call.
+    `after` is a function of the library's that is then called with the result and numbers; it sets what `kwargs` say,
+    where `real` does not. Releases before the day `since` do not have the call.
     """
 
     fn: str
@@ -112,7 +114,7 @@ class Call:
     params: tuple[Any, ...] = ()
     inplace: bool = False
     kwargs: dict[str, Any] = field(default_factory=dict)
-    real: tuple[Any, ...] | None = None
+    real: tuple[Any, ...] | str = ""
     sinks: Src | None = None
     after: tuple[Any, ...] | None = None
     nmse: float = 1e-7
@@ -214,7 +216,7 @@ class Real:
         self.owners: list[int] = []
         self.sources = [self._source(s, "abcdefghij"[i]) for i, s in enumerate(case.sources)]
         sinks = self._source(case.sinks, "sinks")
-        name, *args = case.real or self._default(case)
+        name, *args = case.real if isinstance(case.real, tuple) else self._default(case)
         self.result = lib.call(name, ctx, *map(self._argument, args))
         if sinks:
             add_sinks = lib.ggml_flash_attn_ext_add_sinks if "flash" in case.fn else lib.ggml_soft_max_add_sinks
@@ -223,8 +225,14 @@ class Real:
             getattr(lib, case.after[0])(self.result, *case.after[1:])
 
     def _default(self, case: Call) -> list[Any]:
-        name = case.fn + ("_inplace" if case.inplace else "")
-        values = [*case.params, *case.kwargs.values()]
+        values = [*case.params, *(() if case.after else case.kwargs.values())]
+        if case.fn == "im2col_back":
+            values[0] = (c_int64 * 4)(*values[0])
+        twin = case.inplace
+        if case.fn == "leaky_relu":
+            values.append(case.inplace)
+            twin = False
+        name = (case.real or case.fn) + ("_inplace" if twin else "")
         return [name, *range(len(case.sources)), *((v,) for v in values)]
 
     def _argument(self, a: Any) -> Any:
@@ -375,8 +383,7 @@ def check_abort(lib: Lib, case: Call) -> None:
 
 def both_values(lib: Lib, case: Call, seed: int = 1) -> tuple[Any, Any]:
     """The values that the engine and the library compute, in the result's own type."""
-    rng = np.random.default_rng(seed)
-    data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
+    data = data_of(lib, case, seed)
     with lib.context() as ctx:
         expected = Real(lib, ctx, case).compute(data)
     return Engine(case, release_of(lib)).compute(data), expected
@@ -405,9 +412,63 @@ def check_result(case: Call, got: Any, expected: Any) -> None:
     assert nmse(got, expected) <= allowed, str(case)
 
 
+def data_of(lib: Lib, case: Call, seed: int = 1) -> list[bytes]:
+    """What the memory of the sources is filled with."""
+    rng = np.random.default_rng(seed)
+    return [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
+
+
 def check_values(lib: Lib, case: Call, seed: int = 1) -> None:
     """Both compute the same values."""
     check_result(case, *both_values(lib, case, seed))
+
+
+def outcome_here(release: Release, case: Call, data: Sequence[bytes]) -> Any:
+    """What the engine makes of a call: the error that it refuses with, or the tensor and the values."""
+    try:
+        engine = Engine(case, release)
+        engine.place()
+        if 0 not in engine.result.ne:
+            check(engine.result, engine.ctx.rules)
+        return engine.fields(), np.array(engine.compute(data))
+    except GgmlError as error:
+        return error
+
+
+def outcome_there(release: str, drawn: tuple[Call, int]) -> Any:
+    """What the library makes of a call, with the seed of its data; it may abort."""
+    lib, (case, seed) = load(RELEASES[release]), drawn
+    real = Real(lib, lib.init(1 << 22), case)
+    return real.fields(), real.compute(data_of(lib, case, seed))
+
+
+def compare(case: Call, here: Any, there: Any) -> None:
+    """Both compute the same values in the same tensor, or refuse in the same words.
+
+    Quantized values are compared as float32: the library's vector code rounds halves to even, others away.
+    """
+    if isinstance(here, GgmlError) or isinstance(there, Abort):
+        assert getattr(here, "message", "computed") == getattr(there, "text", "computed"), str(case)
+        assert here.explanation
+        assert here.function
+        return
+    assert here[0] == there[0], str(case)
+    type = TYPES[here[0]["type"]]
+    if type.quantized and any(s is not None and s.dtype != type for s in case.sources):
+        here, there = ((None, dequantize(values, type)) for _, values in (here, there))
+    check_result(case, here[1], there[1])
+
+
+def agree(lib: Lib, drawn: Sequence[tuple[Call, int]], judge: Callable[[Call, Any, Any], None] = compare) -> None:
+    """The engine and the library make the same of calls, with the seed of each one's data."""
+    release = release_of(lib)
+    outcomes = each_apart(release.name, outcome_there, drawn)
+    pairs = zip(drawn, outcomes, strict=True)
+    each(
+        pairs,
+        lambda pair: judge(pair[0][0], outcome_here(release, pair[0][0], data_of(lib, *pair[0])), pair[1]),
+        lambda pair: str(pair[0][0]),
+    )
 
 
 def for_each(check: Callable[[Lib, Call], None]) -> Callable[[Sequence[Call]], Callable[..., None]]:
@@ -424,25 +485,3 @@ def for_each(check: Callable[[Lib, Call], None]) -> Callable[[Sequence[Call]], C
         return test
 
     return make
-
-
-def for_each_apart(
-    attempt: Callable[[str, Call], Any], check: Callable[[Lib, Call, Any], None]
-) -> Callable[[Sequence[Call]], Callable[..., None]]:
-    """As `for_each`, of calls that may abort: `check` gets what came of the `attempt` in a process apart."""
-
-    def make(cases: Sequence[Call]) -> Callable[..., None]:
-        def test(calls: list[Call], lib: Lib) -> None:
-            outcomes = each_apart(release_of(lib).name, attempt, calls)
-            pairs = zip(calls, outcomes, strict=True)
-            each(pairs, lambda pair: check(lib, *pair), lambda pair: str(pair[0]))
-
-        test.cases = cases  # type: ignore[attr-defined]
-        return test
-
-    return make
-
-
-same_tensor = for_each(check_tensor)
-same_values = for_each(check_values)
-same_refusal = for_each(check_abort)

@@ -14,7 +14,7 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.oracle.fork import Abort, ChildError
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.tensors import Mirror
-from tests.conformance.op_sets import SETS
+from tests.conformance.ops.sets import SETS
 from tests.conformance.ops_case import Call, Engine, Real
 from tests.follow.tables import TableDifference
 

@@ -21,7 +21,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle.lib import OracleUnavailable
-from tests.conformance.op_sets import SETS
+from tests.conformance.ops.sets import SETS
 from tests.follow import tables
 from tests.follow.__main__ import main
 from tests.follow.calls import calls

@@ -1,11 +1,9 @@
-"""im2col, the direct and the transposed convolutions, and pooling against the real library."""
+"""im2col, the direct and the transposed convolutions, and pooling."""
 
 from __future__ import annotations
 
-from ctypes import c_int64
-
 from ggmltool.ggml.dtypes import TYPES
-from tests.conformance.ops_case import Src, call, cut, permuted, same_refusal, same_tensor, same_values
+from tests.conformance.ops_case import Src, call, cut, permuted
 
 F16, F32 = TYPES["f16"], TYPES["f32"]
 IMAGE = Src(ne=(20, 17, 3, 2))
@@ -33,7 +31,7 @@ IM2COL = [
     ),
 ]
 CONV = [
-    call("conv_2d", Src(k, (3, 2, 3, 5)), IMAGE, *spd, real=("conv_2d_direct", 0, 1, *((x,) for x in spd)), nmse=nmse)
+    call("conv_2d", Src(k, (3, 2, 3, 5)), IMAGE, *spd, real="conv_2d_direct", nmse=nmse)
     for k, nmse in (("f32", 1e-7), ("f16", 5e-4))
     for spd in ((1, 1, 0, 0, 1, 1), (2, 1, 1, 2, 1, 1), (1, 3, 4, 0, 2, 3))
 ] + [
@@ -41,13 +39,7 @@ CONV = [
     call("conv_2d_direct", Src(ne=(1, 1, 8, 5)), Src(ne=(6, 5, 8)), 1, 1, 0, 0, 1, 1),
 ]
 DEPTHWISE = [
-    call(
-        "conv_2d_dw",
-        Src(k, (3, 2, 1, 6)),
-        Src(ne=(12, 10, 6, 2)),
-        *spd,
-        real=("conv_2d_dw_direct", 0, 1, *((x,) for x in spd)),
-    )
+    call("conv_2d_dw", Src(k, (3, 2, 1, 6)), Src(ne=(12, 10, 6, 2)), *spd, real="conv_2d_dw_direct")
     for k in ("f32", "f16")
     for spd in ((1, 1, 0, 0, 1, 1), (2, 1, 1, 2, 1, 1), (1, 3, 4, 0, 2, 3))
 ] + [
@@ -62,14 +54,7 @@ TRANSPOSED = [
         for s in (1, 2, 4)
     ),
     *(
-        call(
-            "conv_transpose_2d",
-            Src(k, (3, 2, 4, 5)),
-            Src(ne=(9, 7, 5)),
-            s,
-            real=("conv_transpose_2d_p0", 0, 1, (s,)),
-            nmse=nmse,
-        )
+        call("conv_transpose_2d", Src(k, (3, 2, 4, 5)), Src(ne=(9, 7, 5)), s, real="conv_transpose_2d_p0", nmse=nmse)
         for k, nmse in (("f32", 1e-7), ("f16", 5e-4))
         for s in (1, 2, 4)
     ),
@@ -104,7 +89,7 @@ POOL = [
 SPD3 = ((1, 1, 1, 0, 0, 0, 1, 1, 1), (2, 1, 3, 1, 1, 1, 1, 2, 1))
 FURTHER = [
     *(
-        call(fn, Src(k, (3, 2, 2, 6)), b, *more, real=("conv_3d_direct", 0, 1, *((x,) for x in more)), nmse=1e-6)
+        call(fn, Src(k, (3, 2, 2, 6)), b, *more, real="conv_3d_direct", nmse=1e-6)
         for fn in ("conv_3d", "conv_3d_direct")
         for k in ("f32", "f16")
         for more in ((*spd, 3, 2, 2) for spd in SPD3)
@@ -117,8 +102,7 @@ FURTHER = [
         for s0, oc, p0 in ((1, 1, 0), (2, 2, 1), (4, 3, 0), (3, 6, 2))
     ),
     *(
-        call("im2col_back", Src(ne=(18, *out, 2)), Src(k, (3, 2, 3, 5)), ne=(20, 17, 3, 2), **spd, is_2D=True,
-             real=("im2col_back", 0, 1, ((c_int64 * 4)(20, 17, 3, 2),), *((v,) for v in spd.values()), (True,)))
+        call("im2col_back", Src(ne=(18, *out, 2)), Src(k, (3, 2, 3, 5)), ne=(20, 17, 3, 2), **spd, is_2D=True)
         for k in ("f32", "f16")
         for out, spd in (
             ((18, 16), {"s0": 1, "s1": 1, "p0": 0, "p1": 0, "d0": 1, "d1": 1}),
@@ -126,9 +110,19 @@ FURTHER = [
             ((24, 5), {"s0": 1, "s1": 3, "p0": 4, "p1": 0, "d0": 2, "d1": 3}),
         )
     ),
-    call("im2col_back", Src(ne=(12, 10, 2)), Src(ne=(3, 4, 5)), ne=(20, 4, 2, 1), s0=2, s1=0, p0=1, p1=0, d0=1, d1=0,
-         is_2D=False,
-         real=("im2col_back", 0, 1, ((c_int64 * 4)(20, 4, 2, 1),), (2,), (0,), (1,), (0,), (1,), (0,), (False,))),
+    call(
+        "im2col_back",
+        Src(ne=(12, 10, 2)),
+        Src(ne=(3, 4, 5)),
+        ne=(20, 4, 2, 1),
+        s0=2,
+        s1=0,
+        p0=1,
+        p1=0,
+        d0=1,
+        d1=0,
+        is_2D=False,
+    ),
     *(
         call("pool_2d_back", Src(ne=out), Src(ne=(20, 17, 3, 2), data=data), op, *more)
         for op in (0, 1)
@@ -139,45 +133,40 @@ FURTHER = [
             ((6, 6, 3, 2), (4, 4, 4, 4, 2.0, 2.5)),
         )
     ),
-]  # fmt: skip
-CASES = FURTHER + IM2COL + CONV + DEPTHWISE + TRANSPOSED + POOL
-
-test_the_tensor_is_ggmls = same_tensor(CASES)
-test_the_values_are_ggmls = same_values(CASES)
+]
+COMPUTED = FURTHER + IM2COL + CONV + DEPTHWISE + TRANSPOSED + POOL
 
 
-test_ggml_refuses_for_the_same_reason = same_refusal(
-    [
-        call("im2col", Src("f16", (3, 2, 4, 5)), IMAGE, 1, 1, 0, 0, 1, 1, True, F16),
-        call("im2col", Src("f16", (3, 2, 3, 5)), Src(ne=(20, 1, 3)), 1, 1, 0, 0, 1, 1, True, F16),
-        call("im2col", Src("f16", (3, 2, 3, 5)), Src(ne=(2, 20, 3)), 1, 1, 0, 0, 1, 1, True, F16),
-        call("im2col", Src("f16", (3, 3, 5)), Src(ne=(20, 4)), 1, 0, 0, 0, 1, 0, False, F16),
-        call("im2col", Src("f16", (3, 4, 5)), Src(ne=(20, 4, 1, 2)), 1, 0, 0, 0, 1, 0, False, F16),
-        call("im2col", Src("f16", (3, 4, 5)), Src(ne=(2, 4)), 1, 0, 0, 0, 1, 0, False, F16),
-        call("im2col_3d", Src("f16", (3, 2, 9, 6)), Src(ne=(9, 8, 7, 6)), 3, 1, 1, 1, 0, 0, 0, 1, 1, 1, F16),
-        call("im2col_3d", Src("f16", (3, 9, 2, 6)), Src(ne=(9, 8, 7, 6)), 3, 1, 1, 1, 0, 0, 0, 1, 1, 1, F16),
-        call("im2col_3d", Src("f16", (12, 2, 2, 6)), Src(ne=(9, 8, 7, 6)), 3, 1, 1, 1, 0, 0, 0, 1, 1, 1, F16),
-        call("conv_2d_direct", Src(ne=(3, 2, 4, 5)), IMAGE, 1, 1, 0, 0, 1, 1),
-        call("conv_2d_dw_direct", Src(ne=(3, 2, 2, 3)), IMAGE, 1, 1, 0, 0, 1, 1),
-        call("conv_2d_dw_direct", Src(ne=(3, 2, 1, 4)), IMAGE, 1, 1, 0, 0, 1, 1),
-        call("conv_transpose_1d", Src(ne=(3, 4, 5)), Src(ne=(9, 5, 2)), 1, 0, 1),
-        call("conv_transpose_1d", Src(ne=(3, 4, 6)), Src(ne=(9, 5)), 1, 0, 1),
-        call("conv_transpose_1d", Src(ne=(3, 4, 5, 2)), Src(ne=(9, 5)), 1, 0, 1),
-        call("conv_transpose_1d", Src(ne=(3, 4, 5)), Src(ne=(9, 5)), 1, 1, 1),
-        call("conv_transpose_1d", Src(ne=(3, 4, 5)), Src(ne=(9, 5)), 1, 0, 2),
-        call("conv_transpose_2d_p0", Src(ne=(3, 2, 4, 6)), Src(ne=(9, 7, 5)), 1),
-        call("conv_3d_direct", Src(ne=(3, 2, 2, 5)), Src(ne=(9, 8, 7, 6)), *SPD3[0], 3, 2, 2),
-        call("conv_3d_direct", Src(ne=(3, 2, 2, 6)), Src(ne=(9, 8, 7, 5)), *SPD3[0], 3, 2, 2),
-        call("col2im_1d", Src(ne=(6, 5, 2)), 1, 2, 0),
-        call("col2im_1d", cut("f32", (6, 5), (8, 5)), 1, 2, 0),
-        call("col2im_1d", Src("i32", (6, 5)), 1, 2, 0),
-        call("col2im_1d", Src(ne=(6, 5)), 0, 2, 0),
-        call("col2im_1d", Src(ne=(6, 5)), 1, 0, 0),
-        call("col2im_1d", Src(ne=(6, 5)), 1, 2, -1),
-        call("col2im_1d", Src(ne=(6, 5)), 1, 4, 0),
-        call("col2im_1d", Src(ne=(6, 5)), 1, 2, 9),
-        call("pool_1d", Src(ne=(2, 3)), 0, 4, 1, 0),
-        call("pool_2d", Src(ne=(2, 8)), 0, 4, 4, 1, 1, 0.0, 0.0),
-        call("pool_2d", Src(ne=(8, 2)), 0, 4, 4, 1, 1, 0.0, 0.0),
-    ]
-)
+REFUSED = [
+    call("im2col", Src("f16", (3, 2, 4, 5)), IMAGE, 1, 1, 0, 0, 1, 1, True, F16),
+    call("im2col", Src("f16", (3, 2, 3, 5)), Src(ne=(20, 1, 3)), 1, 1, 0, 0, 1, 1, True, F16),
+    call("im2col", Src("f16", (3, 2, 3, 5)), Src(ne=(2, 20, 3)), 1, 1, 0, 0, 1, 1, True, F16),
+    call("im2col", Src("f16", (3, 3, 5)), Src(ne=(20, 4)), 1, 0, 0, 0, 1, 0, False, F16),
+    call("im2col", Src("f16", (3, 4, 5)), Src(ne=(20, 4, 1, 2)), 1, 0, 0, 0, 1, 0, False, F16),
+    call("im2col", Src("f16", (3, 4, 5)), Src(ne=(2, 4)), 1, 0, 0, 0, 1, 0, False, F16),
+    call("im2col_3d", Src("f16", (3, 2, 9, 6)), Src(ne=(9, 8, 7, 6)), 3, 1, 1, 1, 0, 0, 0, 1, 1, 1, F16),
+    call("im2col_3d", Src("f16", (3, 9, 2, 6)), Src(ne=(9, 8, 7, 6)), 3, 1, 1, 1, 0, 0, 0, 1, 1, 1, F16),
+    call("im2col_3d", Src("f16", (12, 2, 2, 6)), Src(ne=(9, 8, 7, 6)), 3, 1, 1, 1, 0, 0, 0, 1, 1, 1, F16),
+    call("conv_2d_direct", Src(ne=(3, 2, 4, 5)), IMAGE, 1, 1, 0, 0, 1, 1),
+    call("conv_2d_dw_direct", Src(ne=(3, 2, 2, 3)), IMAGE, 1, 1, 0, 0, 1, 1),
+    call("conv_2d_dw_direct", Src(ne=(3, 2, 1, 4)), IMAGE, 1, 1, 0, 0, 1, 1),
+    call("conv_transpose_1d", Src(ne=(3, 4, 5)), Src(ne=(9, 5, 2)), 1, 0, 1),
+    call("conv_transpose_1d", Src(ne=(3, 4, 6)), Src(ne=(9, 5)), 1, 0, 1),
+    call("conv_transpose_1d", Src(ne=(3, 4, 5, 2)), Src(ne=(9, 5)), 1, 0, 1),
+    call("conv_transpose_1d", Src(ne=(3, 4, 5)), Src(ne=(9, 5)), 1, 1, 1),
+    call("conv_transpose_1d", Src(ne=(3, 4, 5)), Src(ne=(9, 5)), 1, 0, 2),
+    call("conv_transpose_2d_p0", Src(ne=(3, 2, 4, 6)), Src(ne=(9, 7, 5)), 1),
+    call("conv_3d_direct", Src(ne=(3, 2, 2, 5)), Src(ne=(9, 8, 7, 6)), *SPD3[0], 3, 2, 2),
+    call("conv_3d_direct", Src(ne=(3, 2, 2, 6)), Src(ne=(9, 8, 7, 5)), *SPD3[0], 3, 2, 2),
+    call("col2im_1d", Src(ne=(6, 5, 2)), 1, 2, 0),
+    call("col2im_1d", cut("f32", (6, 5), (8, 5)), 1, 2, 0),
+    call("col2im_1d", Src("i32", (6, 5)), 1, 2, 0),
+    call("col2im_1d", Src(ne=(6, 5)), 0, 2, 0),
+    call("col2im_1d", Src(ne=(6, 5)), 1, 0, 0),
+    call("col2im_1d", Src(ne=(6, 5)), 1, 2, -1),
+    call("col2im_1d", Src(ne=(6, 5)), 1, 4, 0),
+    call("col2im_1d", Src(ne=(6, 5)), 1, 2, 9),
+    call("pool_1d", Src(ne=(2, 3)), 0, 4, 1, 0),
+    call("pool_2d", Src(ne=(2, 8)), 0, 4, 4, 1, 1, 0.0, 0.0),
+    call("pool_2d", Src(ne=(8, 2)), 0, 4, 4, 1, 1, 0.0, 0.0),
+]

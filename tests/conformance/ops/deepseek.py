@@ -1,21 +1,8 @@
-"""lightning_indexer and hyper-connections against the real library, with cases as in ggml's own tests."""
+"""lightning_indexer and hyper-connections, with cases as in ggml's own tests."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from ggmltool.oracle.lib import Lib
-from tests.conformance.ops_case import (
-    Call,
-    Src,
-    both_values,
-    call,
-    cut,
-    permuted,
-    same_refusal,
-    same_tensor,
-    same_values,
-)
+from tests.conformance.ops_case import Call, Src, call, cut, permuted
 
 
 def indexer(
@@ -99,9 +86,6 @@ HYPER = [
 
 CASES = [*INDEXERS, *HYPER]
 
-test_the_tensor_is_ggmls = same_tensor(CASES)
-test_the_values_are_ggmls = same_values([c for c in CASES if not any(0 in s.dims for s in c.sources if s)])
-
 
 def changed(case: Call, i: int, *ne: int, type: str | None = None) -> Call:
     """The case with another shape or type of source `i`."""
@@ -113,44 +97,34 @@ def changed(case: Call, i: int, *ne: int, type: str | None = None) -> Call:
 
 INDEXER, COMB, PRE, POST = indexer(4, 8, 3, 6, 2, d=16), comb(3, 2), pre(8, 3), post(8, 3)
 
-test_ggml_refuses_for_the_same_reason = same_refusal(
-    [
-        *(changed(INDEXER, i, type="f16") for i in (0, 2)),
-        changed(INDEXER, 3, type="f32"),
-        changed(INDEXER, 0, 17, 4, 3, 6),
-        changed(INDEXER, 3, 9, 3, 1, 2),
-        changed(INDEXER, 2, 5, 3, 1, 6),
-        changed(INDEXER, 1, 16, 2, 8, 6),
-        changed(INDEXER, 3, 8, 4, 1, 2),
-        changed(changed(INDEXER, 3, 8, 4, 1, 2), 0, 16, 4, 4, 6),
-        changed(INDEXER, 2, 4, 3, 2, 6),
-        changed(INDEXER, 3, 8, 3, 2, 2),
-        changed(INDEXER, 1, 16, 1, 8, 5),
-        changed(INDEXER, 2, 4, 3, 1, 5),
-        changed(INDEXER, 3, 8, 3, 1, 4),
-        *(changed(c, i, type="f16") for c in (COMB, PRE, POST) for i in range(len(c.sources))),
-        comb(3, 0),
-        *(changed(COMB, 0, n, 3) for n in (0, 1, 3, 8, 23, 25, 35)),
-        *(changed(COMB, 0, *ne) for ne in ((24, 3, 2), (24, 3, 1, 2))),
-        *(changed(COMB, 1, *ne) for ne in ((2,), (3, 2), (3, 1, 2), (3, 1, 1, 2))),
-        *(changed(COMB, 2, *ne) for ne in ((23,), (24, 2), (24, 1, 2), (24, 1, 1, 2))),
-        *(changed(PRE, 0, *ne) for ne in ((8, 0, 3), (8, 4, 3, 2))),
-        *(changed(PRE, 1, *ne) for ne in ((5, 3), (4, 2), (4, 3, 2), (4, 3, 1, 2))),
-        *(changed(POST, 0, *ne) for ne in ((8, 3, 2), (8, 3, 1, 2), (7, 3), (8, 2))),
-        *(changed(POST, 1, *ne) for ne in ((8, 0, 3), (7, 4, 3), (8, 4, 2), (8, 4, 3, 2))),
-        *(changed(POST, 2, *ne) for ne in ((5, 3), (4, 2), (4, 3, 2), (4, 3, 1, 2))),
-        *(changed(POST, 3, *ne) for ne in ((5, 4, 3), (4, 5, 3), (4, 4, 2), (4, 4, 3, 2))),
-    ]
-)
+REFUSED = [
+    *(changed(INDEXER, i, type="f16") for i in (0, 2)),
+    changed(INDEXER, 3, type="f32"),
+    changed(INDEXER, 0, 17, 4, 3, 6),
+    changed(INDEXER, 3, 9, 3, 1, 2),
+    changed(INDEXER, 2, 5, 3, 1, 6),
+    changed(INDEXER, 1, 16, 2, 8, 6),
+    changed(INDEXER, 3, 8, 4, 1, 2),
+    changed(changed(INDEXER, 3, 8, 4, 1, 2), 0, 16, 4, 4, 6),
+    changed(INDEXER, 2, 4, 3, 2, 6),
+    changed(INDEXER, 3, 8, 3, 2, 2),
+    changed(INDEXER, 1, 16, 1, 8, 5),
+    changed(INDEXER, 2, 4, 3, 1, 5),
+    changed(INDEXER, 3, 8, 3, 1, 4),
+    *(changed(c, i, type="f16") for c in (COMB, PRE, POST) for i in range(len(c.sources))),
+    comb(3, 0),
+    *(changed(COMB, 0, n, 3) for n in (0, 1, 3, 8, 23, 25, 35)),
+    *(changed(COMB, 0, *ne) for ne in ((24, 3, 2), (24, 3, 1, 2))),
+    *(changed(COMB, 1, *ne) for ne in ((2,), (3, 2), (3, 1, 2), (3, 1, 1, 2))),
+    *(changed(COMB, 2, *ne) for ne in ((23,), (24, 2), (24, 1, 2), (24, 1, 1, 2))),
+    *(changed(PRE, 0, *ne) for ne in ((8, 0, 3), (8, 4, 3, 2))),
+    *(changed(PRE, 1, *ne) for ne in ((5, 3), (4, 2), (4, 3, 2), (4, 3, 1, 2))),
+    *(changed(POST, 0, *ne) for ne in ((8, 3, 2), (8, 3, 1, 2), (7, 3), (8, 2))),
+    *(changed(POST, 1, *ne) for ne in ((8, 0, 3), (7, 4, 3), (8, 4, 2), (8, 4, 3, 2))),
+    *(changed(POST, 2, *ne) for ne in ((5, 3), (4, 2), (4, 3, 2), (4, 3, 1, 2))),
+    *(changed(POST, 3, *ne) for ne in ((5, 4, 3), (4, 5, 3), (4, 4, 2), (4, 4, 3, 2))),
+]
 
 
-def test_keys_are_scored_as_their_definition_says(lib: Lib) -> None:
-    case = call(
-        "lightning_indexer",
-        Src(ne=(2, 2, 1), data=[[1, 2], [-3, -4]]),
-        Src(ne=(2, 1, 3), data=[[1, 1], [-1, -1], [0, 5]]),
-        Src(ne=(2, 1), data=[0.5, 2]),
-        Src("f16", (3, 1), data=[0, 1, -np.inf]),
-    )
-    for values in both_values(lib, case):
-        assert values.reshape(-1).tolist() == [1.5, 15.0, -np.inf]
+SHAPED = [c for c in CASES if any(0 in s.dims for s in c.sources if s)]
+COMPUTED = [c for c in CASES if c not in SHAPED]

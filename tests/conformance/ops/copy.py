@@ -1,23 +1,9 @@
-"""cpy, cast, cont and dup against the real library."""
+"""cpy, cast, cont and dup."""
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.values.arrays import dequantize
-from ggmltool.oracle.lib import Lib
-from tests.conformance.ops_case import (
-    Src,
-    both_values,
-    call,
-    cut,
-    permuted,
-    same_refusal,
-    same_tensor,
-    same_values,
-)
+from tests.conformance.ops_case import Src, call, cut, permuted
 
 A = Src(ne=(8, 6, 4, 2))
 CUT = cut("f32", (8, 3, 2), (16, 6, 4), 64)
@@ -46,7 +32,7 @@ SAME = [
         Src(ne=(8, 6), name="x" * 63),
     )
 ]
-SHAPED = [
+EXTENTS = [
     call("cont", SWAPPED, (24, 16), real=("cont_2d", 0, (24,), (16,))),
     call("cont", INNER, (384,), real=("cont_1d", 0, (384,))),
     call("cont", INNER, (4, 12, 2, 4), real=("cont_4d", 0, (4,), (12,), (2,), (4,))),
@@ -89,29 +75,15 @@ COPIES = [
         (Src(ne=(0, 6)), Src(ne=(6, 0))),
     )
 ]
-VALUES = SAME + SHAPED + CASTS + COPIES
-
-test_the_tensor_is_ggmls = same_tensor(VALUES)
-test_the_values_are_ggmls = same_values(VALUES)
+COMPUTED = SAME + EXTENTS + CASTS + COPIES
 
 
 QUANTIZED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "tq2_0", "mxfp4")
 
 
-@pytest.mark.parametrize("type", QUANTIZED)
-@pytest.mark.parametrize("source", ["f32", "f16", "bf16"])
-def test_quantizing_copies_give_the_librarys_values(type: str, source: str, lib: Lib) -> None:
-    case = call("cpy", Src(source, (256, 6)), Src(type, (256, 6)))
-    got, expected = (dequantize(v, TYPES[type]) for v in both_values(lib, case))
-    difference = np.square(got - expected).mean() / np.square(expected).mean()
-    assert difference < 1e-4
-
-
-test_ggml_refuses_for_the_same_reason = same_refusal(
-    [
-        call("cpy", A, Src(ne=(8, 6))),
-        call("cont_4d", A, 8, 6, 4, 3),
-        call("cont_1d", A, 12),
-        call("cont", A, (12,), real=("cont_1d", 0, (12,))),
-    ]
-)
+REFUSED = [
+    call("cpy", A, Src(ne=(8, 6))),
+    call("cont_4d", A, 8, 6, 4, 3),
+    call("cont_1d", A, 12),
+    call("cont", A, (12,), real=("cont_1d", 0, (12,))),
+]

@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from ctypes import c_int64
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.errors import GgmlError, NotComputable
-from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.cpu.limits import check
 from ggmltool.ggml.ops.rope import MROPE, NEOX, NORMAL, VISION
-from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.ggml.values.arrays import dequantize
-from ggmltool.oracle.lib import Abort, Lib, load
+from tests.conformance.ops.attention import K, Q, V, attention
+from tests.conformance.ops.conv import CWHN, IMAGE
+from tests.conformance.ops.rope import HEADS, rope
 from tests.conformance.ops_case import (
-    Call,
-    Engine,
-    Real,
     Src,
-    bytes_of,
     call,
-    check_result,
     cut,
-    for_each_apart,
     permuted,
 )
-from tests.conformance.releases import release_of
-from tests.conformance.test_ops_attention import K, Q, V, attention
-from tests.conformance.test_ops_conv import CWHN, IMAGE
-from tests.conformance.test_ops_rope import HEADS, rope
 
 PLAIN = ("f32", "f16", "bf16", "i8", "i16", "i32", "i64", "f64")
 KINDS = (*PLAIN, "q8_0", "q4_K", "q8_1", "q8_K", "iq4_nl", "tq2_0")
@@ -86,7 +68,6 @@ PRODUCTS = [
             block(t, n, n),
             block(t, n, 3),
             hint=1,
-            real=("mul_mat", 0, 1),
             after=("ggml_mul_mat_set_hint", 1),
         )
         for t in ("f32", "f16")
@@ -174,14 +155,7 @@ CONVOLUTIONS = [
             block(t, 18, 10, 2),
             block(k, 32, 2, 3),
             (41, 11, 3, 1),
-            1,
-            1,
-            0,
-            0,
-            1,
-            1,
-            True,
-            real=("im2col_back", 0, 1, ((c_int64 * 4)(41, 11, 3, 1),), *((x,) for x in (1, 1, 0, 0, 1, 1)), (True,)),
+            *(1, 1, 0, 0, 1, 1, True),
         )
         for t in ("f16", "bf16")
         for k in MANY
@@ -192,14 +166,7 @@ CONVOLUTIONS = [
             block("f32", 192, 10, 10),
             block(k, 32, 2, 3),
             (41, 11, 3, 1),
-            1,
-            1,
-            0,
-            0,
-            1,
-            1,
-            True,
-            real=("im2col_back", 0, 1, ((c_int64 * 4)(41, 11, 3, 1),), *((x,) for x in (1, 1, 0, 0, 1, 1)), (True,)),
+            *(1, 1, 0, 0, 1, 1, True),
         )
         for k in MANY
     ),
@@ -221,51 +188,3 @@ PARTS = [
 ]
 
 CASES = PARTS + COPIES + PRODUCTS + TABLES + ROPES + ATTENTIONS + CONVOLUTIONS
-
-
-def engine_outcome(release: Release, case: Call, data: list[bytes]) -> Any:
-    """The values, or the error."""
-    try:
-        engine = Engine(case, release)
-        engine.place()
-        check(engine.result, engine.ctx.rules)
-        return Engine(case, release).compute(data)
-    except GgmlError as error:
-        return error
-
-
-def comparable(type: str, values: Any) -> Any:
-    """Quantized values as f32 where they can be decoded; what cannot be is copied at most."""
-    return dequantize(values, TYPES[type]) if TYPES[type].quantized and type not in INTERMEDIATE else values
-
-
-def data_of(lib: Lib, case: Call) -> list[bytes]:
-    rng = np.random.default_rng(1)
-    return [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
-
-
-def attempt(release: str, case: Call) -> Any:
-    lib = load(RELEASES[release])
-    return Real(lib, lib.init(1 << 22), case).compute(data_of(lib, case))
-
-
-def check_outcome(lib: Lib, case: Call, expected: Any) -> None:
-    """Both compute the same values, or refuse in the same words; the library's are `expected`."""
-    release, data = release_of(lib), data_of(lib, case)
-    got = engine_outcome(release, case, data)
-    assert not isinstance(got, GgmlError) or (got.explanation and got.function)
-    if isinstance(got, NotComputable):
-        if isinstance(expected, Abort):
-            assert expected.condition is None
-            assert "crashed" in expected.text
-        return
-    if isinstance(expected, Abort) or isinstance(got, GgmlError):
-        assert str(getattr(got, "message", "computed")) == str(getattr(expected, "text", "computed"))
-        return
-    engine = Engine(case, release)
-    type = engine.result.type.name
-    tolerance = 1e-4 if TYPES[type].quantized and engine.result.op != Op.CONT else max(case.nmse, 1e-6)
-    check_result(replace(case, nmse=tolerance), comparable(type, got), comparable(type, expected))
-
-
-test_the_cpu_computes_or_refuses_as_ggml_does = for_each_apart(attempt, check_outcome)(CASES)
