@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 
 def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool, overview: bool) -> str:
-    from ggmltool.inspect.built import built_graph
-    from ggmltool.inspect.neighbors import near, part_of
+    from ggmltool.inspect.built import built_graph, near, part_of
     from ggmltool.inspect.watched import graph_at
     from ggmltool.views.plan.dot import ggml_dot, split_dot
     from ggmltool.views.plan.fold_dot import fold_dot

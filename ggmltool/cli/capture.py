@@ -14,7 +14,7 @@ from ggmltool.cli.models import ModelOptions, Wanted, model_options
 from ggmltool.cli.options import output_to
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.progress import progress
-from ggmltool.inspect.program import answers_for
+from ggmltool.inspect.opened import answers_for
 from ggmltool.show.text import count, size
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from ggmltool.cli.moment import Look, choose, moment_command
 from ggmltool.cli.output import Output, ending_of, note, status_of
 from ggmltool.cli.pictures import check_picture, draw, has_pixels, picture_of
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.built import built_graph
-from ggmltool.inspect.neighbors import near, part_of
+from ggmltool.inspect.built import built_graph, near, part_of
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.watched import Watched, graph_at, watch
 from ggmltool.show.svg import finished

@@ -13,8 +13,8 @@ from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.sched.reader import chunk_states
 from ggmltool.ggml.state import ChunkState
 from ggmltool.ggml.tensor import Tensor, op_desc
-from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
 from ggmltool.inspect.built import graph_numbers
+from ggmltool.inspect.memory import AllocMoment, AllocRecorder
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watch, Watched

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ggmltool.ggml.plan import Plan
@@ -9,6 +10,7 @@ from ggmltool.inspect.opened import Moment, Opened, WhatIf
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 from ggmltool.scenario.versions import has_no_op_offload
+from ggmltool.show.text import size_between
 
 
 class CopiedInput(NamedTuple):
@@ -35,17 +37,12 @@ def copied_inputs(plan: Plan, tensors: Tensors) -> list[CopiedInput]:
     for split in plan.splits:
         for i in split.inputs:
             info = tensors.get(i)
-            what = _what(usage[i], info) if i in usage else "node"
+            what = "node" if i not in usage else "weight" if usage[i] == "weights" else "input"
+            if what == "input" and info is not None and not info.type and info.view_src is not None:
+                what = "view"  # a log does not have the nodes that are views
             shape, nbytes, slack = (info.shape, info.nbytes, info.slack) if info is not None else ("", 0, 0)
             out.append(CopiedInput(split.id, i, what, home.get(i) or "?", split.backend, nbytes, shape, slack))
     return out
-
-
-def _what(usage: str | None, info: TensorInfo | None) -> str:
-    """What a tensor is that is no node of the plan; a log does not have the nodes that are views."""
-    if usage == "weights":
-        return "weight"
-    return "view" if info is not None and not info.type and info.view_src is not None else "input"
 
 
 class OtherPlan(NamedTuple):
@@ -68,3 +65,12 @@ def other_offload(opened: Opened, plan: Plan, moment: Moment) -> OtherPlan | Non
         return None
     inputs = copied_inputs(other, opened.tensors(watched.graph))
     return OtherPlan(offload, len(inputs), sum(i.nbytes for i in inputs))
+
+
+def bytes_of(infos: Iterable[TensorInfo]) -> str:
+    """The total size of some tensors as text: a size, or the two sizes it lies between."""
+    low = high = 0
+    for info in infos:
+        low += info.nbytes
+        high += info.nbytes + info.slack
+    return size_between(low, high)

@@ -16,13 +16,12 @@ from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.errors import Breach
 from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Event, Freed
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.releases.interfaces import own_data
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.table import DEFAULT, RELEASES
+from ggmltool.ggml.releases.table import DEFAULT, RELEASES, own_data
 from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import MAX_DIMS, MAX_NAME, MAX_OP_PARAMS, MAX_SRC, Tensor, n_dims
 from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX, VBUFFER_MAX_CHUNKS, hash_size
-from ggmltool.inspect.part import Part
+from ggmltool.inspect.decisions import Part
 
 Kind = Literal["abort", "device", "grows", "fixed"]
 """Beyond a limit ggml aborts, or a device has no such memory; or ggml makes do (an array grows, a name is cut); or

@@ -1,13 +1,19 @@
-"""From the allocator's events to lifetimes: when each tensor lies where, and what lies there at the peak."""
+"""From the allocator's events to lifetimes, the free blocks after each event, and the hash nodes at one moment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, Reused
-from ggmltool.inspect.part import Part
+from ggmltool.ggml.alloc.common import AnyGallocr
+from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, NotReused, Reused
+from ggmltool.ggml.sched.reader import chunk_states, hash_nodes
+from ggmltool.ggml.state import ChunkState, HashNodeState
+from ggmltool.inspect.decisions import Part
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.sched.common import AnyScheduler
 
 
 class Lifetime(NamedTuple):
@@ -189,3 +195,91 @@ class MemoryRecorder(Part):
         self._lives[i] = self._lives[i]._replace(end=step)
         self._made[i] = self._made[i]._replace(died=self.number)
         return self._lives[i]
+
+
+AllocEvent = AllocationStarted | Allocated | Reused | NotReused | Freed | Kept
+
+
+class Block(NamedTuple):
+    """A range of a chunk. `tensor` is who lies there, "" for a free block."""
+
+    offset: int
+    size: int
+    tensor: str = ""
+
+
+class AllocStep(NamedTuple):
+    """An event of the allocator, with the state of the chunk it changed; None if it changed none."""
+
+    event: AllocEvent
+    chunk: ChunkState | None
+
+
+class AllocMoment(NamedTuple):
+    """The allocator right after a tensor got its memory, before its sources are given back.
+
+    `nodes` are the hash nodes by the tensor's index, `chunks` and `taken` the chunks of each buffer id and what lies
+    in them. `most_free` are the free blocks that a chunk had at most, by its buffer type's name and number.
+    """
+
+    nodes: dict[int, HashNodeState]
+    chunks: tuple[tuple[ChunkState, ...], ...]
+    taken: tuple[tuple[tuple[Block, ...], ...], ...]
+    most_free: Mapping[tuple[str, int], int]
+
+
+class AllocRecorder(Part):
+    """The steps of the allocator's last plan with its lifetimes, and the moment the tensor `at` was allocated.
+
+    Of a tensor that gets no memory from the allocator (a view, or one that is pre-allocated), the moment is when the
+    allocator turns to it. `before`: the moment is when it turns to the node `at`, whatever that gets. `moment` stays
+    None where the plan has no tensor (or node) of that name. `most_free` is that of `AllocMoment`, of all plans.
+    """
+
+    hears = frozenset({*MemoryRecorder.hears, NotReused})
+
+    def __init__(self, at: str | None = None, before: bool = False) -> None:
+        self.gallocr: AnyGallocr | None = None
+        self.at = at
+        self.before = before
+        self.steps: list[AllocStep] = []
+        self.moment: AllocMoment | None = None
+        self.most_free: dict[tuple[str, int], int] = {}
+        self.lifetimes = MemoryRecorder()
+
+    def attach(self, sched: AnyScheduler) -> None:
+        self.gallocr = sched.gallocr
+
+    def hear(self, event: AllocEvent) -> None:
+        if isinstance(event, AllocationStarted) and event.at == -1:
+            self.steps = []
+            self.moment = None
+        self.lifetimes.hear(event)
+        state = None
+        if self.gallocr is not None and isinstance(event, (Allocated, Freed)):
+            names = [b.name for b in self.gallocr.bufts]
+            state = chunk_states(self.gallocr.buf_tallocs[names.index(event.buft)])[event.chunk]
+            place = event.buft, event.chunk
+            self.most_free[place] = max(self.most_free.get(place, 1), len(state.free_blocks))
+        self.steps.append(AllocStep(event, state))
+        match event:
+            case Allocated(tensor=tensor) | Reused(tensor=tensor):
+                is_the_moment = tensor == self.at and not self.before
+            case AllocationStarted(node=node):
+                is_the_moment = self.at is not None and node == self.at and self.moment is None
+            case _:
+                is_the_moment = False
+        if self.gallocr is not None and is_the_moment:
+            self.moment = self._now(self.gallocr)
+
+    def _now(self, gallocr: AnyGallocr) -> AllocMoment:
+        def blocks(buft: str, chunk: int) -> tuple[Block, ...]:
+            there = (life for life in self.lifetimes.living if (life.buft, life.chunk) == (buft, chunk))
+            return tuple(sorted(Block(life.offset, life.size, life.tensor) for life in there))
+
+        chunks = tuple(map(chunk_states, gallocr.buf_tallocs))
+        taken = tuple(
+            tuple(blocks(buft.name, c) for c in range(len(states)))
+            for buft, states in zip(gallocr.bufts, chunks, strict=True)
+        )
+        return AllocMoment(dict(enumerate(hash_nodes(gallocr))), chunks, taken, dict(self.most_free))

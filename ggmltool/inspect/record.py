@@ -7,16 +7,14 @@ from enum import Flag, auto
 from typing import TYPE_CHECKING
 
 from ggmltool.ggml.events import AllocationStarted
-from ggmltool.inspect.allocations import AllocRecorder
-from ggmltool.inspect.decisions import Decisions
+from ggmltool.inspect.decisions import Decisions, PassRecorder
 from ggmltool.inspect.gauges import LimitWatch
-from ggmltool.inspect.memory import MemoryPlan, MemoryRecorder, PlacedAt
-from ggmltool.inspect.passes import PassRecorder
+from ggmltool.inspect.memory import AllocRecorder, MemoryPlan, MemoryRecorder, PlacedAt
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event, Listener
     from ggmltool.ggml.sched.common import AnyScheduler
-    from ggmltool.inspect.part import Part
+    from ggmltool.inspect.decisions import Part
 
 
 class Keep(Flag):

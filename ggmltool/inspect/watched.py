@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.memory import PlacedAt
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Record
-from ggmltool.inspect.rehearsed import rehearse
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.spec import Step
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, translated
@@ -20,9 +20,49 @@ from ggmltool.show.text import count, shortened
 from ggmltool.state.errors import InspectError, StepRefused
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.alloc.gallocr import Gallocr
     from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.sched.common import AnyScheduler
+    from ggmltool.ggml.sched.past import Past
+    from ggmltool.ggml.sched.state import SchedulerState
     from ggmltool.ggml.tensor import Tensor
+
+
+def rehearse(run: Run, record: Record, step: Step) -> None:
+    """Before the first step: reserve its graph, for the record to hear who has which bytes when, and go back to the
+    past, which has the tensors where they lie. Where its plan does not serve, ggml plans anew, and that is heard.
+    """
+    from ggmltool.ggml.sched.past import go_on_from
+
+    past = run.model.scheduler.past
+    if past is None or step.kind != "alloc" or not record.hears_memory:
+        return
+    run.step(replace(step, kind="reserve"))
+    run.plans.clear()
+    run.debug_records.clear()
+    sched = cast("SchedulerState", run.start())
+    sched.gallocr.settle()
+    record.put(dict(_moves(sched.gallocr, past)))
+    go_on_from(past, sched)
+
+
+def _moves(gallocr: Gallocr, past: Past) -> Iterator[tuple[PlacedAt, PlacedAt]]:
+    """Where each tensor of the plan lies, and where the past has it; nothing if that is of another graph."""
+    sizes = len(gallocr.node_allocs), len(gallocr.leaf_allocs)
+    planned = len(gallocr.planned_nodes), len(gallocr.planned_leafs)
+    if not sizes == planned == (len(past.nodes), len(past.leafs)):
+        return
+    pairs = []
+    for node, (dst, srcs), (past_dst, past_srcs) in zip(
+        gallocr.planned_nodes, gallocr.node_allocs, past.nodes, strict=True
+    ):
+        pairs.append((node, dst, past_dst))
+        pairs += [(s, a, b) for s, a, b in zip(node.src, srcs, past_srcs, strict=False) if s is not None]
+    pairs += zip(gallocr.planned_leafs, gallocr.leaf_allocs, past.leafs, strict=True)
+    for t, now, then in pairs:
+        if now.buffer_id >= 0 and now.buffer_id == then.buffer_id:
+            at = PlacedAt(t.label, gallocr.bufts[now.buffer_id].name, now.chunk, now.offset)
+            yield at, at._replace(chunk=then.chunk, offset=then.offset)
 
 
 class Built(NamedTuple):
@@ -158,22 +198,15 @@ class Watch:
         done = run.step(step, number)
         is_split = run.sched is not None and run.sched.nodes is not nodes
         plan = done if isinstance(done, Plan) else None
-        self._keep_build(step, refused=plan is not None and not plan.ok)
+        if run.sched is not None and step.graph in run.newest:
+            # The newest build is what the state is of, unless the scheduler was never given it.
+            graph, table = run.newest[step.graph]
+            reserved = step.kind in ("reserve", "measure") and (plan is None or plan.ok)
+            if reserved or any(seen is graph for seen in run.sched.seen_graphs):
+                self.stands = Built(step.graph, graph, table)
         plan = self._plan(step, plan, is_split)
         self.opened.logged(plan.log)
         return Watched(self.opened.title, run, step, plan, number, self.stands, is_split, self.record)
-
-    def _keep_build(self, step: Step, refused: bool) -> None:
-        """The newest build is what the state is of, unless the scheduler was never given it."""
-        sched, name = self.run.sched, step.graph
-        if sched is None or name is None or name not in self.run.newest:
-            return
-        graph, table = self.run.newest[name]
-        came_to_it = any(seen is graph for seen in sched.seen_graphs) or (
-            step.kind in ("reserve", "measure") and not refused
-        )
-        if came_to_it:
-            self.stands = Built(name, graph, table)
 
     def _plan(self, step: Step, done: Plan | None, is_split: bool) -> Plan:
         """The plan after a step; where ggml refused it, what stands: the splits of this graph, or of the one before."""

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 import ggmltool
-from ggmltool.inspect.folded import fold_plan
+from ggmltool.inspect.fold import fold_plan
 from ggmltool.scenario.tensor_info import tensor_infos
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import UPDATE, check_golden

@@ -21,9 +21,8 @@ from ggmltool.cli.main import cli
 from ggmltool.data import load
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.messages import FILES, Message, messages
-from ggmltool.ggml.releases.interfaces import own_data
 from ggmltool.ggml.releases.parts import profiles_of
-from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.releases.table import RELEASES, own_data
 from ggmltool.inspect.gauges import limits_of
 
 PACKAGE = Path(ggmltool.__file__).parent
@@ -36,7 +35,7 @@ from ggmltool.estimate.rates import rates_of
 from ggmltool.ask.diff.rules import changes
 from ggmltool.inspect.gauges import limits_of
 from ggmltool.ggml.messages import messages
-from ggmltool.inspect.messages.assertions import assertions
+from ggmltool.inspect.messages.conditions import assertions
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ask.backends.record import profile_info

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import ggmltool
-from ggmltool.inspect.advice import fewer_splits, numbers_of, other_options, put_together
+from ggmltool.ask.report.advice import fewer_splits, numbers_of, other_options, put_together
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch

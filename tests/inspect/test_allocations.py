@@ -14,7 +14,7 @@ from ggmltool.ask.verify.record import verify
 from ggmltool.ggml.alloc.dyn_tallocr import DynTallocr
 from ggmltool.ggml.devices.conditions import Supports
 from ggmltool.ggml.sched.past import past_of
-from ggmltool.inspect.allocations import AllocMoment, AllocRecorder
+from ggmltool.inspect.memory import AllocMoment, AllocRecorder
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch

@@ -17,8 +17,7 @@ from ggmltool.cli.main import COMMANDS
 from ggmltool.ggml.messages import messages, remedy
 from ggmltool.inspect.messages import match
 from ggmltool.inspect.messages.conditions import required
-from ggmltool.inspect.messages.explain import explained
-from ggmltool.inspect.messages.match import ASSERTION, find, find_all, nearest
+from ggmltool.inspect.messages.match import ASSERTION, explained, find, find_all, nearest
 from tests.batches import each, in_batches
 
 MESSAGES = messages()

@@ -9,7 +9,7 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.devices.cases import Basis
-from ggmltool.inspect.answers import answer
+from ggmltool.inspect.decisions import answer
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec

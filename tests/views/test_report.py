@@ -15,13 +15,12 @@ import yaml
 import ggmltool
 from ggmltool.api.report import Report
 from ggmltool.ask.explain.node import explain_node
-from ggmltool.ask.report.build import report
+from ggmltool.ask.report import build as told
+from ggmltool.ask.report.build import report, tell
 from ggmltool.ask.report.events import _KINDS
 from ggmltool.ggml.events import SPLIT_GRAPH
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect import told
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.told import tell
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.views.explain.reasons import reason_sentence, reason_text
 from ggmltool.views.explain.words import words

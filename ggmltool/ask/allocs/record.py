@@ -14,8 +14,8 @@ from ggmltool.views.explain.events import AllocEventRow, alloc_event_row
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ggmltool.inspect.allocations import AllocMoment, AllocStep
     from ggmltool.inspect.allocator import AllocRow
+    from ggmltool.inspect.memory import AllocMoment, AllocStep
 
 
 class SourceAlloc(Row):

@@ -10,8 +10,8 @@ from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
 from ggmltool.ggml.state import ChunkState
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.inspect.allocations import AllocStep, Block
 from ggmltool.inspect.allocator import AllocRow, NodeLabel
+from ggmltool.inspect.memory import AllocStep, Block
 from ggmltool.show.table import Cell, Column, Head, Row, Shown, Style, Table, heading, render_lines, render_table
 from ggmltool.show.text import count, printable
 from ggmltool.views.explain.words import words

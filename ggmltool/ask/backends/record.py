@@ -16,9 +16,9 @@ from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.profiles import CAPS, alloc_rule
 from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES
-from ggmltool.ggml.releases.interfaces import Duty, FunctionTable, duties_of, own_data, tables_of
+from ggmltool.ggml.releases.interfaces import Duty, FunctionTable, duties_of, tables_of
 from ggmltool.ggml.releases.parts import profiles_of
-from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.releases.table import RELEASES, own_data
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.run.devices import Computing, computing, make_backends, make_bufts, registry_of
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec

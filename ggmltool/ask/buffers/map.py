@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ask.buffers.record import Buffer, buffers_of
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.folded import LayerSpan, layer_spans
+from ggmltool.inspect.fold import LayerSpan, layer_spans
 from ggmltool.inspect.memory import Lifetime, MemoryPlan
 from ggmltool.show.svg import ASCENT, DESCENT, SMALL, Box, Text, fitted, outline, text_width
 from ggmltool.show.text import printable, size

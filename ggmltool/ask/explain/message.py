@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ggmltool.inspect.messages.explain import explained
-from ggmltool.inspect.messages.match import Match
+from ggmltool.inspect.messages.match import Match, explained
 from ggmltool.show.document import Document, Row, part
 
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ggmltool.ggml.events import Assigned, Said
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
-from ggmltool.inspect.answers import answer
+from ggmltool.inspect.decisions import Reason, answer
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.reasons import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import Outcome, backend_of, changes, outcome, outcomes

@@ -9,8 +9,8 @@ from ggmltool.ask.explain.node import OutcomeRow, ReasonRow
 from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
+from ggmltool.inspect.decisions import Reason
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.reasons import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import Change, Outcome, backend_of, changes, outcome, outcomes

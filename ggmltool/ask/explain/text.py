@@ -14,8 +14,7 @@ from ggmltool.ask.explain.split import ExplainedSplitShown, InputFacts, SplitFac
 from ggmltool.ggml.events import Assigned, IdsChanged, ReallocNeeded, Said
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.why import Why
-from ggmltool.inspect.messages.explain import Explained, explained
-from ggmltool.inspect.messages.match import Match
+from ggmltool.inspect.messages.match import Explained, Match, explained
 from ggmltool.inspect.what_if import Outcome
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, section

@@ -12,9 +12,8 @@ from ggmltool.ask.splits.copied import copied_sums
 from ggmltool.ask.splits.text import splits_table
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.copied import copied_inputs
+from ggmltool.inspect.copied import bytes_of, copied_inputs
 from ggmltool.inspect.messages.match import find_all
-from ggmltool.inspect.tensors import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import (

@@ -14,8 +14,8 @@ from ggmltool.ask.place.options import Asked, Common, devices_of
 from ggmltool.estimate.forecast import SOME_HOST, Speeds, forecast
 from ggmltool.estimate.records import Rates
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.program import answers_for
-from ggmltool.inspect.reasons import TurnedDown, unsupported
+from ggmltool.inspect.decisions import TurnedDown, unsupported
+from ggmltool.inspect.opened import answers_for
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.show.document import Error, EstimateRow, ReleaseDocument, Row, part

@@ -2,30 +2,154 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ask.check.record import status
 from ggmltool.ask.report.document import AdviceRow
 from ggmltool.ask.report.tables import NONE
+from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.freed import REMEDY
-from ggmltool.inspect.advice import (
-    Advice,
-    Numbers,
-    fewer_splits,
-    not_supported,
-    numbers_of,
-    other_options,
-    put_together,
-)
+from ggmltool.inspect.copied import copied_inputs
+from ggmltool.inspect.decisions import TurnedDown, unsupported
+from ggmltool.inspect.fold import masked
+from ggmltool.inspect.opened import WhatIf
 from ggmltool.inspect.use_after_free import use_after_free, uses_after_free
+from ggmltool.inspect.watched import watch
+from ggmltool.inspect.what_if import Change, backend_of, changes, put_all, try_changes
+from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.versions import has_no_op_offload
 from ggmltool.show.text import count, size
 from ggmltool.views.explain.reasons import refusal_text
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.plan import Plan, SplitPlan
     from ggmltool.inspect.gauges import Gauge
     from ggmltool.inspect.opened import Moment, Opened
     from ggmltool.inspect.watched import Watched
+    from ggmltool.scenario.tensor_info import Tensors
+
+_SPLITS = 3
+"""Splits for which changes are looked for: those that copy most, one of each kind."""
+_NODES_PLANNED = 12_000
+"""Nodes that are planned at most for them, over all changes; at least one change for each is."""
+_MOST = 8
+_KINDS = 5
+"""Kinds of weights, such as those of one product in every layer, that are put elsewhere together."""
+_NUMBER = re.compile(r"\d+")
+
+
+class Numbers(NamedTuple):
+    """What a plan comes to: splits, the bytes that they copy, and those of all compute buffers, None if not known."""
+
+    splits: int
+    copied: int
+    nbytes: int | None = None
+
+
+class Advice(NamedTuple):
+    """A change in words, for `split` if it is for one, and what it comes to."""
+
+    text: str
+    numbers: Numbers
+    split: int | None = None
+
+
+class Unable(NamedTuple):
+    """How many nodes run on `there` since the backend does not support their op."""
+
+    refused: TurnedDown
+    there: str
+    nodes: int
+
+
+def numbers_of(plan: Plan, tensors: Tensors) -> Numbers:
+    """What a plan comes to."""
+    inputs = copied_inputs(plan, tensors)
+    return Numbers(len(plan.splits), sum(i.nbytes for i in inputs), sum(n for _, n in plan.buffer_sizes))
+
+
+def other_options(opened: Opened, moment: Moment, plan: Plan) -> Iterator[Advice]:
+    """The options of the scheduler the other way round, where that plans otherwise."""
+    scheduler = opened.model.scheduler
+    options = [] if has_no_op_offload(opened.model.release) else [WhatIf(op_offload=not scheduler.op_offload)]
+    options += [WhatIf(parallel=False)] if scheduler.parallel else []
+    for option in options:
+        other = watch(opened.what_if(option), moment).plan
+        if other.ok and (other.splits, other.buffer_sizes) != (plan.splits, plan.buffer_sizes):
+            yield Advice(str(option), numbers_of(other, opened.tensors(other.graph or "")))
+
+
+def fewer_splits(opened: Opened, at: Watched) -> Iterator[Advice]:
+    """Changes with which the graph has fewer splits, looked for at the splits that copy most; but for weights of which
+    others of their kind are copied as well, for which see `put_together`."""
+    plan, heard = at.plan, at.record.decisions
+    together = {id for kind in _kinds(opened, at).values() if len(kind) > 1 for id in kind}
+    tried = max(_NODES_PLANNED // max(len(plan.nodes), 1) // _SPLITS, 1)
+    for split in _largest(opened, plan):
+        node = next((e.node for e in heard.started if e.split == split.id), plan.nodes[split.i_start].id)
+        found = changes(opened, at.graph, node, heard.deciders(node), backend_of(plan, node))
+        own = (c for c in found if c.model.scheduler == opened.model.scheduler and c.moved not in together)
+        named = (_naming(change, node) for change in islice(own, min(tried, _MOST)))
+        for out in try_changes(named, at.graph, node, lambda p: len(p.splits) < len(plan.splits)):
+            yield Advice(out.text, Numbers(out.splits, out.copied), split.id)
+
+
+def put_together(opened: Opened, at: Watched) -> Iterator[Advice]:
+    """All weights that are copied and are called the same but for their numbers, in the memory of who copies them: the
+    largest kinds, where that copies less."""
+    plan, graph = at.plan, at.graph
+    largest = sorted(_kinds(opened, at).items(), key=lambda kind: -sum(kind[1].values()))
+    for (_, backend), weights in largest[: min(_KINDS, max(_NODES_PLANNED // max(len(plan.nodes), 1), 1))]:
+        if len(weights) < 2:
+            continue
+        model = put_all(opened.model, weights, backend)
+        other = Scenario(model).plan(graph)
+        now, then = (numbers_of(of, opened.tensors(graph)) for of in (plan, other))
+        if other.ok and then.copied < now.copied:
+            what = f"{len(weights)} weights {masked(list(weights))}, {size(sum(weights.values()))}"
+            yield Advice(f"put {what}, into {backend}'s memory", then)
+
+
+def _kinds(opened: Opened, at: Watched) -> dict[tuple[str, str], dict[str, int]]:
+    """The weights that are copied with their bytes, by their names without numbers and the backend that gets them."""
+    kinds: dict[tuple[str, str], dict[str, int]] = {}
+    for i in copied_inputs(at.plan, opened.tensors(at.graph)):
+        if i.what == "weight":
+            kinds.setdefault((_NUMBER.sub("N", i.tensor), i.dst), {})[i.tensor] = i.nbytes
+    return kinds
+
+
+def _naming(change: Change, node: str) -> Change:
+    return change._replace(text=f"{change.text} for {node}") if change.of_node else change
+
+
+def _largest(opened: Opened, plan: Plan) -> list[SplitPlan]:
+    """The splits that copy most, one of those whose nodes differ in their numbers only."""
+    copied: dict[int, int] = {}
+    for i in copied_inputs(plan, opened.tensors(plan.graph or "")):
+        copied[i.split] = copied.get(i.split, 0) + i.nbytes
+    found: dict[object, SplitPlan] = {}
+    for split in sorted(plan.splits[1:], key=lambda s: -copied.get(s.id, 0)):
+        if split.i_start < len(plan.nodes) and split.id in copied:
+            kind = split.backend, _NUMBER.sub("N", plan.nodes[split.i_start].id)
+            found.setdefault(kind, split)
+    return list(found.values())[:_SPLITS]
+
+
+def not_supported(opened: Opened, plan: Plan) -> list[Unable]:
+    """The ops that GPUs do not support, the most frequent first."""
+    if not plan.ok or plan.graph is None:
+        return []
+    run = opened.scenario.start()
+    try:
+        nodes = run.build(plan.graph).nodes
+    except GgmlError:
+        return []
+    found = unsupported(run.backends, nodes, {n.id: n.backend for n in plan.nodes})
+    return [Unable(refused, there, n) for (refused, there), n in found.most_common()]
 
 
 def advice_rows(opened: Opened, moment: Moment, at: Watched, gauges: Iterable[Gauge]) -> list[AdviceRow]:

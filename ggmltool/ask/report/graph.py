@@ -13,9 +13,8 @@ from ggmltool.ask.report.tables import NONE, ReportNumbers, names_in
 from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
-from ggmltool.inspect.fold import Fold
-from ggmltool.inspect.folded import fold_plan, layer_of, layers
-from ggmltool.inspect.reasons import reason_of
+from ggmltool.inspect.decisions import reason_of
+from ggmltool.inspect.fold import Fold, fold_plan, layer_of, layers
 from ggmltool.show.document import EstimateRow
 
 if TYPE_CHECKING:

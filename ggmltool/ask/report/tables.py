@@ -13,7 +13,7 @@ from ggmltool.views.explain.words import Reasoned, words
 
 if TYPE_CHECKING:
     from ggmltool.ask.report.document import Text
-    from ggmltool.inspect.reasons import Reason
+    from ggmltool.inspect.decisions import Reason
 
 NONE = -1
 """The number of nothing."""

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType, field
 from ggmltool.ask.answer import Answer
 from ggmltool.ggml.events import GraphInputCopied, SplitStarted
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.passes import Assignment, PassRecord
+from ggmltool.inspect.decisions import Assignment, PassRecord
 from ggmltool.show.colors import term_colors
 from ggmltool.show.document import Row, StepDocument, head, part
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines

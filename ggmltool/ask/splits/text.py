@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.splits.record import SplitsShown
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
-from ggmltool.inspect.tensors import bytes_of
+from ggmltool.inspect.copied import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table, without_middle

@@ -13,7 +13,7 @@ from ggmltool.ggml.devices.recorded import Basis, RecordedDevice
 from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.inspect.answers import MissingSource, answer
+from ggmltool.inspect.decisions import MissingSource, answer
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.spec import BackendSpec

@@ -14,8 +14,7 @@ from ggmltool.ask.answer import Answer
 from ggmltool.ask.place.options import AUTO_SPLIT, Common, asked, devices_of, options_of, overrides, shares_of, spelled
 from ggmltool.estimate.forecast import Speeds
 from ggmltool.estimate.records import Estimate
-from ggmltool.inspect.opened import Opened
-from ggmltool.inspect.program import answers_for
+from ggmltool.inspect.opened import Opened, answers_for
 from ggmltool.inspect.ranges import read_range
 from ggmltool.show.document import ReleaseDocument, part
 from ggmltool.sources.llama.errors import PlaceError

@@ -12,8 +12,7 @@ from rich.text import Text
 from ggmltool.debugger.screen.timeline import Planning, Span
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.events import Assigned, Said
-from ggmltool.inspect.answers import answer
-from ggmltool.inspect.reasons import reason_of
+from ggmltool.inspect.decisions import answer, reason_of
 from ggmltool.show.text import count, printable, shortened, size
 from ggmltool.views.explain.reasons import reason_sentence
 from ggmltool.views.explain.words import words

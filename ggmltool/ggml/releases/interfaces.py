@@ -5,23 +5,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from ggmltool.data import exists, load
-from ggmltool.ggml.releases import table
-from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.table import RELEASES
-
-T = TypeVar("T")
-
-
-def own_data(release: Release, name: str, type: type[T]) -> T | None:
-    """The data of a file in the folder of a release; None where it has none, and is as the release that it is like."""
-    package = f"{table.__package__}.{release.folder}"
-    return load(name, type, package) if exists(name, package) else None
+from ggmltool.data import load
+from ggmltool.ggml.releases.table import RELEASES, own_data
 
 
 class Need(StrEnum):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from ggmltool.data import exists, load
 from ggmltool.ggml.releases.ggml_0_20_2.release import RELEASE as GGML_0_20_2
 from ggmltool.ggml.releases.ggml_0_21.release import RELEASE as GGML_0_21
 from ggmltool.ggml.releases.ggml_0_26.release import RELEASE as GGML_0_26
@@ -44,3 +47,12 @@ def nearly(name: str) -> str:
             if name in near.names:
                 return f"it decides as {release.name} does, but {near.but}; write {release.name}"
     return ""
+
+
+T = TypeVar("T")
+
+
+def own_data(release: Release, name: str, type: type[T]) -> T | None:
+    """The data of a file in the folder of a release; None where it has none, and is as the release that it is like."""
+    package = f"{__package__}.{release.folder}"
+    return load(name, type, package) if exists(name, package) else None

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from ggmltool.attach.end.ending import Ended
 from ggmltool.attach.end.seeking import Suspect
 from ggmltool.attach.write.written import GRAPH
-from ggmltool.inspect.messages.explain import Explained, explained
-from ggmltool.inspect.messages.match import find
+from ggmltool.inspect.messages.match import Explained, explained, find
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.what_if import Outcome, changes, try_changes
 from ggmltool.scenario.load import load_spec

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ggmltool.attach.past import Left
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.inspect.attached.left import LeftField, left_fields
-from ggmltool.inspect.reasons import Reason
+from ggmltool.inspect.decisions import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario

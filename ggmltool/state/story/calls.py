@@ -12,8 +12,8 @@ from functools import cache
 
 from msgspec import Struct
 
-from ggmltool.ggml.releases.interfaces import own_data, tables_of
-from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.releases.interfaces import tables_of
+from ggmltool.ggml.releases.table import RELEASES, own_data
 
 MAIN = "main"
 """The program that calls ggml."""

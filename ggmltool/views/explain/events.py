@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from ggmltool.ggml.events import Event
-from ggmltool.inspect.allocations import AllocEvent, AllocStep
+from ggmltool.inspect.memory import AllocEvent, AllocStep
 from ggmltool.show.document import Row
 from ggmltool.views.explain.words import Reasoned, words
 

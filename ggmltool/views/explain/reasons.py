@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ggmltool.ggml.why import Why
-from ggmltool.inspect.reasons import Reason, TurnedDown
+from ggmltool.inspect.decisions import Reason, TurnedDown
 from ggmltool.views.explain.words import words
 
 _NOT_BY_CHOICE = frozenset((Why.NEIGHBOR, Why.MOST_SOURCES, Why.ONLY_ONE, Why.FIRST_ABLE))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ggmltool.ggml.plan import LeafPlan, NodePlan, Plan, SplitPlan
 from ggmltool.ggml.tensor import FLAG_PARAM
-from ggmltool.inspect.tensors import bytes_of
+from ggmltool.inspect.copied import bytes_of
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
 from ggmltool.show.colors import NO_BACKEND, Color, colors
 from ggmltool.show.text import dims, printable

@@ -6,8 +6,7 @@ import html
 from collections.abc import Iterable, Iterator, Sequence
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.fold import Fold, Item, unfolded
-from ggmltool.inspect.folded import Folded, fold_plan, layers, masked
+from ggmltool.inspect.fold import Fold, Folded, Item, fold_plan, layers, masked, unfolded
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import NO_BACKEND, colors
 from ggmltool.show.text import count, dims, printable, shortened, size
