@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from ggmltool.api.placed import Placing
     from ggmltool.api.report import Report
-    from ggmltool.api.result import Result
     from ggmltool.ask.answer import Answer
     from ggmltool.ask.backends.record import MadeBackends
     from ggmltool.ask.compare.record import WorstNodes
@@ -262,7 +261,7 @@ class Scenario(Base):
 
     def diff(
         self,
-        other: Base | str | Path | Result[Any] | None = None,
+        other: Base | str | Path | Answer[Any] | None = None,
         *,
         other_graph: str | None = None,
         only: Sequence[str] | None = None,
@@ -278,15 +277,18 @@ class Scenario(Base):
 
         Raises InspectError if there is nothing to compare, or no such part.
         """
-        from ggmltool.api.logs import graph_of
-        from ggmltool.api.result import Result
+        from ggmltool.ask.answer import Answer
         from ggmltool.ask.diff import diff
         from ggmltool.ask.diff.side import Titles, log_side, scenario_side
 
         mine = self._look(**when)
-        if isinstance(other, Result):
-            titles = Titles(mine.opened.title, other.about)
-            return diff(scenario_side(*mine), log_side(graph_of(other)), titles, only)
+        if isinstance(other, Answer):
+            from ggmltool.sources.sched_log.records import LogGraph
+
+            if not isinstance(other.facts, LogGraph):
+                raise InspectError("name a graph of the log: import_log(path, graph=1)")
+            titles = Titles(mine.opened.title, f"{other.heading} of {other.title}")
+            return diff(scenario_side(*mine), log_side(other.facts), titles, only)
         theirs = (self if other is None else _own(other))._look(**when)
         if other_graph is not None:
             theirs = Look(theirs.opened, theirs.moment._replace(graph=other_graph))

@@ -96,7 +96,9 @@ class Answer(Generic[R]):
     @property
     def about(self) -> str:
         """What it is, in a line: `hash, alloc main of transformer`."""
-        what = ", ".join(filter(None, (self.document().kind, self.heading)))
+        facts: Any = self.facts  # of a log the document is long
+        kind = facts.kind if hasattr(facts, "kind") else self.document().kind
+        what = ", ".join(filter(None, (kind, self.heading)))
         return f"{what} of {self.title}" if self.title else what
 
     def _repr_html_(self) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ggmltool.attach.session import AttachSession
     from ggmltool.attach.values.capture import CapturedValues
     from ggmltool.attach.write.written import Written
-    from ggmltool.sources.values.store import ValueStore
+    from ggmltool.sources.values.cut import ValueStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -262,7 +262,7 @@ def read_values(
     """
     from ggmltool.attach.values.capture import Capture, ValuesRequest
     from ggmltool.scenario.errors import Mistake
-    from ggmltool.sources.values.store import ValueStore
+    from ggmltool.sources.values.cut import ValueStore
 
     (graph,) = written.document["graphs"]
     wish = ValuesRequest(asked.nodes or ("all",), asked.max_bytes)

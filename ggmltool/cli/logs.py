@@ -131,19 +131,11 @@ def refuse_what_if() -> None:
 
 def show_plan(log: OpenedLog, json: bool, output: Output) -> int:
     """`plan LOG` and `import --graph N LOG`."""
+    from ggmltool.ask.log.record import graph_answer
+
     graph = log.graph()
-    if json:
-        from ggmltool.ask.log.record import LogGraphDocument
-
-        output.write_document(LogGraphDocument.of(graph, log.shown))
-        return 0
-    from ggmltool.ask.log.text import log_graph_view
-    from ggmltool.sources.sched_log.plan import log_plan
-
-    plan, tensors = log_plan(graph)
     more = f"ggmltool splits --format table --graph {graph.number} {log.argument}"
-    output.write(log_graph_view(graph, plan, tensors, log.title, output.style, more))
-    return 0
+    return output.answer(graph_answer(graph, log.shown, log.title, more), "json" if json else "text")
 
 
 def show_splits(
@@ -219,7 +211,7 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
       ggmltool import --graph "n_tokens = 512" llama.log
       ggmltool splits --by op,backend --graph 3 llama.log
     """
-    from ggmltool.ask.log.record import whole_rows
+    from ggmltool.ask.log.record import LogDocument, log_answer, whole_rows
     from ggmltool.sources.sched_log.reader import HOW_TO_LOG
 
     opened = OpenedLog(log, choice=graph)
@@ -228,12 +220,8 @@ def import_(log: str, graph: str | None, nodes: bool, json: bool, output: Output
     summary, graphs = whole_rows(opened.all) if json and nodes else (opened.summary(), None)
     if not summary.graphs and not summary.aborts:
         note(f"There is no graph in this log; {HOW_TO_LOG}")
-    if json:
-        from ggmltool.ask.log.record import LogDocument
-
-        output.write_document(LogDocument.of(summary, opened.shown, graphs))
-    else:
-        from ggmltool.ask.log.text import log_view
-
-        output.write(log_view(summary, opened.title, output.style))
-    return GGML_FAILED if summary.aborts else FINE
+    answer = log_answer(summary, opened.shown, opened.title)
+    if not json:
+        return output.answer(answer, "text")
+    output.write_document(LogDocument.of(summary, opened.shown, graphs))
+    return FINE if answer.fine else GGML_FAILED

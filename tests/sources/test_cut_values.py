@@ -15,8 +15,7 @@ from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.run.run import values_of
-from ggmltool.sources.values.cut import Cut, computed_nodes, cut
-from ggmltool.sources.values.store import packed
+from ggmltool.sources.values.cut import Cut, computed_nodes, cut, packed
 from tests.conformance.fuzz import scenario
 
 SEEDS = range(90)

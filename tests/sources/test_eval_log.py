@@ -10,8 +10,8 @@ import pytest
 
 import ggmltool
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.sources.values import eval_log as module
-from ggmltool.sources.values.eval_log import EvalEntry, log_nodes, parse_eval_log, read_eval_log
+from ggmltool.sources.values import files as module
+from ggmltool.sources.values.files import EvalEntry, log_nodes, parse_eval_log, read_eval_log
 from tests.sources.eval_printer import printed
 
 FIRST_DIALECT = """\

@@ -526,13 +526,13 @@ def _repeated(n: int) -> bytes:
 def test_a_line_that_comes_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """R7: a gigabyte of a program's log is a few thousand lines, again and again."""
     read: list[bytes] = []
-    original = scan._read_node
+    original = scan.node_match
 
     def counted(raw: bytes) -> Any:
         read.append(raw)
         return original(raw)
 
-    monkeypatch.setattr(scan, "_read_node", counted)
+    monkeypatch.setattr(scan, "node_match", counted)
     found = summary(_repeated(100))
     assert len(read) == 2
     assert [g.n_nodes for g in found.graphs] == [3] * 100

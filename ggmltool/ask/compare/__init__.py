@@ -182,7 +182,7 @@ def _read_files(model: ScenarioSpec, graph: str, path: Path) -> _Recorded:
 
 
 def _read_log(model: ScenarioSpec, graph: str, path: Path, work: Work) -> _Recorded:
-    from ggmltool.sources.values.eval_log import log_nodes, read_eval_log
+    from ggmltool.sources.values.files import log_nodes, read_eval_log
 
     with work.progress(f"reading {path.name}", path.stat().st_size, "bytes") as advance:
         log = read_eval_log(path, advance)

@@ -23,7 +23,7 @@ from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.sources.values.eval_log import Sample
+from ggmltool.sources.values.files import Sample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,15 +3,23 @@ at most the second."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 
+from ggmltool.ask.answer import Answer
+from ggmltool.ggml.plan import NodePlan
 from ggmltool.show.document import Document, Row
+from ggmltool.sources.sched_log.plan import log_plan
+from ggmltool.sources.sched_log.reader import read_all
 from ggmltool.sources.sched_log.records import (
     Bounds,
     Breakdown,
     BufferSize,
+    GraphHead,
     GraphSummary,
     LogAbort,
     LogGraph,
@@ -20,28 +28,16 @@ from ggmltool.sources.sched_log.records import (
     LogSummary,
     Realloc,
 )
+from ggmltool.sources.sched_log.stream import open_log
 from ggmltool.state.errors import InspectError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
-
-class LogGraphRow(Row, kw_only=True):
+class LogGraphRow(GraphHead, frozen=True, kw_only=True):
     """A graph of a log: which it is, where it stands, how it is written; with its splits, or (summed up) with counts.
 
     `is_whole` is false where lines are missing; `fingerprint` is equal for graphs that are alike.
     """
 
-    number: int
-    title: str
-    line: int
-    last_line: int
-    dialect: str | None
-    level: int
-    has_headers: bool
-    is_whole: bool
-    inputs_missing: int
-    lines_cut: int
     splits: tuple[LogSplit, ...] | UnsetType = UNSET
     n_nodes: int | UnsetType = UNSET
     n_splits: int | UnsetType = UNSET
@@ -51,15 +47,10 @@ class LogGraphRow(Row, kw_only=True):
     fingerprint: str | UnsetType = UNSET
 
     @classmethod
-    def whole(cls, graph: LogGraph) -> LogGraphRow:
-        """A graph with its splits, their inputs and nodes."""
-        return cls(**_identity(graph), splits=graph.splits)
-
-    @classmethod
     def summary(cls, graph: GraphSummary) -> LogGraphRow:
         """A graph without its nodes."""
         return cls(
-            **_identity(graph),
+            **graph.head(),
             n_nodes=graph.n_nodes,
             n_splits=graph.n_splits,
             n_inputs=graph.n_inputs,
@@ -67,22 +58,6 @@ class LogGraphRow(Row, kw_only=True):
             nodes_on=dict(graph.nodes_on),
             fingerprint=f"{graph.fingerprint:08x}",
         )
-
-
-def _identity(graph: GraphSummary | LogGraph) -> dict[str, Any]:
-    """Which graph of the log it is, where it stands and how it is written."""
-    return {
-        "number": graph.number,
-        "title": graph.title,
-        "line": graph.line,
-        "last_line": graph.last_line,
-        "dialect": graph.dialect,
-        "level": graph.level,
-        "has_headers": graph.has_headers,
-        "is_whole": graph.is_whole,
-        "inputs_missing": graph.inputs_missing,
-        "lines_cut": graph.lines_cut,
-    }
 
 
 class LogGraphDocument(Document, kw_only=True):
@@ -101,11 +76,6 @@ class LogGraphDocument(Document, kw_only=True):
     inputs_missing: int
     lines_cut: int
     splits: tuple[LogSplit, ...]
-
-    @classmethod
-    def of(cls, graph: LogGraph, source: str) -> LogGraphDocument:
-        """A graph of the log `source`."""
-        return cls(log=source, **_identity(graph), splits=graph.splits)
 
 
 class OpCount(Row):
@@ -178,6 +148,52 @@ def whole_rows(read: Callable[[Callable[[LogGraph], None]], LogSummary]) -> tupl
                 f"this log has more than {MAX_NODES} nodes, too many for one JSON: --no-nodes has the graphs without "
                 "them, --graph N one graph"
             )
-        graphs.append(LogGraphRow.whole(graph))
+        graphs.append(LogGraphRow(**graph.head(), splits=graph.splits))
 
     return read(take), graphs
+
+
+class ImportedLog(LogSummary, frozen=True, kw_only=True):
+    """What the file `log` tells."""
+
+    kind: ClassVar[str] = "log"
+    view: ClassVar[str] = "log_view"
+    log: str
+
+    def rows(self) -> tuple[GraphSummary, ...]:
+        """Its graphs."""
+        return self.graphs
+
+    def document(self) -> LogDocument:
+        """With all nodes, which are read when they are asked for."""
+        with open_log(self.log, self.log) as lines:
+            found, graphs = whole_rows(partial(read_all, lines))
+        return LogDocument.of(found, self.log, graphs)
+
+
+class ImportedGraph(LogGraph, frozen=True, kw_only=True):
+    """A graph of the file `log`; `more` says how to see all of its splits."""
+
+    kind: ClassVar[str] = "log_graph"
+    view: ClassVar[str] = "log_graph_view"
+    log: str
+    more: str
+
+    def rows(self) -> tuple[NodePlan, ...]:
+        """Its nodes."""
+        return log_plan(self)[0].nodes
+
+    def document(self) -> LogGraphDocument:
+        """The graph without what is only shown."""
+        return LogGraphDocument(log=self.log, **self.head(), splits=self.splits)
+
+
+def log_answer(summary: LogSummary, log: str, title: str) -> Answer[ImportedLog]:
+    """The answer of a whole log; it is not fine where the program died."""
+    return Answer(ImportedLog(**asdict(summary), log=log), title, fine=not summary.aborts)
+
+
+def graph_answer(graph: LogGraph, log: str, title: str, more: str) -> Answer[ImportedGraph]:
+    """The answer of one graph of a log."""
+    facts = ImportedGraph(**asdict(graph), log=log, more=more)
+    return Answer(facts, title, f"graph {graph.number}", log_plan(graph)[0])

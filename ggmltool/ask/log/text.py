@@ -30,6 +30,7 @@ from ggmltool.show.table import (
     without_middle,
 )
 from ggmltool.show.text import count, plan_step, printable, shortened, size_between
+from ggmltool.sources.sched_log.plan import log_plan
 from ggmltool.sources.sched_log.records import (
     Breakdown,
     BufferSize,
@@ -43,6 +44,9 @@ from ggmltool.sources.sched_log.records import (
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from ggmltool.ask.answer import Answer
+    from ggmltool.ask.log.record import ImportedGraph
 
 _BESIDE_MESSAGE = 24
 
@@ -62,6 +66,30 @@ _MESSAGES = (
     Head("line", right=True, drop=1),
     Head("graph", right=True, drop=2),
     Head("message", cut=True),
+)
+_REALLOCS = Table[Realloc](
+    Column("buffer type", lambda r: r.buft, cut=True),
+    Column("times", lambda r: r.count, right=True),
+    Column("from", lambda r: f"{r.first:.2f} MiB", right=True),
+    Column("to", lambda r: f"{r.last:.2f} MiB", right=True),
+    Column("largest", lambda r: f"{r.largest:.2f} MiB", right=True, drop=1),
+    Column("line", lambda r: r.first_line, right=True, drop=2),
+)
+_BUFFERS = Table[BufferSize](
+    Column("buffer", lambda b: b.kind),
+    Column("buffer type", lambda b: b.buft, cut=True),
+    Column("lines", lambda b: b.count, right=True),
+    Column("sizes", lambda b: shortened([f"{s:.2f} MiB" for s in b.sizes], 7), cut=True),
+)
+_BREAKDOWN = Table[Breakdown](
+    Column("device", lambda b: b.device, cut=True),
+    Column("total", lambda b: b.total, right=True),
+    Column("free", lambda b: b.free, right=True, drop=2),
+    Column("self", lambda b: b.self, right=True),
+    Column("model", lambda b: b.model, right=True),
+    Column("context", lambda b: b.context, right=True),
+    Column("compute", lambda b: b.compute, right=True),
+    Column("unaccounted", lambda b: b.unaccounted, right=True, drop=1),
 )
 
 
@@ -97,28 +125,27 @@ def ranges(numbers: Sequence[int], limit: int = 4) -> str:
     return shortened([str(a) if a == b else f"{a}–{b}" for a, b in runs], limit)
 
 
-def log_view(log: LogSummary, title: str, style: Style) -> str:
+def log_view(answer: Answer[LogSummary], style: Style) -> str:
     """The summary for people."""
+    log = answer.facts
     groups = alike(log.graphs)
     n_graphs = len(log.graphs) + log.graphs_left_out
     facts = [count(log.n_lines, "line"), count(n_graphs, "graph")]
     if 1 < len(groups) < n_graphs:
         facts[-1] += f", {len(groups)} different"
     dialects = [_DIALECTS[d] for d in dict.fromkeys(graph.dialect for graph in log.graphs) if d is not None]
-    parts = [heading(title, [*facts, *dialects], style), _aborts(log, style)]
+    parts = [heading(answer.title, [*facts, *dialects], style), _aborts(log, style)]
     if groups:
         parts += ["\n", _graphs(log, groups, style)]
     notes = list(_notes(log))
     if notes:
         parts += ["\n", render_lines(notes, style)]
-    for name, table in (
-        ("compute buffers that were reallocated", _grown(log, style)),
-        ("messages of ggml and llama.cpp", _said(log, style)),
-        ("buffers that llama.cpp reports", _buffers(log, style)),
-        (_breakdown_title(log), _breakdown(log, style)),
-    ):
-        if table:
-            parts += ["\n", render_lines([name], style), table]
+    of_several = f" (the last of {log.breakdowns})" if log.breakdowns > 1 else ""
+    parts += _REALLOCS.section("compute buffers that were reallocated", log.reallocs, style)
+    if log.messages:
+        parts += [render_lines(["", "messages of ggml and llama.cpp"], style), _said(log, style)]
+    parts += _BUFFERS.section("buffers that llama.cpp reports", log.buffers, style)
+    parts += _BREAKDOWN.section(f"memory breakdown of llama.cpp, in MiB{of_several}", log.breakdown, style)
     return "".join(parts)
 
 
@@ -202,37 +229,24 @@ def what_is_cut(graphs: Sequence[GraphSummary | LogGraph]) -> str:
     return f"{', and '.join(parts)}: the lines of the log are cut or wrapped, so sums are too low"
 
 
-def _grown(log: LogSummary, style: Style) -> str:
-    table = Table[Realloc](
-        Column("buffer type", lambda r: r.buft, cut=True),
-        Column("times", lambda r: r.count, right=True),
-        Column("from", lambda r: _mib(r.first), right=True),
-        Column("to", lambda r: _mib(r.last), right=True),
-        Column("largest", lambda r: _mib(r.largest), right=True, drop=1),
-        Column("line", lambda r: r.first_line, right=True, drop=2),
-    )
-    return table.render(log.reallocs, style) if log.reallocs else ""
-
-
 def _said(log: LogSummary, style: Style) -> str:
-    messages = sorted(log.messages, key=lambda m: (_weight(m), -m.count))
+    known = messages()
+
+    def order(m: LogMessage) -> tuple[int, int]:
+        """What failed, then warnings, then all else."""
+        found = find_all(m.example)
+        level = known[found[0].key].level if found and found[0].key in known else "info"
+        return ("error", "warning", "info").index(level), -m.count
+
     rows: list[Row] = [
         [str(m.count), str(m.first_line), str(m.first_graph or ""), m.text if m.count > 1 else m.example]
-        for m in messages
+        for m in sorted(log.messages, key=order)
     ]
     if log.messages_left_out:
         rows.append([str(log.messages_left_out), "", "", "others"])
     if max((len(str(row[-1])) for row in rows), default=0) + _BESIDE_MESSAGE > style.width:
         return render_lines([line for row in _some(rows) for line in _wrapped(row, style)], style)
-    return render_table(_MESSAGES, _some(rows), style) if rows else ""
-
-
-def _weight(message: LogMessage) -> int:
-    """0 for what failed, 1 for a warning, 2 for all else."""
-    found = find_all(message.example)
-    known = messages()
-    level = known[found[0].key].level if found and found[0].key in known else "info"
-    return ("error", "warning", "info").index(level)
+    return render_table(_MESSAGES, _some(rows), style)
 
 
 def _wrapped(row: Row, style: Style) -> list[Text]:
@@ -247,46 +261,16 @@ def _wrapped(row: Row, style: Style) -> list[Text]:
     return [Text(where, "dim"), *(Text(f"    {part}") for part in wrapped)]
 
 
-def _buffers(log: LogSummary, style: Style) -> str:
-    table = Table[BufferSize](
-        Column("buffer", lambda b: b.kind),
-        Column("buffer type", lambda b: b.buft, cut=True),
-        Column("lines", lambda b: b.count, right=True),
-        Column("sizes", lambda b: shortened([_mib(s) for s in b.sizes], 7), cut=True),
-    )
-    return table.render(log.buffers, style) if log.buffers else ""
-
-
-def _breakdown_title(log: LogSummary) -> str:
-    return "memory breakdown of llama.cpp, in MiB" + (f" (the last of {log.breakdowns})" if log.breakdowns > 1 else "")
-
-
-def _breakdown(log: LogSummary, style: Style) -> str:
-    table = Table[Breakdown](
-        Column("device", lambda b: b.device, cut=True),
-        Column("total", lambda b: b.total, right=True),
-        Column("free", lambda b: b.free, right=True, drop=2),
-        Column("self", lambda b: b.self, right=True),
-        Column("model", lambda b: b.model, right=True),
-        Column("context", lambda b: b.context, right=True),
-        Column("compute", lambda b: b.compute, right=True),
-        Column("unaccounted", lambda b: b.unaccounted, right=True, drop=1),
-    )
-    return table.render(log.breakdown, style) if log.breakdown else ""
-
-
-def _mib(value: float) -> str:
-    return f"{value:.2f} MiB"
-
-
-def log_graph_view(graph: LogGraph, plan: Plan, tensors: Tensors, title: str, style: Style, more: str) -> str:
-    """The graph for people; `plan` and `tensors` are what it shows of a plan, `more` the command with all splits."""
+def log_graph_view(answer: Answer[ImportedGraph], style: Style) -> str:
+    """The graph for people."""
+    graph = answer.facts
+    plan, tensors = log_plan(graph)
     nodes = f"{count(len(plan.nodes), 'node')} and views" if plan.nodes else "no nodes"
     facts = [plan_step(plan), f"lines {graph.line} to {graph.last_line}", nodes]
-    parts = [heading(title, facts, style), "\n", _backends(plan, tensors, style)]
+    parts = [heading(answer.title, facts, style), "\n", _backends(plan, tensors, style)]
     parts += ["\n", splits_table(plan, tensors, style, MAX_SPLITS)]
     if len(plan.splits) > MAX_SPLITS:
-        parts.append(render_lines([f"  all of them: {more}"], style))
+        parts.append(render_lines([f"  all of them: {graph.more}"], style))
     lines = copied_sums(copied_inputs(plan, tensors)) if graph.has_headers else []
     return "".join([*parts, "\n", render_lines([*lines, *log_graph_notes(graph)], style)])
 

@@ -14,8 +14,7 @@ from ggmltool.attach.values.tensor_bytes import TensorBytes, UnreadableTensor
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
 from ggmltool.scenario.errors import Mistake
-from ggmltool.sources.values.cut import Cut, chosen_nodes, computed_nodes, cut
-from ggmltool.sources.values.store import ValueStore, packed, packed_size
+from ggmltool.sources.values.cut import Cut, ValueStore, chosen_nodes, computed_nodes, cut, packed, packed_size
 
 Document = dict[str, Any]
 

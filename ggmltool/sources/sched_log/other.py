@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -27,6 +26,7 @@ _ABORT = re.compile(
     rb"|(?:CUDA|ROCm|MUSA) error: \S.{0,200}"
 )  # fmt: skip
 _AFTER = re.compile(rb"current device: \d.{0,250}")
+"""What CUDA says in the line after its error: the device and the function."""
 _FIT = (
     rb"(?:common|llama)_(?:params_fit|fit_params)\w*: .{0,60}(?:projected|will leave|cannot meet|cannot fulfill"
     rb"|context size|fit params|targets for free|entire model|surplus|deficit|MiB used| used, )"
@@ -61,17 +61,6 @@ def aborted(line: bytes) -> str | None:
         return None  # the search behind every letter of a long line takes a while
     found = _ABORT.search(line)
     return None if found is None else _text(found[0])
-
-
-def after_abort(line: bytes) -> str | None:
-    """What CUDA says in the line after its error: the device and the function."""
-    found = _AFTER.search(without_ansi(line))
-    return None if found is None else _text(found[0])
-
-
-def is_repeated(text: str, before: str) -> bool:
-    """Whether an abort is the end of the error of CUDA just before it."""
-    return text.endswith(": CUDA error") and _CUDA.match(before) is not None
 
 
 def said(line: bytes) -> str | None:
@@ -130,38 +119,6 @@ def title_of(line: bytes) -> str | None:
     return None if found is None else " ".join(text(found[1]).split())
 
 
-def _signed(mib: int) -> int:
-    """The number, negative if it was one."""
-    return mib - _WRAPPED if mib >= _WRAPPED >> 1 else mib
-
-
-@dataclass(slots=True)
-class _Seen:
-    example: str
-    count: int
-    first_line: int
-    last_line: int
-    first_graph: int
-    last_graph: int
-
-
-@dataclass(slots=True)
-class _Grown:
-    count: int
-    first: float
-    last: float
-    largest: float
-    first_line: int
-    last_line: int
-
-
-@dataclass(slots=True)
-class _Sizes:
-    count: int = 0
-    sizes: dict[float, None] = field(default_factory=dict)
-    last: float = 0.0
-
-
 class OtherLines:
     """Groups and counts lines as they come; everything it keeps is bounded.
 
@@ -169,10 +126,10 @@ class OtherLines:
     """
 
     def __init__(self) -> None:
-        self.seen: dict[str, _Seen] = {}
+        self.messages: dict[str, LogMessage] = {}
         self.left_out = 0
-        self.grown: dict[str, _Grown] = {}
-        self.sizes: dict[tuple[str, str], _Sizes] = {}
+        self.reallocs: dict[str, Realloc] = {}
+        self.buffers: dict[tuple[str, str], BufferSize] = {}
         self.table: dict[str, Breakdown] = {}
         self.tables = 0
         self.in_table = False
@@ -202,9 +159,9 @@ class OtherLines:
         """Whether a line tells where the program died, or what could not be allocated."""
         last = self.aborts[-1] if self.aborts else None
         if last is not None and number <= last.last_line + 2:
-            more = after_abort(line)
+            more = _AFTER.search(without_ansi(line))
             if more is not None:
-                self.aborts[-1] = replace(last, text=f"{last.text}, {more}", last_line=number)
+                self.aborts[-1] = replace(last, text=f"{last.text}, {_text(more[0])}", last_line=number)
                 return True
         text = aborted(line)
         if text is None:
@@ -212,7 +169,8 @@ class OtherLines:
             if text is not None:
                 self._message(text, number, graph)
             return text is not None
-        if not (last is not None and is_repeated(text, last.text)) and len(self.aborts) < MAX_ABORTS:
+        repeated = last is not None and text.endswith(": CUDA error") and _CUDA.match(last.text)
+        if not repeated and len(self.aborts) < MAX_ABORTS:
             self.aborts.append(LogAbort(text[:_LONGEST], number, number))
         return True
 
@@ -223,12 +181,11 @@ class OtherLines:
         kind, buft = text(found[2]), text(found[1])
         # Before 2025 the weights had no word for their kind: `llm_load_tensors:  CUDA0 buffer size = …`.
         key = ("model", kind) if buft.endswith(":") else (kind, buft)
-        if key in self.sizes or len(self.sizes) < MAX_KINDS:
-            entry = self.sizes.setdefault(key, _Sizes())
-            entry.count += 1
-            entry.last = float(found[3])
-            if len(entry.sizes) < MAX_SIZES:
-                entry.sizes[entry.last] = None
+        if key in self.buffers or len(self.buffers) < MAX_KINDS:
+            size = float(found[3])
+            before = self.buffers.get(key) or BufferSize(*key, 0, (), size)
+            sizes = before.sizes if size in before.sizes else (*before.sizes, size)[:MAX_SIZES]
+            self.buffers[key] = replace(before, count=before.count + 1, sizes=sizes, last=size)
         return True
 
     def _realloc(self, line: bytes, number: int) -> bool:
@@ -236,25 +193,22 @@ class OtherLines:
         if found is None:
             return False
         buft, before, after = text(found[1]), float(found[2]), float(found[3])
-        entry = self.grown.get(buft)
+        entry = self.reallocs.get(buft)
         if entry is not None:
-            entry.count += 1
-            entry.last = after
-            entry.largest = max(entry.largest, after)
-            entry.last_line = number
-        elif len(self.grown) < MAX_KINDS:
-            self.grown[buft] = _Grown(1, before, after, max(before, after), number, number)
+            largest = max(entry.largest, after)
+            self.reallocs[buft] = replace(entry, count=entry.count + 1, last=after, largest=largest, last_line=number)
+        elif len(self.reallocs) < MAX_KINDS:
+            self.reallocs[buft] = Realloc(buft, 1, before, after, max(before, after), number, number)
         return True
 
     def _message(self, message: str, number: int, graph: int) -> None:
         message = message[:_LONGEST]
         kind = _IN_NAME.sub("*", message)
-        entry = self.seen.get(kind)
+        entry, of = self.messages.get(kind), graph or None
         if entry is not None:
-            entry.count += 1
-            entry.last_line, entry.last_graph = number, graph
-        elif len(self.seen) < MAX_KINDS:
-            self.seen[kind] = _Seen(message, 1, number, number, graph, graph)
+            self.messages[kind] = replace(entry, count=entry.count + 1, last_line=number, last_graph=of)
+        elif len(self.messages) < MAX_KINDS:
+            self.messages[kind] = LogMessage(kind, message, 1, number, number, of, of)
         else:
             self.left_out += 1
 
@@ -266,26 +220,9 @@ class OtherLines:
             self.in_table = self.between <= _BETWEEN
             return False
         device = text(found[1])
-        total, free, alone, *parts = (None if n is None else _signed(int(n)) for n in found.groups()[1:])
+        numbers = (None if n is None else int(n) for n in found.groups()[1:])
+        total, free, alone, *parts = (n - _WRAPPED if n is not None and n >= _WRAPPED >> 1 else n for n in numbers)
         own, model, context, compute, rest = parts
         own, model, context, compute = own or 0, model or 0, context or 0, compute or 0
         self.table[device] = Breakdown(device, total or alone, free, own, model, context, compute, rest)
         return True
-
-    @property
-    def messages(self) -> tuple[LogMessage, ...]:
-        return tuple(
-            LogMessage(kind, e.example, e.count, e.first_line, e.last_line, e.first_graph or None, e.last_graph or None)
-            for kind, e in self.seen.items()
-        )
-
-    @property
-    def reallocs(self) -> tuple[Realloc, ...]:
-        return tuple(
-            Realloc(buft, e.count, e.first, e.last, e.largest, e.first_line, e.last_line)
-            for buft, e in self.grown.items()
-        )
-
-    @property
-    def buffers(self) -> tuple[BufferSize, ...]:
-        return tuple(BufferSize(kind, buft, e.count, tuple(e.sizes), e.last) for (kind, buft), e in self.sizes.items())

@@ -34,21 +34,22 @@ class Backends:
         """A name from a header."""
         if name not in self.names and len(self.names) < MAX_BACKENDS:
             self.names[name] = None
-            self._by_cut.setdefault(_as_cut(name), []).append(name)
+            self._by_cut.setdefault(_cut(name, _WIDTH), []).append(name)
 
     def whole(self, cut: str, near: str = "") -> str | None:
         """The backend that a node line calls `cut`: `near`, that of its split, if it can be, else the only one that is
         cut so, else what stands there. None for NULL."""
         if cut == "NULL":
             return None
-        if near and _as_cut(near) == cut:
+        if near and _cut(near, _WIDTH) == cut:
             return near
         known = self._by_cut.get(cut, ())
         return known[0] if len(known) == 1 else cut
 
 
-def _as_cut(name: str) -> str:
-    return name.encode("utf-8", "surrogateescape")[:_WIDTH].strip().decode("utf-8", "surrogateescape")
+def _cut(name: str, width: int) -> str:
+    """The name as a column of so many bytes has it."""
+    return name.encode("utf-8", "surrogateescape")[:width].decode("utf-8", "surrogateescape").strip()
 
 
 def listed(names: Iterable[str]) -> list[str]:
@@ -57,11 +58,13 @@ def listed(names: Iterable[str]) -> list[str]:
     >>> listed(["CPU", "CUDA10", "CUDA2"])
     ['CUDA2', 'CUDA10', 'CPU']
     """
-    return sorted(set(names), key=lambda name: (_LAST.get(name, 0), [_part(part) for part in _DIGITS.split(name)]))
 
+    def order(name: str) -> tuple[int, list[tuple[int, str]]]:
+        parts = _DIGITS.split(name)
+        numbered = [(int(p[:9]), "") if p.isascii() and p.isdigit() else (0, p) for p in parts]
+        return _LAST.get(name, 0), numbered
 
-def _part(part: str) -> tuple[int, str]:
-    return (int(part[:9]), "") if part.isascii() and part.isdigit() else (0, part)
+    return sorted(set(names), key=order)
 
 
 _NAME = 20
@@ -93,10 +96,6 @@ def log_plan(graph: LogGraph) -> tuple[Plan, dict[str, TensorInfo]]:
     return builder.plan(), builder.infos()
 
 
-def _cut(name: str) -> str:
-    return name.encode("utf-8", "surrogateescape")[:_NAME].decode("utf-8", "surrogateescape").strip()
-
-
 class _Builder:
     def __init__(self, graph: LogGraph) -> None:
         self.graph = graph
@@ -122,7 +121,7 @@ class _Builder:
         """The id of a tensor that a split copies. A backend gets each only once, but for 2024, when every split that
         used a copy named it: the same name again is another tensor.
         """
-        cut = _cut(tensor.name)
+        cut = _cut(tensor.name, _NAME)
         node = self.latest.get((cut, tensor.nbytes))
         if node is not None:
             id = node
@@ -133,7 +132,7 @@ class _Builder:
             leaf.copied_to.add(split.backend)
             id = leaf.id
         for copy in (f"{split.backend}#{tensor.name}#0", f"{split.backend}#{tensor.name}"):
-            self.copies.setdefault((split.backend, _cut(copy)), []).append((id, tensor.nbytes))
+            self.copies.setdefault((split.backend, _cut(copy, _NAME)), []).append((id, tensor.nbytes))
         return id
 
     def _node(self, place: int, split: LogSplit, node: LogNode) -> None:
@@ -165,11 +164,11 @@ class _Builder:
 
     def _leaf(self, name: str, nbytes: Bounds, time: int) -> _Leaf:
         """The tensor without a line of that name and size; the `time`th where the same backend copies several such."""
-        key = _cut(name), nbytes, time
+        key = _cut(name, _NAME), nbytes, time
         leaf = self.leafs.get(key)
         if leaf is None:
             base, mark, _ = name.partition(" (")
-            view_of = self.by_name.get(_cut(base), base) if mark else None
+            view_of = self.by_name.get(_cut(base, _NAME), base) if mark else None
             id = self._unused(name or "unnamed", f"@{time}")
             self.leafs[key] = leaf = _Leaf(id, name, nbytes, view_of)
         return leaf
@@ -184,16 +183,25 @@ class _Builder:
         self.ids.add(id)
         return id
 
-    def backends(self) -> list[str]:
-        """All names, those of backends without splits too."""
-        names = [split.backend for split in self.graph.splits]
-        names += [node.backend for node in self.nodes if node.backend]
-        return listed([*names, *(leaf.backend for leaf in self.leafs.values() if leaf.backend)])
-
     def plan(self) -> Plan:
         """The plan so far."""
-        graph, names = self.graph, self.backends()
+        graph = self.graph
         title = f" ({graph.title})" if graph.title else ""
+        names = listed(
+            [
+                *(split.backend for split in graph.splits),
+                *(node.backend for node in self.nodes if node.backend),
+                *(leaf.backend for leaf in self.leafs.values() if leaf.backend),
+            ]
+        )
+        homes = {leaf.id: leaf.backend for leaf in self.leafs.values()} | {n.id: n.backend for n in self.nodes}
+        leafs = []
+        for index, leaf in enumerate(self.leafs.values()):
+            backend = leaf.backend or homes.get(leaf.view_of or "")
+            if backend is None and len(names) == 2 and len(leaf.copied_to) == 1:
+                backend = next(name for name in names if name not in leaf.copied_to)
+            usage = "weights" if leaf.name.endswith(_WEIGHTS) else None
+            leafs.append(LeafPlan(index, leaf.id, backend, None, usage, None, None))
         return Plan(
             graph=f"{graph.number}{title}",
             step="graph",
@@ -201,20 +209,9 @@ class _Builder:
             backends=tuple((name, name) for name in names),
             splits=tuple(self.splits),
             nodes=tuple(self.nodes),
-            leafs=tuple(self._leaf_plans(names)),
+            leafs=tuple(leafs),
             ggml="unknown",
         )
-
-    def _leaf_plans(self, names: list[str]) -> list[LeafPlan]:
-        homes = {leaf.id: leaf.backend for leaf in self.leafs.values()} | {n.id: n.backend for n in self.nodes}
-        out = []
-        for index, leaf in enumerate(self.leafs.values()):
-            backend = leaf.backend or homes.get(leaf.view_of or "")
-            if backend is None and len(names) == 2 and len(leaf.copied_to) == 1:
-                backend = next(name for name in names if name not in leaf.copied_to)
-            usage = "weights" if leaf.name.endswith(_WEIGHTS) else None
-            out.append(LeafPlan(index, leaf.id, backend, None, usage, None, None))
-        return out
 
     def infos(self) -> dict[str, TensorInfo]:
         """What is known of the tensors, by id."""
@@ -226,13 +223,7 @@ class _Builder:
 
 
 def _info(
-    id: str,
-    name: str,
-    nbytes: Bounds,
-    op: str,
-    src: tuple[str | None, ...],
-    view_src: str | None = None,
+    id: str, name: str, nbytes: Bounds, op: str, src: tuple[str | None, ...], root: str | None = None
 ) -> TensorInfo:
-    return TensorInfo(
-        id, name, "", _NOWHERE, nbytes.low, op, src=src, view_src=view_src, slack=nbytes.high - nbytes.low
-    )
+    slack = nbytes.high - nbytes.low
+    return TensorInfo(id, name, "", _NOWHERE, nbytes.low, op, src=src, view_src=root, slack=slack)

@@ -6,7 +6,7 @@ View nodes have no line in a log, so the indexes of a graph's nodes have gaps.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -70,8 +70,8 @@ class LogSplit(msgspec.Struct, frozen=True, gc=False):
     nodes: tuple[LogNode, ...]
 
 
-class LogGraph(msgspec.Struct, frozen=True, gc=False):
-    """A graph as one print of the scheduler shows it, the `number`th of the log, counted from 1.
+class GraphHead(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Which graph of a log it is, the `number`th, counted from 1, where it stands, and how it is written.
 
     `title` is what llama.cpp said of it just before ("" if nothing), `dialect` is None if nothing shows it.
     `has_headers` is false where the log has node lines only: then splits are runs of nodes on one backend. `is_whole`
@@ -82,15 +82,24 @@ class LogGraph(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     title: str
-    dialect: Dialect | None
-    level: int
-    splits: tuple[LogSplit, ...]
     line: int
     last_line: int
+    dialect: Dialect | None
+    level: int
     has_headers: bool
     is_whole: bool
-    inputs_missing: int = 0
-    lines_cut: int = 0
+    inputs_missing: int
+    lines_cut: int
+
+    def head(self) -> dict[str, Any]:
+        """These fields alone, to make another record of the same graph."""
+        return {name: getattr(self, name) for name in GraphHead.__struct_fields__}
+
+
+class LogGraph(GraphHead, frozen=True, gc=False, kw_only=True):
+    """A graph as one print of the scheduler shows it."""
+
+    splits: tuple[LogSplit, ...]
 
     @property
     def nodes(self) -> list[LogNode]:
@@ -98,26 +107,16 @@ class LogGraph(msgspec.Struct, frozen=True, gc=False):
         return [node for split in self.splits for node in split.nodes]
 
 
-class GraphSummary(msgspec.Struct, frozen=True, gc=False):
+class GraphSummary(GraphHead, frozen=True, gc=False, kw_only=True):
     """A graph without its nodes. `nodes_on` counts the nodes per backend; `fingerprint` is the same for graphs whose
     headers and nodes read the same."""
 
-    number: int
-    title: str
-    dialect: Dialect | None
-    level: int
     n_nodes: int
     n_splits: int
     n_inputs: int
     copied: Bounds
     nodes_on: tuple[tuple[str, int], ...]
-    line: int
-    last_line: int
     fingerprint: int
-    has_headers: bool
-    is_whole: bool
-    inputs_missing: int = 0
-    lines_cut: int = 0
 
 
 class LogMessage(msgspec.Struct, frozen=True, gc=False):

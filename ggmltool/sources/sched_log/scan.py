@@ -78,21 +78,6 @@ class _Node(NamedTuple):
     is_bare: bool
 
 
-def _read_node(raw: bytes) -> _Node | None:
-    """The node whose line from the mark on this is; None if it is none."""
-    match = node_match(raw) or loose_node_match(raw)
-    if match is None:
-        return None
-    dialect = Dialect.Y2025 if match[8] is None else Dialect.Y2026
-    cut, bare = node_is_cut(raw, match.end()), raw[-1:] == b":"
-    return _Node(int(match[1]), (match[2], match[6]), crc32(match[0]), dialect, cut, bare)
-
-
-def _is_piece(line: bytes) -> bool:
-    """Whether a line is a node's without its end, or the end of one."""
-    return is_node(line) if NODE_MARK in line else b") [" in line and is_orphan(line)
-
-
 @dataclass(slots=True)
 class OpenGraph:
     """A graph whose lines are being read. `kept` are its lines, None if nobody wants it whole.
@@ -239,7 +224,10 @@ class Scanner:
                 elif not self.in_pass:
                     graph = self.graph
                     if graph is None or not (graph.has_headers or graph.continued(node)):
-                        graph = self._headless(node, at)
+                        graph = self._begin(at, False)
+                        if graph is not None:
+                            graph.has_headers = False
+                            graph.continued(node)
                     if graph is not None:
                         graph.add(node, at)
                         if graph.kept is not None:
@@ -248,29 +236,31 @@ class Scanner:
                 return
 
     def _new_node(self, raw: bytes) -> _Node | None:
-        node = _read_node(raw)
-        if node is not None and len(self.nodes) < MAX_KNOWN and len(raw) <= _LONG:
+        """The node whose line from the mark on this is, which is remembered; None if it is none."""
+        match = node_match(raw) or loose_node_match(raw)
+        if match is None:
+            return None
+        dialect = Dialect.Y2025 if match[8] is None else Dialect.Y2026
+        cut, bare = node_is_cut(raw, match.end()), raw[-1:] == b":"
+        node = _Node(int(match[1]), (match[2], match[6]), crc32(match[0]), dialect, cut, bare)
+        if len(self.nodes) < MAX_KNOWN and len(raw) <= _LONG:
             self.nodes[raw] = node
         return node
-
-    def _header_of(self, line: bytes, mark: int) -> Header | None:
-        """The header of a split, read once for all that are the same."""
-        raw = line[mark:]
-        header = self.headers.get(raw) or read_header(raw, 0)
-        if header is not None and len(self.headers) < MAX_KNOWN and len(raw) <= _LONG:
-            self.headers[raw] = header
-        return header
 
     def _line(self, line: bytes, at: int) -> None:
         """Any line but a node that follows its header."""
         mark = line.find(HEADER_MARK)
         if mark >= 0:
-            header = self._header_of(line, mark)
+            raw = line[mark:]
+            header = self.headers.get(raw) or read_header(raw, 0)
             if header is not None:
-                self._header(header, line, mark, at)
+                if len(self.headers) < MAX_KNOWN and len(raw) <= _LONG:
+                    self.headers[raw] = header
+                self._header(header, raw, at)
                 return
-        if line and self.graph is not None and not self.in_pass and _is_piece(line):
-            self.graph.n_cut += 1
+        if line and self.graph is not None and not self.in_pass:
+            # A node's line without its end, or the end of one.
+            self.graph.n_cut += is_node(line) if NODE_MARK in line else b") [" in line and is_orphan(line)
         if b"graph_reserve: " in line:
             title = title_of(line)
             if title is not None:
@@ -282,14 +272,13 @@ class Scanner:
         elif line:
             self.other.add(line, at, self.n_graphs)
 
-    def _header(self, header: Header, line: bytes, mark: int, at: int) -> None:
+    def _header(self, header: Header, raw: bytes, at: int) -> None:
         after_pass, self.in_pass = self.in_pass, False
         self.backends.add(header.backend)
         graph = self.graph
         if graph is None or header.id == 0 or header.id <= graph.last_split:
             graph = self._begin(at, header.id == 0)
             if graph is None:
-                self.interrupted = True
                 return
         elif header.id != graph.last_split + 1:
             graph.whole = False
@@ -309,22 +298,13 @@ class Scanner:
         graph.crcs.append(crc32(repr(header).encode("utf-8", "surrogateescape")))
         graph.last_line = at
         if graph.kept is not None:
-            graph.keep(at, line[mark:], self.lines.source)
-
-    def _headless(self, node: _Node, at: int) -> OpenGraph | None:
-        """A graph begins with a node, without a header."""
-        graph = self._begin(at, False)
-        if graph is None:
-            self.interrupted = True
-        else:
-            graph.has_headers = False
-            graph.continued(node)
-        return graph
+            graph.keep(at, raw, self.lines.source)
 
     def _begin(self, at: int, whole: bool) -> OpenGraph | None:
         """A graph begins, and with it the last one ends; None if nobody wants more."""
         self._end()
         if self.stopped:
+            self.interrupted = True
             return None
         self.n_graphs += 1
         self.graph = graph = OpenGraph(self.n_graphs, at, at, self.title, whole)
@@ -354,22 +334,22 @@ class Scanner:
             if pair in self.tally or len(self.tally) < MAX_OPS:
                 self.tally[pair] += n
         return GraphSummary(
-            graph.number,
-            sys.intern(graph.title),
-            graph.dialect,
-            2 if graph.n_nodes else 1,
-            graph.n_nodes,
-            graph.n_splits,
-            graph.n_inputs,
-            Bounds(graph.copied_low, graph.copied_high),
-            tuple((name, nodes_on[name]) for name in listed(nodes_on)),
-            graph.line,
-            graph.last_line,
-            graph.crc,
-            graph.has_headers,
-            graph.whole,
-            graph.inputs_missing,
-            graph.lines_cut,
+            number=graph.number,
+            title=sys.intern(graph.title),
+            line=graph.line,
+            last_line=graph.last_line,
+            dialect=graph.dialect,
+            level=2 if graph.n_nodes else 1,
+            has_headers=graph.has_headers,
+            is_whole=graph.whole,
+            inputs_missing=graph.inputs_missing,
+            lines_cut=graph.lines_cut,
+            n_nodes=graph.n_nodes,
+            n_splits=graph.n_splits,
+            n_inputs=graph.n_inputs,
+            copied=Bounds(graph.copied_low, graph.copied_high),
+            nodes_on=tuple((name, nodes_on[name]) for name in listed(nodes_on)),
+            fingerprint=graph.crc,
         )
 
     def summary(self) -> LogSummary:
@@ -381,10 +361,10 @@ class Scanner:
             self.n_graphs - len(self.graphs),
             tuple(backends),
             tuple((op, backend, n) for (op, backend), n in self.tally.items()),
-            other.reallocs,
-            other.messages,
+            tuple(other.reallocs.values()),
+            tuple(other.messages.values()),
             other.left_out,
-            other.buffers,
+            tuple(other.buffers.values()),
             tuple(other.table.values()),
             other.tables,
             self.passes,

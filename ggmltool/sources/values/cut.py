@@ -7,13 +7,22 @@ they were before.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import struct
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from math import prod
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
+from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import KEY_NAMES, Op, op_key
+from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
 from ggmltool.scenario.errors import Mistake, nearest, quoted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 VIEWS = frozenset(("none", "view", "reshape", "permute", "transpose"))
 """Ops that compute nothing."""
@@ -94,18 +103,19 @@ class _Cutter:
                 self._holders.pop(self._root(id), None)
             if id in self._computed:
                 self._writers[self._root(id)] = id
-        self._out.document = self._written()
-        return self._out
-
-    def _written(self) -> Document:
         contexts = self._document["contexts"]
         head = {key: value for key, value in self._document.items() if key not in ("contexts", "graphs", "steps")}
         scheduler = {
             key: value for key, value in head.get("scheduler", {}).items() if key not in ("past", "graph_size")
         }
-        placed = {name: {**_kind(contexts.get(name, {})), "tensors": tensors} for name, tensors in self._placed.items()}
+        placed = {}
+        for name, tensors in self._placed.items():  # without what lies where in it
+            context = contexts.get(name, {})
+            placed[name] = {key: context[key] for key in ("buft", "usage") if key in context} | {"tensors": tensors}
         graph = {"nodes": self._kept, "expand": list(self._kept)}
-        return head | {"scheduler": scheduler, "contexts": placed, "graphs": {self._graph: graph}}
+        parts = {"scheduler": scheduler, "contexts": placed, "graphs": {self._graph: graph}}
+        self._out.document = head | parts
+        return self._out
 
     def _root(self, id: str) -> str:
         t = self._tensor(id)
@@ -156,19 +166,18 @@ class _Cutter:
         """A view of what is held, made of the tensor `behind` it; what worked in place is that tensor itself."""
         t = self._tensor(id)
         op = t.get("op", "none")
-        if id in self._nodes and op not in VIEWS and _layout(t) == _layout(self._tensor_of(behind)):
-            return behind
+        if id in self._nodes and op not in VIEWS:
+            of = self._kept.get(behind) or next(t[behind] for t in self._placed.values() if behind in t)
+            if _layout(t) == _layout(of):
+                return behind
         if op not in VIEWS or op == "none":
             offset = t.get("view_offs", 0)
             t = {**t, "op": "view", "op_params": [offset & 0xFFFFFFFF, offset >> 32]}
-        name = self._fresh(id, holder)
+        taken = id in self._kept or self._is_placed(id) or id in self._wanted
+        name = f"{id}@{holder}" if taken else id
         kept = {key: value for key, value in t.items() if key not in ("flags", "data")}
         self._kept[name] = {**kept, "src": [behind], "view_src": holder, "name": t.get("name", id)}
         return name
-
-    def _tensor_of(self, name: str) -> Document:
-        """A tensor of the cut."""
-        return self._kept.get(name) or next(tensors[name] for tensors in self._placed.values() if name in tensors)
 
     def _read(self, root: str) -> str:
         """An input of the cut: what lies in a tensor's memory now."""
@@ -185,18 +194,8 @@ class _Cutter:
         self._holders[root] = self._made[root, name] = name
         return name
 
-    def _fresh(self, id: str, holder: str) -> str:
-        """The id of a view: its own, or with the name of what it is a view of where that is taken."""
-        taken = id in self._kept or self._is_placed(id) or id in self._wanted
-        return f"{id}@{holder}" if taken else id
-
     def _is_placed(self, id: str) -> bool:
         return any(id in tensors for tensors in self._placed.values())
-
-
-def _kind(context: Document) -> Document:
-    """A context without what lies where in it."""
-    return {key: context[key] for key in ("buft", "usage") if key in context}
 
 
 def _layout(t: Document) -> tuple[object, ...]:
@@ -261,3 +260,117 @@ def _unknown(document: dict[str, Any], graph: str, pattern: str, names: Sequence
         return f"{quoted(pattern)} is never computed", "the inputs of the nodes that are named are written, too"
     near = nearest(pattern, names)
     return f"the graph has no node {quoted(pattern)}", f"did you mean {quoted(near)}?" if near else ""
+
+
+def packed_size(type: DType, ne: Dims) -> int:
+    """Bytes of a tensor without gaps."""
+    return type.row_size(ne[0]) * prod(ne[1:])
+
+
+def packed(content: bytes, type: DType, ne: Dims, nb: Dims) -> bytes:
+    """The elements in ggml's order, of the ggml_nbytes bytes that a tensor of these strides has.
+
+    Raises ValueError for strides that lead out of them.
+    """
+    if len(content) != nbytes_of(type, ne, nb):
+        raise ValueError(f"{len(content)} bytes are not a tensor of ne {list(ne)} and nb {list(nb)}")
+    if nb == contiguous_nb(type, ne) or not content:
+        return content
+    import numpy as np
+
+    from ggmltool.ggml.values import extent
+
+    shape = (*reversed((ne[0] // type.block_size, *ne[1:])), type.type_size)
+    what = f"a tensor of ne {list(ne)} and nb {list(nb)}"
+    return bytes(extent.strided(np, np.frombuffer(content, np.uint8), shape, (*nb[::-1], 1), 0, what).tobytes())
+
+
+ALIGNMENT = 32
+_PIECE = 1 << 24
+_GGUF = struct.Struct("<4sIQQ")
+
+
+class Kept(NamedTuple):
+    """A tensor's values in the store: `size` bytes at `offset`."""
+
+    type: DType
+    ne: Dims
+    offset: int
+    size: int
+
+
+class ValueStore:
+    """A temporary file with the values of tensors, by id; a context manager that ends with the file."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - it is there as long as the store is
+        self._kept: dict[str, Kept] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+
+    @property
+    def kept(self) -> Mapping[str, Kept]:
+        """What is there, in the order in which it came."""
+        return self._kept
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all values."""
+        return sum(k.size for k in self._kept.values())
+
+    def keep(self, id: str, type: DType, ne: Dims, pieces: Iterable[bytes]) -> None:
+        """Take a tensor's values, without gaps, piece by piece. Raises ValueError if these are not all of them."""
+        offset = self._file.seek(0, 2)
+        size = sum(self._file.write(piece) for piece in pieces)
+        if size != packed_size(type, ne):
+            raise ValueError(f"{size} bytes are not the values of {id}")
+        self._kept[id] = Kept(type, ne, offset, size)
+
+    def raw(self, id: str) -> bytes:
+        """The bytes of a tensor."""
+        kept = self._kept[id]
+        self._file.seek(kept.offset)
+        return self._file.read(kept.size)
+
+    def values(self, id: str) -> NDArray[Any]:
+        """The values of a tensor, of shape `ne` reversed: floats and quantized types as float32, integers as they are.
+
+        Raises KeyError for a type that cannot be read.
+        """
+        import numpy as np
+
+        from ggmltool.scenario.encoded import can_decode, decode
+
+        kept = self._kept[id]
+        if not can_decode(kept.type):
+            raise KeyError(id)
+        values = decode(self.raw(id), kept.type, kept.ne)
+        return values.astype(np.float32, copy=False) if values.dtype.kind == "f" else values
+
+    def write_gguf(self, write: Callable[[bytes], object]) -> None:
+        """All of it as a GGUF file without metadata, every tensor in its own type."""
+        infos, at = [], 0
+        for id, kept in self._kept.items():
+            name = id.encode("utf-8", "replace")
+            infos.append(
+                struct.pack("<Q", len(name)) + name + struct.pack("<I4QIQ", len(kept.ne), *kept.ne, kept.type.id, at)
+            )
+            at += _padded(kept.size)
+        head = _GGUF.pack(b"GGUF", 3, len(infos), 0) + b"".join(infos)
+        write(head + bytes(_padded(len(head)) - len(head)))
+        for kept in self._kept.values():
+            self._file.seek(kept.offset)
+            left = kept.size
+            while left:
+                piece = self._file.read(min(left, _PIECE))
+                write(piece)
+                left -= len(piece)
+            write(bytes(_padded(kept.size) - kept.size))
+
+
+def _padded(n: int) -> int:
+    return -(-n // ALIGNMENT) * ALIGNMENT

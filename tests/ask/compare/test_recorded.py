@@ -15,8 +15,7 @@ from ggmltool.ask.compare.recorded import Told, compare_recorded
 from ggmltool.ggml.sched.compute import backend_graph_compute
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.sources.values.eval_log import Sample, log_nodes, parse_eval_log
-from ggmltool.sources.values.files import read_values
+from ggmltool.sources.values.files import Sample, log_nodes, parse_eval_log, read_values
 from tests.sources.eval_printer import printed
 
 MODEL: dict[str, Any] = {
