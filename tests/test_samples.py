@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import ggmltool
+from ggmltool.ask.words import words
 from ggmltool.ggml.events import Event, Grown, NotReused, ReallocNeeded, Reused
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.samples import DEFAULT, samples, samples_folder
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.views.explain.words import words
 from tests.lifetimes import memory_plan
 
 SAMPLES = samples()

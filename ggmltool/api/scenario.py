@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def _plan_html(plan: Plan) -> str:
-    from ggmltool.views.plan.html import plan_html
+    from ggmltool.ask.plan.html import plan_html
 
     return plan_html(plan)
 

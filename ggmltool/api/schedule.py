@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def dot(look: Look, style: str, around: str | None, radius: int, split: int | None, fold: bool, overview: bool) -> str:
+    from ggmltool.ask.dot.folded import fold_dot
+    from ggmltool.ask.dot.overview import overview_dot
+    from ggmltool.ask.dot.splits import ggml_dot, split_dot
     from ggmltool.inspect.built import built_graph, near, part_of
     from ggmltool.inspect.watched import graph_at
-    from ggmltool.views.plan.dot import ggml_dot, split_dot
-    from ggmltool.views.plan.fold_dot import fold_dot
-    from ggmltool.views.plan.overview_dot import overview_dot
 
     if style not in ("ggml", "ggmltool"):
         raise InspectError(f'no style of drawing is called {style!r}; they are "ggmltool" and "ggml"')

@@ -12,16 +12,14 @@ from typing import Any, Literal, NamedTuple, cast
 
 from msgspec import structs
 
-from ggmltool.attach import alone
 from ggmltool.attach.devices.asking import ask
-from ggmltool.attach.errors import AttachError, Dies
 from ggmltool.attach.files.instance import Instance
-from ggmltool.attach.past import Left, left_by
-from ggmltool.attach.reading import read_alone, read_snapshot
+from ggmltool.attach.gdb.link import Dies
+from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import AttachSession
-from ggmltool.attach.state import Answers, Function, Snapshot
-from ggmltool.attach.write.decided import decided
-from ggmltool.attach.write.written import Written, with_assignments, written
+from ggmltool.attach.state import Answers, Function, Left, Snapshot, left_by
+from ggmltool.attach.write.written import Written, decided, with_assignments, written
+from ggmltool.state.errors import AttachError
 from ggmltool.structs.layout import layout
 
 At = Literal["reserve", "alloc", "compute", "any"]
@@ -33,23 +31,22 @@ _CALLERS = 12
 RESERVE: tuple[Function, ...] = ("ggml_backend_sched_reserve",)
 ALLOC: tuple[Function, ...] = ("ggml_backend_sched_alloc_graph",)
 COMPUTE: tuple[Function, ...] = ("ggml_backend_sched_graph_compute_async", "ggml_backend_sched_graph_compute")
-FUNCTIONS: dict[At | None, tuple[Function, ...]] = {
-    "reserve": RESERVE,
-    "alloc": ALLOC,
-    "compute": COMPUTE,
-    "any": RESERVE + ALLOC + COMPUTE,
-    None: ALLOC + COMPUTE,
-}
+
+
+def _by_wish(
+    reserve: tuple[Function, ...], alloc: tuple[Function, ...], compute: tuple[Function, ...]
+) -> dict[At | None, tuple[Function, ...]]:
+    every = reserve + alloc + compute
+    return {"reserve": reserve, "alloc": alloc, "compute": compute, "any": every, None: alloc + compute}
+
+
+FUNCTIONS = _by_wish(RESERVE, ALLOC, COMPUTE)
 """By what was asked for; None: a graph that is computed, when the program lets it be allocated."""
-
-
-ALONE: dict[At | None, tuple[Function, ...]] = {
-    "reserve": alone.RESERVE,
-    "alloc": alone.ALLOC,
-    "compute": alone.COMPUTE,
-    "any": alone.RESERVE + alone.ALLOC + alone.COMPUTE,
-    None: alone.ALLOC + alone.COMPUTE,
-}
+ALONE = _by_wish(
+    ("ggml_gallocr_reserve", "ggml_gallocr_reserve_n"),
+    ("ggml_gallocr_alloc_graph",),
+    ("ggml_backend_graph_compute", "ggml_backend_graph_compute_async"),
+)
 """The same of a program that has no scheduler."""
 
 
@@ -128,29 +125,26 @@ class _Counting:
             return None
         if caller in (*self.functions, *ALONE["any"]):
             return None
+        computes = "compute" in function
         if function in ALONE["any"]:
-            return self._alone(function, first, graph, number)
-        allocated = function in COMPUTE and _is_allocated(session, first)
-        return (
-            None
-            if self._told(function in COMPUTE, allocated, first)
-            else Called(function, first, graph, number, allocated, _thread(session))
-        )
+            if self.without and in_scheduler(session):
+                self._has_scheduler()
+            # Of a program that was started here every graph was seen when it was allocated.
+            seen = graph in self._allocating or session.kind != "launched"
+            if not self.without or self._told(computes, seen, graph):
+                return None
+            allocated = computes
+        else:
+            is_alloc = (layout(session.instance.structs).struct("ggml_backend_sched").members or {}).get("is_alloc")
+            allocated = computes and is_alloc is not None and session.link.read(first + is_alloc.offset, 1) != b"\0"
+            if self._told(computes, allocated, first):
+                return None
+        thread = session.stopped.tid if session.stopped else 0
+        return Called(function, first, graph, number, allocated, thread)
 
     def _has_scheduler(self) -> None:
         self.without = False
         self.functions = FUNCTIONS[self.at]
-
-    def _alone(self, function: Function, first: int, graph: int, number: int) -> Called | None:
-        if self.without and in_scheduler(self.session):
-            self._has_scheduler()
-        if not self.without:
-            return None
-        computes = function in alone.COMPUTE
-        # Of a program that was started here every graph was seen when it was allocated.
-        seen = graph in self._allocating or self.session.kind != "launched"
-        told = self._told(computes, seen, graph)
-        return None if told else Called(function, first, graph, number, computes, _thread(self.session))
 
     def _told(self, computes: bool, allocated: bool, of: int) -> bool:
         """Whether a graph was counted when it was allocated, or is allocated anew the next time, as far as we know."""
@@ -163,10 +157,6 @@ class _Counting:
             self._skipped.add(of)
             return True
         return False
-
-
-def _thread(session: AttachSession) -> int:
-    return session.stopped.tid if session.stopped else 0
 
 
 def in_scheduler(session: AttachSession) -> bool:
@@ -185,12 +175,6 @@ def function_at(instance: Instance, address: int) -> str:
     ordered = sorted((at, name) for name, at in instance.symbols.items())
     n = bisect_right(ordered, (address, "\x7f"))
     return ordered[n - 1][1] if n else ""
-
-
-def _is_allocated(session: AttachSession, sched: int) -> bool:
-    fields = layout(session.instance.structs).struct("ggml_backend_sched").members or {}
-    found = fields.get("is_alloc")
-    return found is not None and session.link.read(sched + found.offset, 1) != b"\0"
 
 
 @dataclass(frozen=True)
@@ -234,39 +218,30 @@ def glance(session: AttachSession, called: Called, when: Literal["before", "afte
     """What a program has before the call that it has just entered, or after it, which lets it return; of a compute of a
     graph that is allocated always before, for it decides nothing. No device is asked. Raises AttachError.
     """
-    read = read_snapshot if called.function in FUNCTIONS["any"] else read_alone
-    if called.allocated or called.function in alone.COMPUTE or when == "before":
-        return read(session, called.sched, called.graph, called.function, "before")
-    session.finish()
-    return read(session, called.sched, called.graph, called.function, "after")
+    if called.allocated or called.function in ALONE["compute"]:
+        when = "before"
+    if when == "after":
+        session.finish()
+    return read_snapshot(session, called.sched, called.graph, called.function, when)
 
 
 def visit(session: AttachSession) -> Visited:
     """Look at the call that the program has just entered, one of `FUNCTIONS`, and let it return.
 
-    A compute of a graph that is allocated decides nothing more: the program stays at its entry. Raises AttachError.
+    A compute of a graph that is allocated, or without a scheduler, decides nothing more: the program stays at its
+    entry. Raises AttachError.
     """
     function = cast("Function", session.function())
-    sched, graph = session.link.arguments()[:2]
-    if function not in FUNCTIONS["any"]:
-        return _visit_alone(session, function, sched, graph)
-    before = read_snapshot(session, sched, graph, function, "before")
+    first, graph = session.link.arguments()[:2]
+    alone = function not in FUNCTIONS["any"]
+    before = read_snapshot(session, first, graph, function, "before")
     answers = ask(session, before)
-    if "compute" in function and before.sched.is_alloc:
+    if not alone and "compute" in function and before.sched.is_alloc:
         return Visited(before, before, answers, None)
-    session.finish()
-    after = read_snapshot(session, sched, graph, function, "after", before)
-    return Visited(before, after, answers, ask(session, after))
-
-
-def _visit_alone(session: AttachSession, function: Function, first: int, graph: int) -> Visited:
-    """The same of a call of a graph allocator or a backend by a program without a scheduler. A compute allocates
-    nothing: the program stays at its entry."""
-    before = read_alone(session, first, graph, function, "before")
-    answers = ask(session, before)
-    if not alone.lacks_cpu(before) and all(answers.supports.values()):
+    if alone and not before.lacks_cpu and all(answers.supports.values()):
         # The only backend that there is needs no word of the program's.
         before = replace(before, sched=structs.replace(before.sched, tensor_backend_ids={}))
-    if function not in alone.COMPUTE:
+    if function not in ALONE["compute"]:
         session.finish()
-    return Visited(before, read_alone(session, first, graph, function, "after", before), answers, None)
+    after = read_snapshot(session, first, graph, function, "after", before)
+    return Visited(before, after, answers, None if alone else ask(session, after))

@@ -12,17 +12,15 @@ from signal import SIGKILL, Signals
 from types import TracebackType
 from typing import IO, Any, Literal, Self
 
-from ggmltool.attach.errors import AttachError, Dies
 from ggmltool.attach.files.corefile import CoreFile, program_dumped, read_core, remarks
 from ggmltool.attach.files.emulator import NO_UNICORN, DeadLink, has_unicorn
 from ggmltool.attach.files.instance import Instance, instances_of, nothing_found, prepare, without
 from ggmltool.attach.files.loaded import LoadedFiles, has_ggml
 from ggmltool.attach.gdb.guards import BreakpointRestorer, SignalGuard
-from ggmltool.attach.gdb.link import GdbLink, Late, LinkLost, ProgramStop
-from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, own_machine
-from ggmltool.attach.gdb.permission import children_of, died, program_of, why_not
+from ggmltool.attach.gdb.link import Dies, GdbLink, Late, LinkLost, ProgramStop
+from ggmltool.attach.gdb.machines import Remote, children_of, died, gdb_for, lacks, own_machine, program_of, why_not
 from ggmltool.attach.gdb.program import Gdb, Launched, why_lost
-from ggmltool.state.errors import LinkError
+from ggmltool.state.errors import AttachError, LinkError
 
 __all__ = ["AttachError", "AttachSession", "Instance", "Remote"]
 

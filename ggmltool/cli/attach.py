@@ -228,9 +228,8 @@ def attach(
         return _for_gdb()
     asked = _Asked(at, graph, count, timeout, until_abort, verify, views, redact, format == "json", output)
     asked.check(values)
-    from ggmltool.attach.errors import AttachError
     from ggmltool.attach.session import AttachSession
-    from ggmltool.state.errors import LinkError
+    from ggmltool.state.errors import AttachError, LinkError
 
     try:
         if core is not None:
@@ -293,7 +292,8 @@ def _tell_core(session: AttachSession, asked: _Asked) -> int:
 def _look(session: AttachSession, asked: _Asked) -> int:
     """Look at the calls that were asked for, say what was seen of each at once, and let the program go on."""
     from ggmltool.attach.end.ending import ended
-    from ggmltool.attach.errors import AttachError, Dies
+    from ggmltool.attach.gdb.link import Dies
+    from ggmltool.state.errors import AttachError
 
     telling = CallReporter(
         session, asked.views, asked.output, json=asked.json, verify=asked.verify, redact=asked.redact,

@@ -17,14 +17,14 @@ from ggmltool.cli.output import Output, note
 from ggmltool.show.text import harmless
 
 if TYPE_CHECKING:
+    from ggmltool.ask.attach.calls import AttachedCall
+    from ggmltool.ask.attach.live import WantedView
+    from ggmltool.ask.attach.verified import Verified
     from ggmltool.attach.calls import Called, Visited
     from ggmltool.attach.end.ending import Ended
     from ggmltool.attach.session import AttachSession
     from ggmltool.attach.state import Snapshot
     from ggmltool.attach.write.written import Written
-    from ggmltool.inspect.attached.verified import Verified
-    from ggmltool.views.attach.calls import AttachedCall
-    from ggmltool.views.attach.live import WantedView
 
 
 def save(document: dict[str, Any], output: Output, redact: bool, n: int = 1) -> None:
@@ -46,8 +46,8 @@ def numbered(output: Output, n: int) -> Output:
 
 def verified(visited: Visited) -> Verified:
     """What the program decided in a call beside our plan of it."""
+    from ggmltool.ask.attach.verified import verify
     from ggmltool.attach.write.written import GRAPH
-    from ggmltool.inspect.attached.verified import verify
 
     made: Written = visited.written
     return verify(made.document, GRAPH, made.step, visited.decided, made.notes, visited.left)
@@ -92,8 +92,8 @@ class ViewsAsked(NamedTuple):
 
     def write(self, session: AttachSession, taken: list[tuple[int, Snapshot]]) -> None:
         """Calls with their numbers, as JSON. Raises CliError for a tensor that is not there."""
-        from ggmltool.views.attach.live import NoViewError, live_call
-        from ggmltool.views.attach.records import AttachViewsDocument, NamedSnapshot
+        from ggmltool.ask.attach.live import NoViewError, live_call
+        from ggmltool.ask.attach.records import AttachViewsDocument, NamedSnapshot
 
         try:
             calls = [live_call(number, NamedSnapshot(snapshot), self.views) for number, snapshot in taken]
@@ -103,9 +103,9 @@ class ViewsAsked(NamedTuple):
 
     def show(self, taken: list[tuple[int, Snapshot]], out: Output) -> None:
         """The same as text."""
+        from ggmltool.ask.attach.live import NoViewError, shown
+        from ggmltool.ask.attach.records import NamedSnapshot
         from ggmltool.show.table import heading, render_lines
-        from ggmltool.views.attach.live import NoViewError, shown
-        from ggmltool.views.attach.records import NamedSnapshot
 
         for number, snapshot in taken:
             try:
@@ -146,7 +146,7 @@ def views_options(command: F) -> F:
 def _wanted(texts: tuple[str, ...]) -> list[WantedView]:
     if not texts:
         return []
-    from ggmltool.views.attach.live import NoViewError, wanted
+    from ggmltool.ask.attach.live import NoViewError, wanted
 
     try:
         return [one for text in texts for one in wanted(text)]
@@ -156,7 +156,7 @@ def _wanted(texts: tuple[str, ...]) -> list[WantedView]:
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The views; the names of nodes are known when the program stops, and not before."""
-    from ggmltool.views.attach.live import OF_TENSOR, PLAIN
+    from ggmltool.ask.attach.live import OF_TENSOR, PLAIN
 
     return [view for view in (*PLAIN, *(f"{view} " for view in OF_TENSOR)) if view.startswith(incomplete)]
 
@@ -225,7 +225,7 @@ class CallReporter:
                 for found in self._found:
                     self._document(found)
         elif self._json and self._calls:
-            from ggmltool.views.attach.calls import AttachedDocument
+            from ggmltool.ask.attach.calls import AttachedDocument
 
             Output().write_document(AttachedDocument.of(self._session, self._calls))
         return all(found.same for found in self._found)
@@ -253,8 +253,8 @@ class CallReporter:
             self._verdict(seen.called, seen.visited)
 
     def _summary(self, called: Called, visited: Visited) -> None:
-        from ggmltool.views.attach.calls import AttachedCall, call_view, process_view
-        from ggmltool.views.attach.records import Process
+        from ggmltool.ask.attach.calls import AttachedCall, call_view, process_view
+        from ggmltool.ask.attach.records import Process
 
         before = self._calls[-1] if self._calls else None
         call = AttachedCall.of(called, visited.before, visited.after)
@@ -265,7 +265,7 @@ class CallReporter:
             self._aside.write(top + call_view(call, before, style))
 
     def _verdict(self, called: Called, visited: Visited) -> None:
-        from ggmltool.views.attach.verified import verified_view
+        from ggmltool.ask.attach.verified import verified_view
 
         found = verified(visited)
         self._found.append(found)
@@ -277,7 +277,7 @@ class CallReporter:
 
     @staticmethod
     def _document(found: Verified) -> None:
-        from ggmltool.views.attach.verified import AttachVerifyDocument
+        from ggmltool.ask.attach.verified import AttachVerifyDocument
 
         Output().write_document(AttachVerifyDocument.of(found))
 
@@ -286,7 +286,8 @@ def until_end(session: AttachSession, timeout: float | None) -> NoReturn:
     """Let the program run until it ends, and remember the scheduler that it called last. Raises Dies, and AttachError
     where it ends otherwise."""
     from ggmltool.attach.end.ending import CALLS
-    from ggmltool.attach.errors import AttachError, Dies
+    from ggmltool.attach.gdb.link import Dies
+    from ggmltool.state.errors import AttachError
 
     while True:
         try:
@@ -304,7 +305,7 @@ def until_end(session: AttachSession, timeout: float | None) -> NoReturn:
 def ended_of_core(session: AttachSession) -> Ended:
     """How the program of a core dump ended. Raises AttachError, with what is the matter with the dump."""
     from ggmltool.attach.end.ending import ended
-    from ggmltool.attach.errors import AttachError
+    from ggmltool.state.errors import AttachError
 
     try:
         return ended(session)
@@ -315,9 +316,8 @@ def ended_of_core(session: AttachSession) -> Ended:
 
 def tell_end(session: AttachSession, end: Ended, output: Output, redact: bool, json: bool) -> int:
     """What the end of a program means, and its graph as a scenario where -o names a file; the exit status."""
-    from ggmltool.inspect.attached.abort import explain_end
-    from ggmltool.views.attach.end import EndDocument, abort_view
-    from ggmltool.views.attach.verified import verified_view
+    from ggmltool.ask.attach.end import EndDocument, abort_view, explain_end
+    from ggmltool.ask.attach.verified import verified_view
 
     status = session.wait()
     facts, found, out = explain_end(end), _verified(end), Output(aside=session.launched is not None and not json)
@@ -340,8 +340,8 @@ def tell_end(session: AttachSession, end: Ended, output: Output, redact: bool, j
 
 def _verified(end: Ended) -> Verified | None:
     """What its scheduler had decided beside our plan of the same scenario, of a graph that was allocated."""
+    from ggmltool.ask.attach.verified import verify
     from ggmltool.attach.write.written import GRAPH
-    from ggmltool.inspect.attached.verified import verify
 
     made = end.written
     if made is None or end.decided is None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ggmltool.ask.run.watched import WatchedNode
     from ggmltool.attach.calls import At
     from ggmltool.attach.session import AttachSession
-    from ggmltool.attach.values.capture import CapturedValues
+    from ggmltool.attach.values import CapturedValues
     from ggmltool.attach.write.written import Written
     from ggmltool.sources.values.cut import ValueStore
 
@@ -260,7 +260,7 @@ def read_values(
 
     Raises AttachError, CliError.
     """
-    from ggmltool.attach.values.capture import Capture, ValuesRequest
+    from ggmltool.attach.values import Capture, ValuesRequest
     from ggmltool.scenario.errors import Mistake
     from ggmltool.sources.values.cut import ValueStore
 
@@ -289,7 +289,7 @@ def values_of(
     from ggmltool.attach.calls import calls
     from ggmltool.attach.devices.asking import ask
     from ggmltool.attach.end.ending import Ended, ended
-    from ggmltool.attach.errors import Dies
+    from ggmltool.attach.gdb.link import Dies
     from ggmltool.attach.reading import read_snapshot
     from ggmltool.attach.write.written import written
 

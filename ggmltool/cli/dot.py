@@ -7,6 +7,9 @@ from typing import NamedTuple
 import click
 from click.core import ParameterSource
 
+from ggmltool.ask.dot.folded import fold_dot
+from ggmltool.ask.dot.overview import overview_dot
+from ggmltool.ask.dot.splits import LARGE, ggml_dot, simpler_layout, split_dot
 from ggmltool.cli.complete import complete_tensors
 from ggmltool.cli.errors import FINE, CliError
 from ggmltool.cli.logs import OpenedLog, open_either
@@ -18,9 +21,6 @@ from ggmltool.inspect.built import built_graph, near, part_of
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.watched import Watched, graph_at, watch
 from ggmltool.show.svg import finished
-from ggmltool.views.plan.dot import LARGE, ggml_dot, simpler_layout, split_dot
-from ggmltool.views.plan.fold_dot import fold_dot
-from ggmltool.views.plan.overview_dot import overview_dot
 
 PICTURES = ("svg", "png", "pdf", "html")
 TEXTS = (".txt", "")

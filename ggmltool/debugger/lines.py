@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ggmltool.ask.words import sentence, words
 from ggmltool.ggml.events import (
     Allocated,
     AllocationStarted,
@@ -28,8 +29,6 @@ from ggmltool.ggml.events import (
 from ggmltool.show.text import count, printable, shortened
 from ggmltool.state.story.history import History
 from ggmltool.state.story.points import START, Point
-from ggmltool.views.explain.sentences import sentence
-from ggmltool.views.explain.words import words
 
 _NODES = 4
 """Nodes named in a line before the rest are counted."""

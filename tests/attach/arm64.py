@@ -20,9 +20,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ggmltool.attach.errors import Dies
+from ggmltool.ask.attach.verified import Verified
+from ggmltool.attach.gdb.link import Dies
 from ggmltool.attach.session import AttachSession, Remote
-from ggmltool.inspect.attached.verified import Verified
 from tests.attach.emulated_core import memory_of, write_core
 from tests.attach.on_library import read_seeds
 from tests.attach.programs import HERE, environment, headers, scratch

@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
+from ggmltool.ask.attach.verified import Verified, verify
 from ggmltool.attach.calls import ALLOC, COMPUTE, At, calls, visit
 from ggmltool.attach.end.ending import ended as core_ended
 from ggmltool.attach.session import AttachError, AttachSession
 from ggmltool.attach.write.written import GRAPH
-from ggmltool.inspect.attached.verified import Verified, verify
 from tests.attach.programs import core_by_gdb, decoding, ended, environment, output_of, started
 from tests.sources.gguf_file import write_gguf
 from tests.sources.real_models import REAL_MODELS

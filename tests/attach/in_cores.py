@@ -18,15 +18,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ggmltool.ask.attach.verified import verify
 from ggmltool.attach.calls import ALLOC, RESERVE, visit
 from ggmltool.attach.end.ending import ended
 from ggmltool.attach.gdb import program
-from ggmltool.attach.past import left_by
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import AttachSession
-from ggmltool.attach.write.decided import decided
-from ggmltool.attach.write.written import GRAPH
-from ggmltool.inspect.attached.verified import verify
+from ggmltool.attach.state import left_by
+from ggmltool.attach.write.written import GRAPH, decided
 from tests.attach.randomly import Compared, Ran, Stopped, launched
 
 BESIDE = " in a core, beside the plan of the living program"

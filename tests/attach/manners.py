@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.session import AttachSession
+from ggmltool.state.errors import AttachError
 from tests.attach.programs import environment
 
 FUNCTIONS = ("ggml_backend_sched_alloc_graph", "ggml_backend_sched_graph_compute_async")

@@ -31,13 +31,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ggmltool
-from ggmltool.attach import alone
+from ggmltool.ask.attach.verified import Verified, verify
 from ggmltool.attach import calls as stops
 from ggmltool.attach.calls import Visited, caller_of, in_scheduler, visit
 from ggmltool.attach.session import AttachError, AttachSession
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.ggml.releases.table import DEFAULT
-from ggmltool.inspect.attached.verified import Verified, verify
 from ggmltool.oracle import run_many
 from ggmltool.sources.llama.capture.packages import behavior_of
 from tests.attach.on_library import library, random_scenario, read_seeds
@@ -45,7 +44,11 @@ from tests.attach.programs import ROOT
 from tests.conformance.releases import JUDGED
 from tests.conformance.run import planning_only
 
-AT = {"alloc": stops.RESERVE + stops.ALLOC, "compute": stops.COMPUTE, "alone": alone.RESERVE + alone.ALLOC}
+AT = {
+    "alloc": stops.RESERVE + stops.ALLOC,
+    "compute": stops.COMPUTE,
+    "alone": stops.ALONE["reserve"] + stops.ALONE["alloc"],
+}
 AT_ONCE = 40
 """So many calls are looked at by the number of a process before it is let go."""
 IN_A_CORE = 6

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from ggmltool.ask.attach.end import AbortFacts, abort_view, explain_end
+from ggmltool.ask.attach.verified import Stage, verify
 from ggmltool.attach.end.ending import Ended, ended
-from ggmltool.attach.errors import Dies
 from ggmltool.attach.files import emulator
+from ggmltool.attach.gdb.link import Dies
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.write.written import GRAPH
-from ggmltool.inspect.attached.abort import AbortFacts, explain_end
-from ggmltool.inspect.attached.verified import Stage, verify
 from ggmltool.show.table import Style
-from ggmltool.views.attach.end import abort_view
 from tests.attach.programs import core_by_gdb, core_of, environment, output_of
 from tests.needs import compiled, library, needs_gcc, needs_gdb
 

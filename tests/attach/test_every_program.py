@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from ggmltool.ask.attach.verified import Verified, verify
 from ggmltool.attach.calls import calls, visit
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.write.decided import decided
-from ggmltool.attach.write.written import GRAPH, written
-from ggmltool.inspect.attached.verified import Verified, verify
+from ggmltool.attach.write.written import GRAPH, decided, written
 from tests.attach.programs import (
     core_by_gdb,
     decoding,

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from ggmltool.attach.calls import calls, visit
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.link import GdbLink, LinkLost
 from ggmltool.attach.session import AttachSession
+from ggmltool.state.errors import AttachError
 from tests.attach.programs import c_program, environment
 from tests.cli.conftest import Call
 from tests.needs import made, needs_gcc, needs_gdb

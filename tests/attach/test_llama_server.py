@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 import ggmltool
+from ggmltool.ask.attach.verified import verify
 from ggmltool.attach.calls import calls, visit
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.write.written import GRAPH
-from ggmltool.inspect.attached.verified import verify
 from tests.attach.in_gdb import session as in_gdb
 from tests.attach.programs import environment, serving
 from tests.needs import made, needs_gdb, real_vulkan

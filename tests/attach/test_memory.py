@@ -9,10 +9,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.reading import ProcessReader
 from ggmltool.attach.state import Snapshot
-from ggmltool.state.errors import NotAsLaidOut
+from ggmltool.state.errors import AttachError, NotAsLaidOut
 from ggmltool.state.memory import limits
 from ggmltool.state.memory.pages import PAGE
 from ggmltool.structs.layout import layout

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from ggmltool.attach.reading import read_snapshot
+from ggmltool.attach.reading import corrected, read_snapshot
 from ggmltool.attach.session import AttachError, AttachSession
 from ggmltool.attach.state import Snapshot
-from ggmltool.attach.stopped import corrected
 from ggmltool.state.memory.tensors import TensorStruct
 from ggmltool.structs.layout import layout
 from ggmltool.structs.types import Struct

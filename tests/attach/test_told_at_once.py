@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from ggmltool.ask.attach.calls import AttachedCall, call_view
 from ggmltool.attach.calls import Called
 from ggmltool.show.table import Style
-from ggmltool.views.attach.calls import AttachedCall, call_view
 from tests.attach.conftest import Attach
 from tests.attach.programs import environment, started
 from tests.attach.recorded import recorded

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ggmltool.attach.eval_callback import EvalCallback
 from ggmltool.attach.reading import ProcessReader, read_snapshot
 from ggmltool.attach.session import AttachSession
-from ggmltool.attach.values.eval_callback import EvalCallback
 from ggmltool.attach.write.written import written
 from ggmltool.cli.attach_values import ReadValues, ValuesAsked, read_values
 from ggmltool.cli.errors import CliError

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import ggmltool
+from ggmltool.ask.dot.splits import ggml_dot
 from ggmltool.inspect.built import built_graph
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.tensor_info import tensor_infos
-from ggmltool.views.plan.dot import ggml_dot
 from tests.conformance.releases import release_of
 
 SMALL = """\

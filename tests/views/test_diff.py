@@ -13,12 +13,12 @@ from msgspec.structs import replace as replace_row
 from ggmltool.ask.diff import diff
 from ggmltool.ask.diff.plans import PARTS, PlanDiff, plan_diff
 from ggmltool.ask.diff.side import DiffSide, Held, HeldBuffer, Titles
+from ggmltool.ask.words import words
 from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.ggml.why import Facts, Why
 from ggmltool.show.document import json_text
 from ggmltool.show.table import Style
-from ggmltool.views.explain.words import words
 from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 from tests.views.plans import EVENTS, KIB, REFUSED, TENSORS, TWO_DEVICES

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as replace_struct
 
 import ggmltool
+from ggmltool.ask.dot.folded import fold_dot
+from ggmltool.ask.dot.overview import MOST_ROWS, Group, overview, overview_dot
 from ggmltool.inspect.copied import bytes_of
 from ggmltool.inspect.fold import Fold, FoldNode, Item, fold, fold_plan, layers, masked, unfolded
 from ggmltool.scenario.samples import sample_name, samples
-from ggmltool.views.plan.fold_dot import fold_dot
-from ggmltool.views.plan.overview_dot import MOST_ROWS, Group, overview, overview_dot
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.golden import check_golden

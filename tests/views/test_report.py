@@ -18,12 +18,11 @@ from ggmltool.ask.explain.node import explain_node
 from ggmltool.ask.report import build as told
 from ggmltool.ask.report.build import report, tell
 from ggmltool.ask.report.events import _KINDS
+from ggmltool.ask.words import reason_sentence, reason_text, words
 from ggmltool.ggml.events import SPLIT_GRAPH
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.views.explain.reasons import reason_sentence, reason_text
-from ggmltool.views.explain.words import words
 from tests.cli.conftest import SAMPLES
 from tests.conformance import fuzz
 from tests.conformance.test_random_of_old_versions import scenarios

@@ -12,6 +12,7 @@ import pytest
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.buffers.record import BuffersShown
 from ggmltool.ask.buffers.text import buffers
+from ggmltool.ask.dot.splits import ggml_dot, split_dot
 from ggmltool.ask.plan.record import PlanDocument, PlanShown
 from ggmltool.ask.plan.text import plan
 from ggmltool.ask.run.text import StepReport, steps_view
@@ -23,7 +24,6 @@ from ggmltool.show.document import json_text
 from ggmltool.show.table import Style
 from ggmltool.show.text import plan_step
 from ggmltool.show.values import matrix_view
-from ggmltool.views.plan.dot import ggml_dot, split_dot
 from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 from tests.views.plans import EVENTS, REFUSED, TENSORS, TWO_DEVICES

@@ -14,9 +14,9 @@ from ggmltool.ggml.releases.table import BY_NAME
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.inspect.allocator import AllocRow
+from ggmltool.show.gdb import Printed, Value, gdb_session
 from ggmltool.show.table import Style
 from ggmltool.state.errors import WrongUse
-from ggmltool.views.memory.gdb import Printed, Value, gdb_session
 
 
 def allocs(answer: Answer[AllocTableShown], style: Style) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ggmltool.ask.events import AllocEventRow, alloc_event_row
 from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.state import ChunkState
 from ggmltool.inspect.allocator import NodeLabel, WatchedAllocator
 from ggmltool.show.document import Row, StepDocument, head, part
-from ggmltool.views.explain.events import AllocEventRow, alloc_event_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

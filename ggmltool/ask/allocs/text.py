@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ggmltool.ask.allocs.record import AllocStoryShown, AllocTableShown, FreeBlocksShown
 from ggmltool.ask.answer import Answer
+from ggmltool.ask.words import words
 from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
 from ggmltool.ggml.state import ChunkState
@@ -14,7 +15,6 @@ from ggmltool.inspect.allocator import AllocRow, NodeLabel
 from ggmltool.inspect.memory import AllocStep, Block
 from ggmltool.show.table import Cell, Column, Head, Row, Shown, Style, Table, heading, render_lines, render_table
 from ggmltool.show.text import count, printable
-from ggmltool.views.explain.words import words
 
 _MAX_BLOCKS = 6
 _STORY = (

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from ggmltool.ask.diff.matching import in_order
 from ggmltool.ask.diff.record import Amount, CopiesPair, CopyPair, SplitPair, SplitSide
+from ggmltool.ask.words import words
 from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import CopiedInput, copied_inputs
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
-from ggmltool.views.explain.words import words
 
 
 def pair_splits(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ggmltool.ask.words import reason_sentence, words
 from ggmltool.ggml.events import Assigned, Said
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
@@ -16,8 +17,6 @@ from ggmltool.inspect.what_if import Outcome, backend_of, changes, outcome, outc
 from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.show.document import Row, StepDocument, head, part
 from ggmltool.state.errors import InspectError
-from ggmltool.views.explain.reasons import reason_sentence
-from ggmltool.views.explain.words import words
 
 if TYPE_CHECKING:
     from ggmltool.ggml.device import Device

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from ggmltool.ask.events import EventRow, event_row
 from ggmltool.ggml.events import Event, Grown, IdsChanged, Logged, ReallocNeeded
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.scheduler import Scheduler
@@ -15,7 +16,6 @@ from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.run.run import Run
 from ggmltool.show.document import ReleaseDocument, Row, part
 from ggmltool.state.errors import InspectError, StepRefused
-from ggmltool.views.explain.events import EventRow, event_row
 
 
 class GraphFacts(NamedTuple):

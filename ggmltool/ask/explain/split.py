@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ask.explain.node import OutcomeRow, ReasonRow
+from ggmltool.ask.words import words
 from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
@@ -16,7 +17,6 @@ from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import Change, Outcome, backend_of, changes, outcome, outcomes
 from ggmltool.show.document import Row, StepDocument, head, part
 from ggmltool.state.errors import InspectError
-from ggmltool.views.explain.words import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

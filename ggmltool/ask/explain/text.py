@@ -11,6 +11,7 @@ from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
 from ggmltool.ask.explain.node import BackendAnswer, ExplainedNodeShown, NodeFacts, SourceFacts
 from ggmltool.ask.explain.realloc import ExplainedReallocShown, Parting, ReallocFacts
 from ggmltool.ask.explain.split import ExplainedSplitShown, InputFacts, SplitFacts
+from ggmltool.ask.words import reason_sentence, words
 from ggmltool.ggml.events import Assigned, IdsChanged, ReallocNeeded, Said
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.why import Why
@@ -19,8 +20,6 @@ from ggmltool.inspect.what_if import Outcome
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, section
 from ggmltool.show.text import count, printable, shortened, size, wrapped
-from ggmltool.views.explain.reasons import reason_sentence
-from ggmltool.views.explain.words import words
 
 
 def node(answer: Answer[ExplainedNodeShown], style: Style) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.hash.record import HashTable, SchedFields
 from ggmltool.ggml.releases.table import BY_NAME
+from ggmltool.show.gdb import Printed, Value, gdb_session
 from ggmltool.show.table import Style
-from ggmltool.views.memory.gdb import Printed, Value, gdb_session
 
 
 def hash_table(answer: Answer[HashTable], style: Style) -> str:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.place.record import Placed, PlacedTensor, PlacementShown
 from ggmltool.ask.splits.seconds import speed_lines
+from ggmltool.ask.words import refusal_text
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Shown, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, size
 from ggmltool.sources.llama.place.needs import BufferUse
-from ggmltool.views.explain.reasons import refusal_text
 
 if TYPE_CHECKING:
     from ggmltool.ask.place.chosen import Chosen

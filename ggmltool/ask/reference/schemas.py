@@ -47,10 +47,10 @@ _MODULES = (
     "ask.ops.record",
     "ask.types.record",
     "ask.reference.record",
-    "views.attach.calls",
-    "views.attach.verified",
-    "views.attach.end",
-    "views.attach.records",
+    "ask.attach.calls",
+    "ask.attach.verified",
+    "ask.attach.end",
+    "ask.attach.records",
 )
 """Where the records of questions stand."""
 

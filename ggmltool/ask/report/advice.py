@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ggmltool.ask.check.record import status
 from ggmltool.ask.report.document import AdviceRow
 from ggmltool.ask.report.tables import NONE
+from ggmltool.ask.words import refusal_text
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.freed import REMEDY
 from ggmltool.inspect.copied import copied_inputs
@@ -22,7 +23,6 @@ from ggmltool.inspect.what_if import Change, backend_of, changes, put_all, try_c
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.versions import has_no_op_offload
 from ggmltool.show.text import count, size
-from ggmltool.views.explain.reasons import refusal_text
 
 if TYPE_CHECKING:
     from ggmltool.ggml.plan import Plan, SplitPlan

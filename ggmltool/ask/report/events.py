@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 from ggmltool.ask.report.document import KindRow, ResetRow
 from ggmltool.ask.report.tables import NONE, ReportNumbers, ReportTensors, Texts, names_in, trimmed
+from ggmltool.ask.words import Reasoned
 from ggmltool.ggml import events as ev
-from ggmltool.views.explain.words import Reasoned
 
 _SAYS: Mapping[type, str] = {
     ev.Entered: "{function}({detail})",

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ggmltool.ask.words import Reasoned, reason_sentence, reason_text, words
 from ggmltool.ggml.events import NotReused, ReallocNeeded, Refused, SplitStarted
-from ggmltool.views.explain.reasons import reason_sentence, reason_text
-from ggmltool.views.explain.words import Reasoned, words
 
 if TYPE_CHECKING:
     from ggmltool.ask.report.document import Text

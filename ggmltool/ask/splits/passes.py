@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType, field
 
 from ggmltool.ask.answer import Answer
+from ggmltool.ask.words import words
 from ggmltool.ggml.events import GraphInputCopied, SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.decisions import Assignment, PassRecord
@@ -15,7 +16,6 @@ from ggmltool.show.colors import term_colors
 from ggmltool.show.document import Row, StepDocument, head, part
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, shortened
-from ggmltool.views.explain.words import words
 
 
 class PassTensor(Row):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.tensor.record import GdbFacts, TensorRow, TensorShown
 from ggmltool.ggml.tensor import FLAG_PARAM, MAX_NAME, MAX_OP_PARAMS, MAX_SRC
+from ggmltool.show.gdb import Value, char_array, gdb_value
 from ggmltool.show.table import Style
-from ggmltool.views.memory.gdb import Value, char_array, gdb_value
 
 
 def tensor(answer: Answer[TensorShown], style: Style) -> str:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from ggmltool.ask.events import EventRow, event_row
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Computed, Event, UsedAfterFree
 from ggmltool.ggml.plan import Plan
@@ -18,7 +19,6 @@ from ggmltool.scenario.spec import Step
 from ggmltool.show.document import Error, ReleaseDocument, Row
 from ggmltool.state.story.history import backend_names
 from ggmltool.state.story.points import BackendNames, Point, entered_at
-from ggmltool.views.explain.events import EventRow, event_row
 
 
 class TracedStep(NamedTuple):

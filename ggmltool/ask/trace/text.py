@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.trace.record import Announcements, Trace, TracedStep
+from ggmltool.ask.words import sentence, words
 from ggmltool.ggml.events import (
     Allocated,
     AllocationStarted,
@@ -43,8 +44,6 @@ from ggmltool.state.story.calls import calls_of as calls_of_release
 from ggmltool.state.story.frames import function_of
 from ggmltool.state.story.made import Calls
 from ggmltool.state.story.points import Point
-from ggmltool.views.explain.sentences import sentence
-from ggmltool.views.explain.words import words
 
 _NODES = 4
 """Nodes named in a line before the rest are counted."""

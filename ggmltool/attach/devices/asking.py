@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeVar
 
 from ggmltool.attach.gdb.link import FunctionCall, Late, mappings_of
 from ggmltool.attach.reading import ProcessReader, uncollected
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.stopped import Stopped
 from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import nbytes_of
@@ -52,7 +52,7 @@ class DeviceCall:
 
 
 @uncollected()
-def ask(session: Stopped, snapshot: Snapshot, seconds: float = SECONDS) -> Answers:
+def ask(session: AttachSession, snapshot: Snapshot, seconds: float = SECONDS) -> Answers:
     """What each backend says of each tensor of the graph, and how many bytes they take in each buffer type.
 
     Before a call that is what the scheduler is going to hear. After one, only the sizes of the copies that it made are
@@ -74,7 +74,7 @@ def ask(session: Stopped, snapshot: Snapshot, seconds: float = SECONDS) -> Answe
 class _Asking:
     """The questions of one snapshot: those that are alike are one call."""
 
-    def __init__(self, session: Stopped, snapshot: Snapshot) -> None:
+    def __init__(self, session: AttachSession, snapshot: Snapshot) -> None:
         self.session = session
         self.snapshot = snapshot
         self.reader = ProcessReader(session)

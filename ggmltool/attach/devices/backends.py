@@ -2,21 +2,166 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ggmltool.attach.devices.properties import Questions, device_type, mapped, unmapped
-from ggmltool.attach.errors import AttachError
-from ggmltool.attach.gdb.link import Mappings
+from ggmltool.attach.files.loaded import library_function
+from ggmltool.attach.gdb.link import FunctionCall, GdbLink, Late, Mappings
+from ggmltool.attach.gdb.machines import is_confined
 from ggmltool.attach.state import BackendState, DeviceState, Snapshot
+from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.state import BufferState, BuftState, SchedState
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.state.errors import LinkError, NoBytes, NotAsLaidOut
+from ggmltool.state.errors import AttachError, LinkError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory import limits
 from ggmltool.state.memory.fields import Record
-from ggmltool.state.memory.pages import PAGE, Memory
+from ggmltool.state.memory.pages import PAGE, Memory, c_strings
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Pointer, Struct, bare
+
+
+class Questions:
+    """Functions that are to be called, all together; the answers come by the key that each was asked with.
+
+    A pointer that no function can be at is not called. In a dead program functions that do more than read have no
+    answer.
+    """
+
+    def __init__(self, link: GdbLink, mappings: Mappings) -> None:
+        self.link = link
+        self._mappings = mappings
+        self._calls: dict[Any, FunctionCall] = {}
+        self.failed: list[str] = []
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """What could not be asked, in words."""
+        return (f"{len(self.failed)} functions that could not be asked ({self.failed[0]})",) if self.failed else ()
+
+    @property
+    def live(self) -> bool:
+        """Whether anything can be called at all."""
+        return self._mappings.live
+
+    def add(self, key: Any, function: int, result: str, *arguments: int) -> bool:
+        """Ask a function; whether it can be asked."""
+        if not self._mappings.runs(function):
+            return False
+        self._calls[key] = FunctionCall(function, result, arguments)
+        return True
+
+    def answers(self) -> dict[Any, int | None]:
+        """What all of them say; what fails has no answer."""
+        asked, self._calls = self._calls, {}
+        if not asked:
+            return {}
+        try:
+            return dict(zip(asked, self.link.call(list(asked.values())), strict=True))
+        except LinkError:
+            out: dict[Any, int | None] = {}
+            for key, call in asked.items():
+                try:
+                    (out[key],) = self.link.call([call])
+                except Late as error:
+                    self.failed.append(str(error))
+                    break
+                except LinkError as error:
+                    self.failed.append(str(error))
+            return out
+
+    def words(self) -> dict[Any, str]:
+        """The same of functions that give back a C string."""
+        found = {key: address for key, address in self.answers().items() if address}
+        read = c_strings(self.link, list(found.values()))
+        return {key: text for key, text in zip(found, read, strict=True) if text is not None}
+
+
+def type_names(questions: Questions, symbols: Mapping[str, int], layout: Layout, used: Iterable[int]) -> dict[int, str]:
+    """ggml_type_name of each number; where it cannot be called, by the enum of this ggml."""
+    numbers = sorted({n for n in used if 0 <= n < limits.TYPES})
+    own = _numbered(layout, "ggml_type")
+    ours = {name.lower(): name for name in TYPES}
+    names = {n: ours.get(own[n].lower(), own[n].lower()) for n in numbers if n in own}
+    return names | _called(questions, symbols, "ggml_type_name", numbers)
+
+
+def op_names(
+    questions: Questions, symbols: Mapping[str, int], layout: Layout, used: Iterable[tuple[int, int]]
+) -> dict[tuple[int, int], str]:
+    """ggml's name of each op with the first word of its parameters: of UNARY and GLU it is that of the function."""
+    pairs = {(op, word) for op, word in used if 0 <= op < limits.TYPES}
+    own = _numbered(layout, "ggml_op")
+    numbers = sorted({op for op, _ in pairs})
+    names = {n: own[n] for n in numbers if n in own} | _called(questions, symbols, "ggml_op_name", numbers)
+    functions: dict[tuple[str, int], str] = {}
+    for op, enum in (("UNARY", "ggml_unary_op"), ("GLU", "ggml_glu_op")):
+        words = sorted({word for n, word in pairs if names.get(n) == op and 0 <= word < limits.TYPES})
+        own = _numbered(layout, enum)
+        found = {n: own[n] for n in words if n in own} | _called(questions, symbols, f"{enum}_name", words)
+        functions |= {(op, n): name for n, name in found.items()}
+    return {(op, word): functions.get((names[op], word), names[op]) for op, word in pairs if op in names}
+
+
+def _called(questions: Questions, symbols: Mapping[str, int], function: str, numbers: Sequence[int]) -> dict[int, str]:
+    address = symbols.get(function, 0)
+    for n in numbers:
+        questions.add(n, address, "unsigned long", n)
+    return questions.words()
+
+
+def _numbered(layout: Layout, enum: str) -> dict[int, str]:
+    """The members of an enum by number, without what they all begin with."""
+    if enum not in layout.enums:
+        return {}
+    prefix = {"ggml_backend_dev_type": "GGML_BACKEND_DEVICE_TYPE_"}.get(enum, f"{enum.upper()}_")
+    members = layout.enums[enum].members
+    return {n: name.removeprefix(prefix) for name, n in members.items() if not name.endswith("_COUNT")}
+
+
+def device_type(layout: Layout, number: int) -> str:
+    """A name of ggml_backend_dev_type in lower case."""
+    return _numbered(layout, "ggml_backend_dev_type").get(number, f"type {number}").lower()
+
+
+_READ_AND_WRITE = 3
+_PRIVATE_AND_ANONYMOUS = 0x22
+
+
+class NoRoom(LinkError):  # noqa: N818 - it says what is the matter
+    """The program cannot give memory; the message says why."""
+
+
+def mapped(link: GdbLink, nbytes: int) -> int:
+    """Where so many bytes were mapped. Raises NoRoom, LinkError."""
+    if is_confined(link.pid):
+        raise NoRoom("the program is in a sandbox of its own (seccomp), which may end it for asking the system")
+    mmap = _function(link, "mmap")
+    if mmap is None:
+        raise NoRoom("the program has no mmap")
+    how = (0, nbytes, _READ_AND_WRITE, _PRIVATE_AND_ANONYMOUS, SIZE_MAX, 0)
+    (found,) = link.call([FunctionCall(mmap, "unsigned long", how)])
+    if not found or found > SIZE_MAX - nbytes:
+        raise NoRoom("the program has no memory left")
+    return found
+
+
+def unmapped(link: GdbLink, address: int, nbytes: int) -> None:
+    """Give them back. Raises LinkError."""
+    munmap = _function(link, "munmap")
+    if munmap is not None:
+        link.call([FunctionCall(munmap, "int", (address, nbytes))])
+
+
+def _function(link: GdbLink, name: str) -> int | None:
+    """The address of a function of the C library: gdb takes longer than its file."""
+    found = library_function(link.pid, name) if link.pid else None
+    if found is not None:
+        return found
+    try:
+        return int(link.ask("evaluate", f"(unsigned long)&{name}"))
+    except LinkError:
+        return None
+
 
 _PROPS = {
     "memory_free": "memory_free",
@@ -212,8 +357,12 @@ class BackendReader:
         out: dict[int, dict[str, int]] = {}
         record = Record(self.layout, "ggml_backend_dev_props", tuple(_PROPS.values()))
         link = self.questions.link
-        page = self._page() if tables and self.questions.live else 0
-        if not page:
+        if not tables or not self.questions.live:
+            return out
+        try:
+            page = mapped(link, PAGE)
+        except LinkError as error:
+            self.unread.append(f"the memory of the devices: {error}")
             return out
         try:
             for a, table in tables.items():
@@ -225,14 +374,6 @@ class BackendReader:
         finally:
             unmapped(link, page, PAGE)
         return out
-
-    def _page(self) -> int:
-        """A page of the program; 0 where it has none to give."""
-        try:
-            return mapped(self.questions.link, PAGE)
-        except LinkError as error:
-            self.unread.append(f"the memory of the devices: {error}")
-            return 0
 
 
 def _new(tables: Mapping[int, InterfaceTable], known: Mapping[int, Any]) -> dict[int, InterfaceTable]:

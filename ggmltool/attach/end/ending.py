@@ -10,18 +10,16 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from ggmltool.attach.devices.asking import ask, with_answers, with_devices
-from ggmltool.attach.devices.properties import Questions, op_names, type_names
+from ggmltool.attach.devices.backends import Questions, op_names, type_names
 from ggmltool.attach.end.abort import AbortReport, read_abort, read_death
 from ggmltool.attach.end.seeking import Suspect, graph_of, schedulers_dumped, schedulers_held, suspects
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.link import mappings_of
 from ggmltool.attach.reading import ProcessReader, read_snapshot
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Answers, Function, Snapshot
-from ggmltool.attach.write.decided import decided
-from ggmltool.attach.write.written import Written, with_assignments, written
+from ggmltool.attach.write.written import Written, decided, with_assignments, written
 from ggmltool.ggml.state import SchedState
-from ggmltool.state.errors import LinkError
+from ggmltool.state.errors import AttachError, LinkError
 from ggmltool.state.memory.tensors import TensorStruct
 
 CALLS: tuple[Function, ...] = (

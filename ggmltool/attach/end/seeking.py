@@ -8,12 +8,11 @@ from typing import Literal, NamedTuple
 
 from ggmltool.attach.end.abort import AbortReport, HeldWord, StackFrame, held
 from ggmltool.attach.end.found import schedulers_among
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.files.corefile import CoreFile
 from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.attach.reading import ProcessReader
 from ggmltool.ggml.state import GraphState, SchedState
-from ggmltool.state.errors import LinkError, NotAsLaidOut
+from ggmltool.state.errors import AttachError, LinkError, NotAsLaidOut
 from ggmltool.state.memory.tensors import TensorStruct
 
 _MOST_SCHEDULERS = 64

@@ -11,8 +11,8 @@ from pathlib import Path
 from signal import Signals
 from typing import NamedTuple
 
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.machines import MACHINES
+from ggmltool.state.errors import AttachError
 
 _HEADER = struct.Struct("<HHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")

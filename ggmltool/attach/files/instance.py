@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.files.elf import regular_file, stands_in
 from ggmltool.attach.files.emulator import Emulator, has_unicorn
 from ggmltool.attach.gdb.link import FunctionCall, GdbLink
@@ -18,7 +17,7 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import NEWEST, RELEASES
 from ggmltool.sources.llama.capture.packages import behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
-from ggmltool.state.errors import LinkError
+from ggmltool.state.errors import AttachError, LinkError
 from ggmltool.state.memory.pages import c_string
 from ggmltool.structs.layout import MAX_NAME, layout, layouts_of
 

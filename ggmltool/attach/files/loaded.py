@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ggmltool.attach.files.elf import Elf, opened
 from ggmltool.attach.files.instance import SCHEDULER, SYMBOLS, has_heart, names_ggml
-from ggmltool.attach.gdb.link import Asks
+from ggmltool.attach.gdb.link import GdbLink
 
 ASSERTION = "GGML_ASSERT(%s) failed"
 """What stands in every copy of ggml."""
@@ -35,7 +35,7 @@ class LoadedFiles:
     0, or where that cannot be, gdb is asked.
     """
 
-    def __init__(self, link: Asks, pid: int) -> None:
+    def __init__(self, link: GdbLink, pid: int) -> None:
         self.symbols: dict[str, Mapping[str, int]] = {}
         self.without: list[str] = []
         self.missing: list[str] = []

@@ -7,11 +7,10 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.guards import SignalGuard
-from ggmltool.state.errors import LinkError, NoBytes
+from ggmltool.state.errors import AttachError, LinkError, NoBytes
 
 
 class LinkLost(LinkError):  # noqa: N818 - it says what happened
@@ -20,6 +19,15 @@ class LinkLost(LinkError):  # noqa: N818 - it says what happened
 
 class Late(LinkError):  # noqa: N818 - it says what is the matter
     """The program did not do in time what it was asked; it stands still."""
+
+
+class Dies(AttachError):  # noqa: N818 - it says what happens
+    """The program is about to end: it stands at the entry of ggml_abort, or has received `signal`."""
+
+    def __init__(self, name: str, signal: str = "") -> None:
+        what = f"received {signal}" if signal else "called ggml_abort"
+        super().__init__(f"{name} {what}; `attach --until-abort` explains it", refused=True)
+        self.signal = signal
 
 
 class ProgramStop(NamedTuple):
@@ -243,13 +251,6 @@ class Mapping(NamedTuple):
     file: str
 
 
-class Asks(Protocol):
-    """Who is asked, as `GdbLink` is."""
-
-    def ask(self, verb: str, *arguments: Any) -> Any:
-        """One request and its answer."""
-
-
 class Mappings:
     """All pieces, by address."""
 
@@ -280,6 +281,6 @@ class Mappings:
         return piece.file if piece is not None else ""
 
 
-def mappings_of(link: Asks) -> Mappings:
+def mappings_of(link: GdbLink) -> Mappings:
     """Those of a program as it stands now."""
     return Mappings(Mapping(*piece) for piece in link.ask("mappings"))

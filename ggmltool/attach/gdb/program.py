@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.guards import SignalGuard
 from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.attach.gdb.machines import REMEDY, not_ours
+from ggmltool.state.errors import AttachError
 from ggmltool.version import __version__
 
 _STUB = """

@@ -1,4 +1,4 @@
-"""A program's graph as a scenario: what it had when it called the scheduler, and what its devices answered."""
+"""A program's graph as a scenario, with what its devices answered, and what its scheduler decided of it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,35 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from ggmltool.attach.alone import lacks_cpu
+from msgspec import structs
+
 from ggmltool.attach.devices.answered import SnapshotQuestions, orders_of, recorded
-from ggmltool.attach.errors import AttachError
-from ggmltool.attach.past import is_new, past_of
-from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.write.graph import VIEWS, ProcessWriter
-from ggmltool.attach.write.names import ScenarioNames, backends_of, buffer_types_of, clean, listed, names_of, unique
+from ggmltool.attach.state import Answers, Snapshot, past_of
+from ggmltool.attach.write.graph import (
+    VIEWS,
+    ProcessWriter,
+    ScenarioNames,
+    backends_of,
+    buffer_types_of,
+    clean,
+    listed,
+    names_of,
+    unique,
+)
 from ggmltool.ggml.devices.recorded import Recorded
 from ggmltool.ggml.errors import Error
+from ggmltool.ggml.plan import Plan
+from ggmltool.ggml.sched.rows import rows_of
+from ggmltool.ggml.tensor import cut_name
 from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.scenario.devices.recorded import dump_answers
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.past import dump_past
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import FORMAT
+from ggmltool.sources.graph_writer import without_controls
 from ggmltool.sources.llama.capture.capture import scenario_text
+from ggmltool.state.errors import AttachError
 
 GRAPH = "main"
 """What the graph of a program is called."""
@@ -83,7 +96,7 @@ def written(
         orders = ((),) * len(backends) if split is None else orders_of(writer.nodes, split, ids)
         for backend, said, order in zip(backends, said_of, orders, strict=True):
             backend["answers"] = dump_answers(replace(said, orders=order))
-    if lacks_cpu(before):
+    if before.lacks_cpu:
         backends.append({"name": unique("CPU", "", {*names.backends, *names.bufts.values()}), "profile": "CPU"})
     return Written(document, ids, names, step, _notes(before, answers, writer))
 
@@ -152,7 +165,7 @@ def _scheduler(before: Snapshot, names: ScenarioNames, ids: Mapping[int, str]) -
         out["op_offload"] = False
     if sched.callback_copy:
         out["copy_callback"] = "used_experts"
-    if not is_new(sched):
+    if sched.galloc.node_allocs or sched.galloc.leaf_allocs or sched.node_backend_ids or sched.splits:
         out["past"] = dump_past(past_of(before, names.backends, ids))
     return out
 
@@ -219,3 +232,27 @@ def _tensor(document: dict[str, Any], id: str) -> dict[str, Any]:
         if id in tensors
     )
     return found
+
+
+def decided(
+    after: Snapshot, ids: Mapping[int, str], names: ScenarioNames, step: str = "alloc", answers: Answers | None = None
+) -> dict[str, Any]:
+    """What was decided, after a call of the scheduler, as `Plan.as_dict` has it. Raises AttachError.
+
+    `ids` are those of the scenario by address, `names` its backends and buffer types; tensors have as much of their
+    names as a scenario keeps. `alloc_size` is None where it was not asked.
+    """
+    state = after.state(ids)
+    tensors = {a: structs.replace(t, name=cut_name(without_controls(t.name))) for a, t in state.tensors.items()}
+
+    def size_of(address: int) -> int | None:
+        buffer = after.buffers.get(after.tensors[address].buffer)
+        return None if answers is None or buffer is None else answers.sizes.get((address, buffer.buft))
+
+    backends = tuple((name, names.bufts[b]) for name, b in zip(names.backends, after.sched.bufts, strict=True))
+    try:
+        rows = rows_of(structs.replace(state, tensors=tensors), names.backends, names.bufts, size_of)
+    except KeyError as missing:
+        (address,) = missing.args
+        raise AttachError(f"the scheduler names a tensor at {address:#x}, where nothing can be read") from None
+    return Plan(None, step, True, backends, *rows, ggml=after.release).as_dict()

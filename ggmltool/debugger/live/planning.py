@@ -11,23 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from ggmltool.ask.answer import Answer
+from ggmltool.ask.attach.live import title_of
+from ggmltool.ask.attach.verified import verified_view, verify
 from ggmltool.ask.explain import text
 from ggmltool.ask.explain.node import ExplainedNodeShown, explain_node
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.state import Function, Snapshot
-from ggmltool.attach.write.decided import decided
 from ggmltool.attach.write.redacted import redacted
-from ggmltool.attach.write.written import GRAPH, Written, scenario_file, with_assignments, written
+from ggmltool.attach.write.written import GRAPH, Written, decided, scenario_file, with_assignments, written
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.live.process import GdbCommand, StoppedProcess
-from ggmltool.inspect.attached.verified import verify
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.show.text import printable
-from ggmltool.views.attach.live import title_of
-from ggmltool.views.attach.verified import verified_view
 
 _ENTRIES: dict[str, Function] = {
     "ggml_backend_sched_reserve": "ggml_backend_sched_reserve",

@@ -9,14 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from ggmltool.ask.attach.records import NamedSnapshot
 from ggmltool.attach.end.found import FoundScheduler, find, is_graph, is_scheduler
 from ggmltool.attach.end.seeking import graph_of
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.link import GdbLink
-from ggmltool.attach.reading import ProcessReader, read_snapshot
+from ggmltool.attach.reading import ProcessReader, read_snapshot, structs_of
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
-from ggmltool.attach.stopped import structs_of
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions import evaluate
 from ggmltool.debugger.expressions.values import CValue
@@ -24,11 +23,10 @@ from ggmltool.debugger.live.scope import LiveMemory, LiveScope
 from ggmltool.scenario.errors import nearest
 from ggmltool.show.table import Style
 from ggmltool.show.text import printable
-from ggmltool.state.errors import LinkError
+from ggmltool.state.errors import AttachError, LinkError
 from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Pointer, Struct, bare
-from ggmltool.views.attach.records import NamedSnapshot
 
 _UNLIMITED = 10_000
 _NOT_RUN = "the program is not being run"

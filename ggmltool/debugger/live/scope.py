@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkLost
 from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
@@ -14,7 +13,7 @@ from ggmltool.ggml.hash_set import FULL, hash_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import SIZE_MAX, hash_size
-from ggmltool.state.errors import LinkError, NoBytes
+from ggmltool.state.errors import AttachError, LinkError, NoBytes
 from ggmltool.state.memory.pages import Memory as PagedMemory
 from ggmltool.structs.declarations import Cursor, ExpressionError, NoMemoryError, declaration, read_type
 from ggmltool.structs.layout import Layout

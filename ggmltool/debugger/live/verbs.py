@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
-from ggmltool.attach.errors import AttachError
+from ggmltool.ask.attach.live import OF_TENSOR, PLAIN
 from ggmltool.attach.files.emulator import DeadLink
 from ggmltool.attach.gdb.link import LinkLost
 from ggmltool.debugger.errors import CommandError
@@ -18,10 +18,9 @@ from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.live.process import GdbCommand, GdbServer, StoppedProcess
 from ggmltool.ggml.errors import Error
 from ggmltool.show.text import harmless, printable
-from ggmltool.state.errors import LinkError
+from ggmltool.state.errors import AttachError, LinkError
 from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import layout
-from ggmltool.views.attach.live import OF_TENSOR, PLAIN
 
 Answer = Callable[[StoppedProcess, GdbCommand], str]
 MOST_COMPLETED = 1000

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.style import Style
 from rich.text import Text
 
+from ggmltool.ask.words import words
 from ggmltool.debugger.lines import event_line as line_of_event
 from ggmltool.debugger.screen.bar import fitted
 from ggmltool.debugger.screen.pane import Pane
@@ -29,7 +30,6 @@ from ggmltool.ggml.events import (
     TensorCopied,
 )
 from ggmltool.show.text import printable
-from ggmltool.views.explain.words import words
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.look import Look

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
+from ggmltool.ask.words import reason_sentence, words
 from ggmltool.debugger.screen.timeline import Planning, Span
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.events import Assigned, Said
 from ggmltool.inspect.decisions import answer, reason_of
 from ggmltool.show.text import count, printable, shortened, size
-from ggmltool.views.explain.reasons import reason_sentence
-from ggmltool.views.explain.words import words
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from ggmltool.ask.attach.verified import verify
 from ggmltool.attach.devices.answered import SnapshotQuestions, given_order, orders_of
 from ggmltool.attach.devices.asking import with_answers, with_devices
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.write.decided import decided
-from ggmltool.attach.write.written import GRAPH, with_assignments, written
+from ggmltool.attach.write.written import GRAPH, decided, with_assignments, written
 from ggmltool.ggml.devices.recorded import Order
-from ggmltool.inspect.attached.verified import verify
 from ggmltool.state.memory.tensors import TensorStruct
 from tests.attach.recorded import recorded
 

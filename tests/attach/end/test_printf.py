@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ggmltool.attach.end.printf import MOST, VarArguments, printed
+from ggmltool.attach.end.abort import MOST, VarArguments, printed
 
 TEXTS = {0x5000: b"product", 0x6000: b"CUDA0", 0x7000: b"MUL_MAT"}
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.files.corefile import build_id, read_core
+from ggmltool.state.errors import AttachError
 from tests.attach.conftest import Attach
 from tests.attach.programs import core_by_gdb, linked
 from tests.needs import attachable, compiled, needs_gcc, needs_gdb

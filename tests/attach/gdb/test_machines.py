@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach.errors import AttachError
-from ggmltool.attach.gdb import machines, permission
+from ggmltool.attach.gdb import machines
+from ggmltool.attach.gdb import machines as permission
 from ggmltool.attach.gdb.link import GdbLink
-from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, machine_of, not_ours
-from ggmltool.attach.gdb.permission import program_of, why_not
+from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, machine_of, not_ours, program_of, why_not
 from ggmltool.attach.session import AttachSession
-from ggmltool.state.errors import LinkError
+from ggmltool.state.errors import AttachError, LinkError
 from tests import needs
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.gdb.program import Gdb, gdb_file
 from ggmltool.attach.session import AttachSession
+from ggmltool.state.errors import AttachError
 from tests import needs
 
 pytestmark = needs.program("gdb", "gdb")

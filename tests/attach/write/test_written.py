@@ -13,13 +13,13 @@ from msgspec import structs
 
 import ggmltool
 from ggmltool.attach.devices.asking import ask
-from ggmltool.attach.errors import AttachError
 from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.write.redacted import Redaction, redacted
 from ggmltool.attach.write.written import GRAPH, scenario_file, written
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.state.errors import AttachError
 from tests.attach.recorded import recorded
 
 NAMES = strategies.sampled_from(["CPU", "CPU~1", "BLAS", "Vulkan0", "Vulkan_Host", "CUDA0", "memory", "inputs", ""])

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.attach.past import Left
+from ggmltool.ask.attach.verified import AttachVerifyDocument, Likely, Stage, verified_view, verify
+from ggmltool.attach.state import Left
 from ggmltool.ggml.alloc.vbuffer import INVALID
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.ggml.sched.state import SchedulerState
-from ggmltool.inspect.attached.verified import Likely, Stage, verify
 from ggmltool.show.table import Style
-from ggmltool.views.attach.verified import AttachVerifyDocument, verified_view
 
 DOCUMENT: dict[str, Any] = {
     "ggmltool": 1,

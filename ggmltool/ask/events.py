@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_type_hints
 import msgspec
 from msgspec.structs import astuple
 
+from ggmltool.ask.words import Reasoned, words
 from ggmltool.ggml.events import Event
 from ggmltool.inspect.memory import AllocEvent, AllocStep
 from ggmltool.show.document import Row
-from ggmltool.views.explain.words import Reasoned, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

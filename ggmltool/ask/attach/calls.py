@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
+from ggmltool.ask.attach.records import NamedSnapshot, Process, usage_of
 from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.show.table import Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, size
-from ggmltool.views.attach.records import NamedSnapshot, Process, usage_of
 
 if TYPE_CHECKING:
     from ggmltool.attach.calls import Called

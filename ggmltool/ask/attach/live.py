@@ -6,13 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ggmltool.ggml.errors import Error
-from ggmltool.scenario.errors import did_you_mean, quoted
-from ggmltool.show.colors import colors
-from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.show.text import count, printable, shortened, size, wrapped
-from ggmltool.state.memory.tensors import TensorStruct
-from ggmltool.views.attach.records import (
+from ggmltool.ask.attach.records import (
     LiveAlloc,
     LiveAssigned,
     LiveBuffer,
@@ -26,6 +20,12 @@ from ggmltool.views.attach.records import (
     NamedSnapshot,
     usage_of,
 )
+from ggmltool.ggml.errors import Error
+from ggmltool.scenario.errors import did_you_mean, quoted
+from ggmltool.show.colors import colors
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
+from ggmltool.show.text import count, printable, shortened, size, wrapped
+from ggmltool.state.memory.tensors import TensorStruct
 
 _MAX_OPS = 4
 _MAX_BLOCKS = 4

@@ -7,13 +7,13 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from ggmltool.ask.dot.folded import plan_summary, split_numbers
+from ggmltool.ask.dot.splits import escaped
 from ggmltool.ggml.plan import NodePlan, Plan
 from ggmltool.inspect.fold import layer_spans
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import LIGHT, NO_BACKEND, colors
 from ggmltool.show.text import count, size
-from ggmltool.views.plan.dot import escaped
-from ggmltool.views.plan.fold_dot import plan_summary, split_numbers
 
 MOST_COLUMNS = 8
 """Columns beyond which layers are alike if only their backends are, in the same order."""

@@ -1,9 +1,26 @@
-"""The engine's reasons in words: a sentence, without its full stop, for the code and the facts of every event."""
+"""The engine's reasons and events in words, which every question says alike."""
 
 from __future__ import annotations
 
-from ggmltool.ggml.events import Assigned, NotReused, PassedOver, ReallocNeeded, Refused, SplitStarted
+from collections.abc import Iterable
+
+from ggmltool.ggml.events import (
+    Assigned,
+    Event,
+    IdsChanged,
+    Kept,
+    KeptUntil,
+    Logged,
+    NotReused,
+    PassedOver,
+    ReallocNeeded,
+    Refused,
+    SplitStarted,
+    UsedAfterFree,
+)
 from ggmltool.ggml.why import Facts, Sweep, Why
+from ggmltool.inspect.decisions import Reason, TurnedDown
+from ggmltool.inspect.use_after_free import grew
 
 Reasoned = Assigned | PassedOver | Refused | SplitStarted | NotReused | ReallocNeeded
 """An event that has a reason."""
@@ -124,3 +141,73 @@ def _not_reused(why: Why, facts: Facts) -> str | None:
         n_views = facts.n_views or 0
         return f"{n_views} view{'s' if n_views > 1 else ''} of it still in use"
     return None
+
+
+_NOT_BY_CHOICE = frozenset((Why.NEIGHBOR, Why.MOST_SOURCES, Why.ONLY_ONE, Why.FIRST_ABLE))
+"""What settles a tensor that could be anywhere: then the reason is who was turned down, if anybody was."""
+
+_WORTH_SAYING = frozenset((Why.SMALL_BATCH, Why.OFFLOAD_OFF))
+"""Why a backend of higher priority that supports an op was passed over, where that is what people look for."""
+
+
+def reason_sentence(reason: Reason) -> str:
+    """`t is on CPU (3.best): ROCm0 does not support ARGSORT; CPU is the next that does.`"""
+    settled = reason.settled
+    if settled is None:
+        why = "; ".join([*map(refusal_text, reason.turned_down), *_cannot_use(reason)])
+        return f"{reason.tensor} has no backend" + (f": {why}." if why else ".")
+    return f"{reason.tensor} is on {settled.backend} ({settled.cause}): {reason_text(reason)}."
+
+
+def reason_text(reason: Reason) -> str:
+    """Why a tensor is on its backend, without naming either; "" if it has none."""
+    settled = reason.settled
+    if settled is None:
+        return ""
+    refusals = [refusal_text(t) for t in reason.turned_down]
+    if not refusals or settled.why not in _NOT_BY_CHOICE:
+        more = refusals if settled.why in (Why.WEIGHT, Why.MEMORY) else []
+        return "; ".join(dict.fromkeys([words(settled), *more, *_worth_saying(reason)]))
+    if reason.is_next:
+        return "; ".join([*refusals, f"{settled.backend} is the next that does"])
+    return "; ".join([words(settled), *refusals])
+
+
+def refusal_text(refused: TurnedDown) -> str:
+    """`GPU0 does not support SILU`, with the condition if there is one."""
+    if refused.lacks or not refused.why:
+        return f"{refused.backend} does not support {refused.op}"
+    return f"{refused.backend} does not support this {refused.op} ({refused.why})"
+
+
+def _worth_saying(reason: Reason) -> Iterable[str]:
+    return (words(passed) for passed in reason.passed_over if passed.why in _WORTH_SAYING)
+
+
+def _cannot_use(reason: Reason) -> Iterable[str]:
+    return (words(passed) for passed in reason.passed_over if passed.why is Why.BUFT)
+
+
+def sentence(event: Event) -> str:
+    """The event with its reason; "" for one that each view says in a way of its own."""
+    match event:
+        case Assigned(tensor, backend, _, cause):
+            return f"{tensor} → {backend} ({cause}): {words(event)}"
+        case IdsChanged(at, tensor, is_leaf, old, new):
+            return f"{'leaf' if is_leaf else 'node'} {at}, {tensor}, moved from {old} to {new}"
+        case KeptUntil(backend, tensor, until):
+            return f"{tensor} keeps its memory until {until}: {backend} asks for it"
+        case NotReused(tensor, parent):
+            return f"not {tensor} in the memory of {parent}: {words(event)}"
+        case Kept(tensor):
+            return f"keep {tensor}: it is an output"
+        case ReallocNeeded(_, tensor, old, new):
+            sizes = f" ({old} → {new})" if old is not None else ""
+            return "the reserved plan does not serve: " + words(event) + (f": {tensor}" if tensor else "") + sizes
+        case UsedAfterFree(tensor, node, buft, old, new, step):
+            by = f", used by {node}" if node and node != tensor else ""
+            why = f"{buft} {grew(old, new)} from {old} to {new} bytes"
+            return f"use after free: {tensor}{by}; step {step} freed it when {why}"
+        case Logged(level, text):
+            return f"{level}: {text.rstrip()}"
+    return ""

@@ -1,23 +1,98 @@
-"""What a process decided beside the plan of the same scenario: field by field, in the order in which ggml decides."""
+"""What a process decided beside the plan of the same scenario, field by field, in the order in which ggml decides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from ggmltool.attach.past import Left
-from ggmltool.ggml.sched.past import past_of
-from ggmltool.inspect.attached.left import LeftField, left_fields
+from ggmltool.ask.words import reason_sentence
+from ggmltool.attach.state import Left
+from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.sched.past import Past, past_of
+from ggmltool.ggml.state import ChunkState
 from ggmltool.inspect.decisions import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.show.document import ReleaseDocument, Row
+from ggmltool.show.table import Style, heading, render_lines
+from ggmltool.show.text import count, wrapped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ggmltool.ggml.sched.state import SchedulerState
     from ggmltool.scenario.spec import ScenarioSpec
+
+
+class LeftField(NamedTuple):
+    """A field of the state: whose it is, what it is called, and what each side has."""
+
+    row: str
+    field: str
+    process: Any
+    plan: Any
+
+
+_NUMBERS = ("is_reset", "is_alloc", "cur_copy", "next_copy", "hash_size", "own_size")
+
+
+def left_fields(process: Past, plan: Past, nodes: Sequence[str], leafs: Sequence[str]) -> Iterator[LeftField]:
+    """Every field of both. `nodes` and `leafs` are the names of those of the scheduler's own graph."""
+    yield from _tables(process, plan, nodes, leafs)
+    for b, name in enumerate(plan.backends):
+        yield LeftField(name, "planned chunks", *(list(map(_chunk, p.planners[b])) for p in (process, plan)))
+        yield LeftField(name, "buffers of chunks", *(_listed(p.buffers[b]) for p in (process, plan)))
+    yield LeftField("", "backends of the scheduler's nodes", *(list(p.node_ids[: len(nodes)]) for p in (process, plan)))
+    yield LeftField("", "backends of the scheduler's leafs", *(list(p.leaf_ids[: len(leafs)]) for p in (process, plan)))
+    for what, before in (("nodes", "prev_node_ids"), ("leafs", "prev_leaf_ids")):
+        # Behind those the program has what graphs before them left.
+        ours = getattr(plan, before)
+        yield LeftField("", f"backends of the {what} before", list(getattr(process, before)[: len(ours)]), list(ours))
+    for field in _NUMBERS:
+        if field == "own_size" and not process.own_size:
+            continue
+        yield LeftField("", field, getattr(process, field), getattr(plan, field))
+
+
+def _tables(process: Past, plan: Past, nodes: Sequence[str], leafs: Sequence[str]) -> Iterator[LeftField]:
+    """The places that the allocator has written down, of nodes, of their sources, and of leafs."""
+    yield LeftField("", "number of the allocator's nodes", len(process.nodes), len(plan.nodes))
+    yield LeftField("", "number of the allocator's leafs", len(process.leafs), len(plan.leafs))
+    for i, (theirs, ours) in enumerate(zip(process.nodes, plan.nodes, strict=False)):
+        name = _at(nodes, i)
+        yield LeftField(name, "planned place", _place(theirs[0]), _place(ours[0]))
+        yield LeftField(name, "planned places of sources", _places(theirs[1]), _places(ours[1]))
+    for i, (leaf, own) in enumerate(zip(process.leafs, plan.leafs, strict=False)):
+        yield LeftField(_at(leafs, i), "planned place", _place(leaf), _place(own))
+
+
+def _at(names: Sequence[str], i: int) -> str:
+    return names[i] if i < len(names) else f"entry {i}"
+
+
+def _place(place: TensorAlloc) -> str:
+    if place.buffer_id < 0:
+        return "none"
+    return f"backend {place.buffer_id}, chunk {place.chunk}, offset {place.offset}, {place.size_max} bytes"
+
+
+def _places(places: Sequence[TensorAlloc]) -> list[str]:
+    shown = list(map(_place, places))
+    while shown and shown[-1] == "none":
+        shown.pop()
+    return shown
+
+
+def _chunk(chunk: ChunkState) -> str:
+    free = ", ".join(f"{size} at {offset}" for offset, size in chunk.free_blocks)
+    return f"{chunk.max_size} bytes, free: {free or 'nothing'}"
+
+
+def _listed(sizes: Sequence[int] | None) -> list[int]:
+    return list(sizes or ())
 
 
 class Stage(StrEnum):
@@ -221,3 +296,122 @@ def likely(first: Divergence, document: Mapping[str, Any], notes: Sequence[str])
         case Stage.MEMORY | Stage.SIZES:
             out = ([] if asked else [Likely.SIZE]) + [Likely.ORDER, Likely.PAST]
     return (*out, Likely.VERSION)
+
+
+DECISIONS = {
+    Stage.OUTCOME: "whether the call succeeds",
+    Stage.GRAPH: "the graph itself",
+    Stage.BACKENDS: "which backend runs it",
+    Stage.SPLITS: "where splits begin",
+    Stage.COPIES: "what is copied",
+    Stage.SOURCES: "what nodes read",
+    Stage.MEMORY: "where it lies in memory",
+    Stage.SIZES: "how large buffers are",
+    Stage.LEFT: "what the scheduler keeps for the next graph",
+}
+LIKELY = {
+    Likely.NOT_ASKED: "the program's devices were not asked, so that known devices answered for them",
+    Likely.USER: "the program assigned it (ggml_backend_sched_set_tensor_backend), which cannot be seen any more once "
+    "a graph is allocated; stop at alloc: --at alloc",
+    Likely.VERSION: "the program's ggml is another version than it is planned as, or a patched one",
+    Likely.ORDER: "a device put the nodes into an order of its own that ggmltool does not know (graph_optimize, or an "
+    "environment variable that turns it on or off)",
+    Likely.PAST: "the scheduler kept more from earlier graphs than its tables show",
+    Likely.SIZE: "a device gives a tensor another size than the known device does",
+    Likely.REFUSED: "ggml would refuse such a graph: the program's ggml does not check it, or has other limits",
+}
+
+
+def verified_view(found: Verified, title: str, style: Style) -> str:
+    """The same in words."""
+    facts = [count(found.nodes, "node"), count(found.splits, "split"), count(found.copies, "copy")]
+    if found.same:
+        head = heading(
+            title, [f"the program did what the plan says: {count(found.fields, 'field')} equal", *facts], style
+        )
+        return head + render_lines(_notes(found, style), style)
+    different = f"{count(found.different, 'field')} of {found.fields} differ from the plan"
+    return heading(title, [different, *facts], style) + render_lines(list(_lines(found, style)), style)
+
+
+def _notes(found: Verified, style: Style) -> list[str]:
+    return [line for note in found.notes for line in wrapped(f"note: {note}", style.width)]
+
+
+def _lines(found: Verified, style: Style) -> Iterator[str]:
+    first = found.first
+    if first is None:
+        return
+    yield f"The first, in the order in which ggml decides: {DECISIONS[first.stage]}."
+    yield ""
+    yield f"  {divergence_name(first)}"
+    yield f"    the program: {_shown(first.process)}"
+    yield f"    the plan:    {_shown(first.plan)}"
+    if found.reason is not None and first.stage in (Stage.BACKENDS, Stage.SPLITS):
+        yield f"    because {reason_sentence(found.reason)}"
+    yield ""
+    yield "What may be behind it:"
+    for cause in found.likely:
+        yield from wrapped(f"- {LIKELY[cause]}", style.width)
+    yield from _notes(found, style)
+
+
+def divergence_name(d: Divergence) -> str:
+    """The field with its row."""
+    return f"{d.field} of {d.row}" if d.row else d.field
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, list):
+        text = ", ".join("none" if v is None else str(v) for v in value)
+        return text if len(text) <= 200 else text[:199] + "…"
+    return str(value)
+
+
+class DivergenceRow(Row):
+    """Where process and plan part. `stage` is what was decided there, `reason` why the plan has it so."""
+
+    stage: str
+    row: str
+    field: str
+    process: str
+    plan: str
+    reason: str | None
+
+
+class AttachVerifyDocument(ReleaseDocument, kw_only=True):
+    """`attach --verify --json`: what the program's scheduler decided beside the plan; `likely` are codes of causes."""
+
+    kind: Literal["attach_verify"] = "attach_verify"
+    step: str
+    same: bool
+    nodes: int
+    splits: int
+    copies: int
+    fields: int
+    different: int
+    first: DivergenceRow | None
+    likely: list[str]
+    notes: list[str]
+
+    @classmethod
+    def of(cls, found: Verified) -> AttachVerifyDocument:
+        """A comparison."""
+        d = found.first
+        reason = reason_sentence(found.reason) if found.reason is not None else None
+        row = DivergenceRow(d.stage, d.row, d.field, _shown(d.process), _shown(d.plan), reason) if d else None
+        return cls(
+            ggml=found.ggml,
+            step=found.step,
+            same=found.same,
+            nodes=found.nodes,
+            splits=found.splits,
+            copies=found.copies,
+            fields=found.fields,
+            different=found.different,
+            first=row,
+            likely=list(found.likely),
+            notes=list(found.notes),
+        )

@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
-from ggmltool.attach.errors import AttachError, Dies
-from ggmltool.attach.gdb.link import FunctionCall, GdbLink, ProgramStop
+from ggmltool.attach.gdb.link import Dies, FunctionCall, GdbLink, ProgramStop
 from ggmltool.attach.session import AttachSession
-from ggmltool.state.errors import LinkError
+from ggmltool.state.errors import AttachError, LinkError
 from ggmltool.state.memory.fields import Record
 from ggmltool.structs.layout import layout
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Iterator, Sequence
 
+from ggmltool.ask.dot.splits import LARGE_LAYOUT, escaped, title_node
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.fold import Fold, Folded, Item, fold_plan, layers, masked, unfolded
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import NO_BACKEND, colors
 from ggmltool.show.text import count, dims, printable, shortened, size
-from ggmltool.views.plan.dot import LARGE_LAYOUT, escaped, title_node
 
 _LARGE = 400
 """Drawn nodes beyond which the layout is simpler: Graphviz takes minutes for twice as many."""

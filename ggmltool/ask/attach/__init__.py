@@ -1,0 +1,1 @@
+"""A running program or its core dump: what its memory holds, beside the plan of its graph, and why it died."""

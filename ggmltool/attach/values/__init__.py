@@ -1,1 +1,0 @@
-"""Values of tensors, read while a program computes."""

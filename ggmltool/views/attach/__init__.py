@@ -1,1 +1,0 @@
-"""What was seen in a running program, as text."""

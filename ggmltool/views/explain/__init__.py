@@ -1,1 +1,0 @@
-"""Explanations: why a node, a split, a reallocation, a message; limits; what devices support."""

@@ -1,1 +1,0 @@
-"""Memory: buffers, the allocator's tables, structs, one tensor and its lifetime."""

@@ -1,1 +1,0 @@
-"""Plans: splits, assignments, copies, pictures of the graph."""
