@@ -131,14 +131,13 @@ def _toy() -> Profile:
 
 def release(copy: Copy, more: str = "") -> None:
     """The recipe of a release, with `more` that is otherwise in it."""
-    copy.write("ggml/releases/ggml_0_99/__init__.py", '"""ggml 0.99."""\n')
     copy.write(
-        "ggml/releases/ggml_0_99/release.py",
+        "ggml/releases/ggml_0_99/__init__.py",
         f'''"""ggml 0.99.0, as llama.cpp b99999 carries it."""
 
 from dataclasses import replace
 
-from ggmltool.ggml.releases.ggml_0_26.release import RELEASE as BEFORE
+from ggmltool.ggml.releases.ggml_0_26 import RELEASE as BEFORE
 
 RELEASE = replace(
     BEFORE, name="0.99", date="2027-01-01", commit="", folder="ggml_0_99", like=BEFORE, build="b99999", near=(),
@@ -146,10 +145,8 @@ RELEASE = replace(
 )
 ''',
     )
-    imported = "from ggmltool.ggml.releases.ggml_0_26.release import RELEASE as GGML_0_26\n"
-    copy.add(
-        "ggml/releases/table.py", imported, "from ggmltool.ggml.releases.ggml_0_99.release import RELEASE as NEW\n"
-    )
+    imported = "from ggmltool.ggml.releases.ggml_0_26 import RELEASE as GGML_0_26\n"
+    copy.add("ggml/releases/table.py", imported, "from ggmltool.ggml.releases.ggml_0_99 import RELEASE as NEW\n")
     copy.add("ggml/releases/table.py", "    for release in (\n", "        NEW,\n")
 
 
@@ -160,7 +157,7 @@ def test_a_release(copy: Copy) -> None:
 
 
 def test_a_rule_of_a_new_release(copy: Copy) -> None:
-    copy.add("ggml/releases/rules.py", "    keeps_for_devices: bool = False\n", "    inputs_first: bool = False\n")
+    copy.add("ggml/releases/release.py", "    keeps_for_devices: bool = False\n", "    inputs_first: bool = False\n")
     copy.replace(
         "ggml/sched/assign.py",
         "return len(s.backends) - 1\n",

@@ -12,7 +12,7 @@ from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
+from ggmltool.ggml.sched.callbacks import USED_EXPERTS
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.scenario.run.compiled import NONE, Compiled, CompiledTensor

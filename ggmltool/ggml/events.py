@@ -7,7 +7,8 @@ their ids, buffers by their buffer types, positions by the index of the node in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import wraps
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from ggmltool.ggml.why import NO_FACTS, Facts, Why
 
@@ -305,3 +306,33 @@ SPLIT_GRAPH = ("ggml_backend_sched_split_graph", "sched_split_graph")
 """The function in which a scheduler assigns backends and cuts the graph: its name, and that of January 2024."""
 
 Listener = Callable[[Event], None]
+
+
+class _Listened(Protocol):
+    """Who has a listener, or none."""
+
+    events: Listener | None
+
+
+_S = TypeVar("_S", bound=_Listened)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Call = Callable[Concatenate[_S, _P], _R]
+
+
+def announced(function: str) -> Callable[[_Call[_S, _P, _R]], _Call[_S, _P, _R]]:
+    """A method, or a function of a scheduler, that mirrors ggml's `function`. One that fails is never done."""
+
+    def decorate(call: _Call[_S, _P, _R]) -> _Call[_S, _P, _R]:
+        @wraps(call)
+        def telling(s: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            if s.events is None:
+                return call(s, *args, **kwargs)
+            s.events(Entered(function))
+            result = call(s, *args, **kwargs)
+            s.events(Left(function))
+            return result
+
+        return telling
+
+    return decorate

@@ -2,14 +2,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from ggmltool.ggml.build_order import BuildOrder
-from ggmltool.ggml.errors import GgmlAssert, advice
-from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, advice
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_PARAM, Tensor
-from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, hash_size
+from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, HASH_SHIFT, hash_size
+
+NONE = -1
+"""No tensor."""
+
+
+class BuildOrder(NamedTuple):
+    """The numbers of a graph's tensors: all in the order they are met, nodes, leafs, and the nodes to be computed.
+
+    `use_counts` are those of `visited`. `unnamed` are the nodes and leafs that have no name until they are added.
+    """
+
+    visited: tuple[int, ...]
+    use_counts: tuple[int, ...]
+    nodes: tuple[int, ...]
+    leafs: tuple[int, ...]
+    computed: tuple[int, ...]
+    unnamed: tuple[tuple[int, str], ...]
+
+
+def build_order(
+    roots: Iterable[tuple[int, bool]], tensors: Sequence[Tensor], sources: Sequence[Sequence[int]]
+) -> BuildOrder | None:
+    """What calls for `roots` come to: of ggml_build_forward_expand, or ggml_build_forward_order where the second is
+    false. `sources` are those of each of the `tensors`, NONE for a hole.
+
+    None for what ggml would not build: a root that is a leaf with sources of its own.
+    """
+    uses = [0] * len(tensors)
+    seen = bytearray(len(tensors))
+    visited: list[int] = []
+    added: list[int] = []
+    computed: list[int] = []
+    for root, is_computed in roots:
+        n = len(added)
+        if not seen[root]:
+            _visit(root, sources, uses, seen, visited, added)
+        if len(added) > n and sources[root] and _is_leaf(tensors[root]):
+            return None
+        if is_computed:
+            computed.append(root)
+    nodes = tuple([i for i in added if not _is_leaf(tensors[i])])
+    leafs = tuple([i for i in added if _is_leaf(tensors[i])])
+    return BuildOrder(
+        tuple(visited),
+        tuple([uses[i] for i in visited]),
+        nodes,
+        leafs,
+        _with_sources(computed, tensors, sources),
+        (*_unnamed("leaf", leafs, tensors), *_unnamed("node", nodes, tensors)),
+    )
+
+
+def _visit(
+    root: int, sources: Sequence[Sequence[int]], uses: list[int], seen: bytearray, visited: list[int], added: list[int]
+) -> None:
+    """ggml_visit_parents_graph: a tensor is met before its sources, and added behind them."""
+    seen[root] = 1
+    visited.append(root)
+    stack = [(root, iter(sources[root]))]
+    while stack:
+        i, rest = stack[-1]
+        for s in rest:
+            if s == NONE:
+                continue
+            uses[s] += 1
+            if not seen[s]:
+                seen[s] = 1
+                visited.append(s)
+                if sources[s]:
+                    stack.append((s, iter(sources[s])))
+                    break
+                added.append(s)
+        else:
+            added.append(i)
+            stack.pop()
+
+
+def _is_leaf(t: Tensor) -> bool:
+    return t.op == Op.NONE and not t.flags & FLAG_PARAM
+
+
+def _with_sources(roots: list[int], tensors: Sequence[Tensor], sources: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The ops that are needed for the roots, and the roots."""
+    seen = bytearray(len(tensors))
+    found: list[int] = []
+    while roots:
+        i = roots.pop()
+        if not seen[i]:
+            seen[i] = 1
+            if tensors[i].op:
+                found.append(i)
+            roots += [s for s in sources[i] if s != NONE and not seen[s]]
+    return tuple(found)
+
+
+def _unnamed(kind: str, numbers: Sequence[int], tensors: Sequence[Tensor]) -> list[tuple[int, str]]:
+    return [(i, f"{kind}_{k}") for k, i in enumerate(numbers) if not tensors[i].name]
+
+
+FULL = -1
+"""GGML_HASHSET_FULL: the key is not there and there is no room for it."""
+
+
+def hash_of(address: int, shift: int = HASH_SHIFT) -> int:
+    """ggml_hash: the address without its last bits (four, which alignment makes zero)."""
+    return address >> shift
+
+
+class HashSet:
+    """A ggml_hash_set for at least `min_size` addresses. `keys` has the address in every slot, None where free; `shift`
+    is the release's `hash_shift`.
+
+    Scheduler and allocator only count what would be in their sets; this one is made when somebody wants to see the
+    slots.
+    """
+
+    __slots__ = ("keys", "shift", "size")
+
+    def __init__(self, min_size: int, shift: int = HASH_SHIFT) -> None:
+        self.shift = shift
+        self.size = hash_size(min_size)
+        self.keys: list[int | None] = [None] * self.size
+
+    def __len__(self) -> int:
+        return sum(key is not None for key in self.keys)
+
+    def __contains__(self, address: int) -> bool:
+        """ggml_hash_contains."""
+        slot = self.find(address)
+        return slot != FULL and self.keys[slot] == address
+
+    def find(self, address: int) -> int:
+        """ggml_hash_find: the slot that has the address, or that it would get; FULL where there is neither."""
+        start = slot = hash_of(address, self.shift) % self.size
+        while self.keys[slot] is not None and self.keys[slot] != address:
+            slot = (slot + 1) % self.size
+            if slot == start:
+                return FULL
+        return slot
+
+    def find_or_insert(self, address: int) -> int:
+        """ggml_hash_find_or_insert: the address's slot, taken if it was free. Raises GgmlAbort when all are taken."""
+        slot = self.find(address)
+        if slot == FULL:
+            raise GgmlAbort(
+                "ggml_hash_find_or_insert",
+                "fatal error",
+                explanation=f"all {self.size} slots of the hash set are taken",
+            )
+        self.keys[slot] = address
+        return slot
+
+    def reset(self) -> None:
+        """ggml_hash_set_reset: forget everything, keep the size."""
+        self.keys = [None] * self.size
+
+    def probes(self, address: int) -> int:
+        """How many slots a look-up of the address visits: 1 where nothing collides."""
+        slot = self.find(address)
+        return self.size if slot == FULL else (slot - hash_of(address, self.shift)) % self.size + 1
 
 
 class CGraph:

@@ -13,8 +13,7 @@ from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, advice
 from ggmltool.ggml.events import Computed, Entered, Left, Listener, Logged, Synchronized
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.rules import Rules
+from ggmltool.ggml.releases.release import Release, Rules
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.values.transfer import tensor_copy
 from ggmltool.ggml.version import hash_size

@@ -1,4 +1,5 @@
-"""A plan: what the scheduler and the allocator decided for one graph, as a value.
+"""A plan: what the scheduler and the allocator decided for one graph, as a value; and what a scheduler prints of its
+assignments, as records, which a view turns into ggml's text.
 
 The rows are frozen and hold nothing that could refer back to them, so the garbage collector need not look at them. They
 behave as dataclasses: `dataclasses.asdict` and `pandas.DataFrame(plan.nodes)` take them.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
@@ -180,3 +181,55 @@ class Plan:
         if self.error is not None:
             out["error"] = dict(self.error)
         return out
+
+
+class DebugSource(NamedTuple):
+    """A source of a node as the debug print shows it; `backend` is None where ggml prints NULL."""
+
+    name: str
+    nbytes: int
+    backend: str | None
+    cause: str
+
+
+class DebugNode(NamedTuple):
+    """A node line. View ops have none."""
+
+    index: int  # type: ignore[assignment]
+    op_desc: str
+    name: str
+    nbytes: int
+    backend: str | None
+    cause: str
+    use_count: int
+    compute: bool
+    sources: tuple[DebugSource, ...]
+
+
+class DebugSplit(NamedTuple):
+    """A split header, with the node lines that follow it; `inputs` are (name, bytes)."""
+
+    id: int
+    backend: str
+    inputs: tuple[tuple[str, int], ...]
+    nodes: tuple[DebugNode, ...]
+
+
+class DebugLine(NamedTuple):
+    """A line that ggml logs at the same level, before or after the print."""
+
+    text: str
+
+
+SchedDebug = tuple[DebugSplit | DebugLine, ...]
+
+
+class PassPrint(NamedTuple):
+    """sched_print_assignments after pass `number`. Before the last pass there is no split: `nodes` has all nodes.
+
+    `splits` are those whose header is printed, with their nodes.
+    """
+
+    number: int
+    nodes: tuple[DebugNode, ...]
+    splits: tuple[DebugSplit, ...]

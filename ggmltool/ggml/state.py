@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ggmltool.ggml.alloc.vbuffer import NodeAlloc, TensorAlloc
+from ggmltool.ggml.alloc.common import NodeAlloc, TensorAlloc
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.tensor import Dims
 

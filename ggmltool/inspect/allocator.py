@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ggmltool.ggml.alloc.common import AnyGallocr, hash_keys, hash_keys_so_far
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.alloc.common import AnyGallocr, TensorAlloc, hash_keys, hash_keys_so_far
 from ggmltool.ggml.events import AllocationStarted
 from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.sched.reader import chunk_states

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ggmltool.ggml.sched.freed import REMEDY, freed_buffer
+from ggmltool.ggml.sched.unchecked import REMEDY, freed_buffer
 from ggmltool.show.table import Style, render_lines
 from ggmltool.show.text import shortened, size, wrapped
 

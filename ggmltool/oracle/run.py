@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
+from ggmltool.ggml.sched.callbacks import USED_EXPERTS
 from ggmltool.ggml.sched.used_experts import EXPERT_TAIL
 from ggmltool.ggml.tensor import is_computed
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE

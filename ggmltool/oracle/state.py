@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
-from ggmltool.ggml.sched.rows import PlanRows, rows_of
+from ggmltool.ggml.sched.plans import PlanRows, rows_of
 from ggmltool.ggml.state import BufferState, BuftState, State
 from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Lib, OracleUnavailable

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from ggmltool.ggml.alloc.vbuffer import INVALID, NodeAlloc, TensorAlloc
+from ggmltool.ggml.alloc.common import INVALID, NodeAlloc, TensorAlloc
 from ggmltool.ggml.sched.past import Past, PastCopy
 from ggmltool.ggml.state import ChunkState, FreeBlock
 from ggmltool.ggml.version import SCHED_MAX_COPIES, SIZE_MAX, VBUFFER_MAX_CHUNKS

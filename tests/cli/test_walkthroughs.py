@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import POINTER_SIZE

@@ -14,7 +14,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.january_2024.scheduler import Scheduler
-from ggmltool.ggml.sched.snapshot import copies_of
+from ggmltool.ggml.sched.plans import copies_of
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run.measured import MeasuredRun

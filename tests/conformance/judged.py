@@ -10,7 +10,7 @@ import ggmltool
 from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.ggml.events import Event
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.releases.rules import Rules
+from ggmltool.ggml.releases.release import Rules
 from ggmltool.oracle import OracleRun
 from ggmltool.oracle import run as run_on_library
 from ggmltool.scenario.run.run import Run

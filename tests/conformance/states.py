@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.state import GallocState, State, TensorState
 
 

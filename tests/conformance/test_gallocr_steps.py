@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import astuple
 
 import ggmltool
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator

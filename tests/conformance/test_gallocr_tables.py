@@ -14,11 +14,10 @@ from msgspec.structs import astuple
 
 import ggmltool
 from ggmltool.ask.explain.realloc import ReallocFacts, Side, explain_realloc
-from ggmltool.ggml.alloc.common import hash_keys
+from ggmltool.ggml.alloc.common import TensorAlloc, hash_keys
 from ggmltool.ggml.alloc.gallocr import Gallocr
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.inspect.opened import Opened
 from ggmltool.oracle import run_many, structs

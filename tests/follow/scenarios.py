@@ -10,8 +10,7 @@ from typing import Any, Literal
 import ggmltool
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Event
-from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.releases.rules import Rules
+from ggmltool.ggml.releases.release import Release, Rules
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle import OracleRun
 from ggmltool.scenario.dump import dump

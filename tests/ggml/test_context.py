@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.dtypes import F16, F32, TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed, NotComputable
-from ggmltool.ggml.hash_set import FULL, HashSet
+from ggmltool.ggml.graph import FULL, HashSet
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.version import pad
 from ggmltool.scenario.errors import ScenarioError

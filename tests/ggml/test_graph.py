@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from ggmltool.ggml.alloc.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.buffer import AddressSpace
-from ggmltool.ggml.build_order import NONE, build_order
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
 from ggmltool.ggml.dtypes import F32, TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.events import Computed, Event, Logged, Synchronized, TensorCopied
-from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.graph import NONE, CGraph, build_order
 from ggmltool.ggml.graph_copy import compare_graph_backend, graph_copy
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import load

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import ggmltool
 from ggmltool.ask.splits.sched_debug import fmt_size, sched_debug
-from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit, SchedDebug
+from ggmltool.ggml.plan import DebugNode, DebugSource, DebugSplit, SchedDebug
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.sources.sched_log import scan
 from ggmltool.sources.sched_log import stream as stream_module

@@ -12,7 +12,7 @@ import ggmltool
 from ggmltool.debugger.expressions.image import addresses
 from ggmltool.debugger.expressions.image.image import Image
 from ggmltool.debugger.expressions.image.images import Images
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.sched.assign import NULL_KEY
 from ggmltool.ggml.state import GallocState, GraphState, SchedState, State
 from ggmltool.scenario.scenario import Scenario

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, Reused
-from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, SplitPlan
-from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit, SchedDebug
+from ggmltool.ggml.plan import (
+    CopyPlan,
+    DebugNode,
+    DebugSource,
+    DebugSplit,
+    LeafPlan,
+    NodePlan,
+    Plan,
+    SchedDebug,
+    SplitPlan,
+)
 from ggmltool.scenario.tensor_info import TensorInfo
 
 KIB = 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ggmltool.ask.splits.sched_debug import fmt_size, sched_debug
-from ggmltool.ggml.sched.debug import DebugNode, DebugSplit
+from ggmltool.ggml.plan import DebugNode, DebugSplit
 from tests.golden import check_golden
 from tests.views.plans import DEBUG
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ggmltool.ask.allocs.record import AllocStoryShown, AllocTableShown, FreeBlocksShown, TallocrState
 from ggmltool.ask.answer import Answer
-from ggmltool.ggml.alloc.vbuffer import INVALID, TensorAlloc
+from ggmltool.ggml.alloc.common import INVALID, TensorAlloc
 from ggmltool.ggml.releases.table import BY_NAME
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.ggml.version import SIZE_MAX

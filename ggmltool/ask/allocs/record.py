@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ask.events import AllocEventRow, alloc_event_row
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.state import ChunkState
 from ggmltool.inspect.allocator import NodeLabel, WatchedAllocator
 from ggmltool.show.document import Row, StepDocument, head, part

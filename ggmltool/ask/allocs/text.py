@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ggmltool.ask.allocs.record import AllocStoryShown, AllocTableShown, FreeBlocksShown
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.words import words
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.events import Allocated, AllocationStarted, Freed, Kept, NotReused, Reused
 from ggmltool.ggml.state import ChunkState
 from ggmltool.ggml.version import SIZE_MAX

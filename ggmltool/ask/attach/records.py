@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from ggmltool.attach.state import Snapshot
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.state import BufferState, ChunkState, GraphState, SplitState

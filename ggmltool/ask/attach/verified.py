@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from ggmltool.ask.words import reason_sentence
 from ggmltool.attach.state import Left
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.sched.past import Past, past_of
 from ggmltool.ggml.state import ChunkState
 from ggmltool.inspect.decisions import Reason

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import asdict
 
-from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.inspect.allocator import WatchedAllocator
 from ggmltool.inspect.watched import Watched

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.lifetime.record import LifetimeTable, Owner, TensorLife
 from ggmltool.ggml.releases.table import BY_NAME
-from ggmltool.ggml.sched.freed import REMEDY
+from ggmltool.ggml.sched.unchecked import REMEDY
 from ggmltool.inspect.use_after_free import freed_by
 from ggmltool.scenario.versions import has_no_flags
 from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, section

@@ -12,7 +12,7 @@ from ggmltool.ask.report.document import AdviceRow
 from ggmltool.ask.report.tables import NONE
 from ggmltool.ask.words import refusal_text
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.sched.freed import REMEDY
+from ggmltool.ggml.sched.unchecked import REMEDY
 from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.decisions import TurnedDown, unsupported
 from ggmltool.inspect.fold import masked

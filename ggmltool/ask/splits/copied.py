@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from ggmltool.ask.answer import Answer
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.plan import NodePlan, Plan
-from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
+from ggmltool.ggml.sched.callbacks import USED_EXPERTS
 from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors

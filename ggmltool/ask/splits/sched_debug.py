@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ggmltool.ggml.plan import DebugLine, DebugNode, DebugSplit, PassPrint, SchedDebug
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.ggml.sched.debug import DebugLine, DebugNode, DebugSplit, PassPrint, SchedDebug
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.watched import Watch, Watched
 from ggmltool.state.errors import InspectError

@@ -14,7 +14,7 @@ from ggmltool.estimate.seconds import Estimator, GraphWork, node_seconds
 from ggmltool.estimate.timeline import LIKELY, Doing, Step, Stretch, Way, time_table
 from ggmltool.estimate.work import NodeWork
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
-from ggmltool.ggml.sched.copy_callback import USED_EXPERTS
+from ggmltool.ggml.sched.callbacks import USED_EXPERTS
 from ggmltool.inspect.memory import MemoryPlan, MemoryRecorder
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.run.compiled import Compiled

@@ -13,7 +13,7 @@ from ggmltool.ggml.buffer import USAGE_COMPUTE
 from ggmltool.ggml.devices.profiles import PROFILES, profile_of_name
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import BY_NAME, NEWEST
-from ggmltool.ggml.sched.freed import REMEDY
+from ggmltool.ggml.sched.unchecked import REMEDY
 from ggmltool.ggml.state import BufferState, BuftState
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.since import days

@@ -26,7 +26,7 @@ from ggmltool.attach.write.graph import (
 from ggmltool.ggml.devices.recorded import Recorded
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.sched.rows import rows_of
+from ggmltool.ggml.sched.plans import rows_of
 from ggmltool.ggml.tensor import cut_name
 from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.scenario.devices.recorded import dump_answers

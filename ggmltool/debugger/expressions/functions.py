@@ -13,7 +13,7 @@ from ggmltool.debugger.expressions.printing import zero_ended
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.ggml import tensor as rules
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.hash_set import FULL, hash_of
+from ggmltool.ggml.graph import FULL, hash_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import Tensor

@@ -9,7 +9,7 @@ from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, whole
-from ggmltool.ggml.hash_set import FULL, hash_of
+from ggmltool.ggml.graph import FULL, hash_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import SIZE_MAX, hash_size

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ggmltool.ggml.alloc.common import AnyGallocr
+from ggmltool.ggml.alloc.common import INVALID, AnyGallocr, HashNodes, NodeAlloc, TensorAlloc, VBuffer
 from ggmltool.ggml.alloc.dyn_tallocr import DynTallocr
-from ggmltool.ggml.alloc.vbuffer import INVALID, HashNodes, NodeAlloc, TensorAlloc, VBuffer
 from ggmltool.ggml.buffer import AddressSpace, BufferType, tensor_alloc, view_init
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed, advice
 from ggmltool.ggml.events import ReallocNeeded

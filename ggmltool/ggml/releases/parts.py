@@ -4,47 +4,23 @@ it is asked for; what a folder has no module for is as in the release that it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.device import Backend
 from ggmltool.ggml.releases.release import Release
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.profile import Profile
     from ggmltool.ggml.graph_copy import Copier
-    from ggmltool.ggml.sched.measuring import MeasuringScheduler
+    from ggmltool.ggml.releases.january_2024 import registry, scheduler
     from ggmltool.ggml.sched.scheduler import Scheduler
 
-
-class Registered(NamedTuple):
-    """A backend in a registry: `init` makes one, given what stands behind the colon; `init_name` is ggml's function."""
-
-    name: str
-    init: Callable[[str], Backend]
-    default_buffer_type: BufferType
-    init_name: str = ""
-
-
-class BackendRegistry(Protocol):
-    """The backends that programs make by name."""
-
-    @property
-    def entries(self) -> Sequence[Registered]:
-        """The backends in the order of their numbers."""
-
-    def register(
-        self, name: str, init: Callable[[str], Backend], default_buffer_type: BufferType, init_name: str = ""
-    ) -> None:
-        """One more backend."""
-
-    def init_backend_from_str(self, backend_str: str) -> Backend:
-        """A new backend by `NAME` or `NAME:params`."""
+    MeasuringScheduler = scheduler.Scheduler
+    Registry = registry.Registry
 
 
 def scheduler_of(release: Release) -> type[Scheduler]:
@@ -71,14 +47,12 @@ def copier_of(release: Release) -> type[Copier]:
     return copier
 
 
-def registry_of(release: Release, misalign: int = 0) -> BackendRegistry | None:
-    """A new registry (`registry.py`) where programs make backends by one; the CPU's memory is `misalign` bytes past a
-    page.
-    """
+def registry_of(release: Release) -> Registry | None:
+    """A new registry (`registry.py`) where programs make backends by one."""
     module = _module(release.folder, "registry")
     if module is None:
         return None
-    registry: BackendRegistry = module.Registry(misalign=misalign)
+    registry: Registry = module.Registry()
     return registry
 
 

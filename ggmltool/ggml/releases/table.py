@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ggmltool.data import exists, load
-from ggmltool.ggml.releases.ggml_0_20_2.release import RELEASE as GGML_0_20_2
-from ggmltool.ggml.releases.ggml_0_21.release import RELEASE as GGML_0_21
-from ggmltool.ggml.releases.ggml_0_26.release import RELEASE as GGML_0_26
-from ggmltool.ggml.releases.january_2024.release import RELEASE as JANUARY_2024
-from ggmltool.ggml.releases.march_2025.release import RELEASE as MARCH_2025
+from ggmltool.ggml.releases.ggml_0_20_2 import RELEASE as GGML_0_20_2
+from ggmltool.ggml.releases.ggml_0_21 import RELEASE as GGML_0_21
+from ggmltool.ggml.releases.ggml_0_26 import RELEASE as GGML_0_26
+from ggmltool.ggml.releases.january_2024 import RELEASE as JANUARY_2024
+from ggmltool.ggml.releases.march_2025 import RELEASE as MARCH_2025
 from ggmltool.ggml.releases.release import Release
 
 RELEASES: dict[str, Release] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from ggmltool.ggml.alloc.common import AnyGallocr
 from ggmltool.ggml.buffer import Buffer, BufferType
@@ -13,10 +13,9 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.events import Listener, Logged
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.plan import TallocrPlan
+from ggmltool.ggml.plan import DebugLine, PassPrint, SchedDebug, TallocrPlan
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.sched.arena import AnyArena, Copies, Split
-from ggmltool.ggml.sched.debug import DebugLine, PassPrint, SchedDebug
 from ggmltool.ggml.tensor import MAX_SRC, Tensor
 
 Place = tuple[str | None, str | None, int | None, int | None, int | None]
@@ -28,6 +27,14 @@ class Places(Protocol):
 
     def __call__(self, t: Tensor, sized: bool = True) -> Place:
         """The place of `t`."""
+
+
+class Times(NamedTuple):
+    """What a backend spent in one graph, in microseconds: on copies to it, and on computing."""
+
+    backend: str
+    copy_us: int
+    compute_us: int
 
 
 Fields = dict[str, int | bool]

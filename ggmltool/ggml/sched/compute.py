@@ -6,20 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml import ops
-from ggmltool.ggml.announced import announced
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, NotComputable
-from ggmltool.ggml.events import Computed, Entered, EventCall, Left, TensorCopied
+from ggmltool.ggml.events import Computed, Entered, EventCall, Left, TensorCopied, announced
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import OpRules
 from ggmltool.ggml.ops.cpu import limits as cpu_limits
 from ggmltool.ggml.ops.cpu.judge import judge
 from ggmltool.ggml.ops.registry import KERNELS, Arrays
 from ggmltool.ggml.sched.arena import Split
-from ggmltool.ggml.sched.eval_callback import batches
+from ggmltool.ggml.sched.callbacks import batches
 from ggmltool.ggml.sched.scheduler import Scheduler
-from ggmltool.ggml.sched.supported import supported
+from ggmltool.ggml.sched.unchecked import supported
 from ggmltool.ggml.sched.used_experts import UsedExperts, uses_experts
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, is_computed, op_desc
 from ggmltool.ggml.values.arrays import HostArrays, unusable

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.ggml.alloc.common import INVALID, NodeAlloc, TensorAlloc, VBuffer
 from ggmltool.ggml.alloc.dyn_tallocr import Chunk
-from ggmltool.ggml.alloc.vbuffer import INVALID, NodeAlloc, TensorAlloc, VBuffer
 from ggmltool.ggml.sched.reader import sched_state
 from ggmltool.ggml.state import BufferState, ChunkState, SchedState
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, cut_name

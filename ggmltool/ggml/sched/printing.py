@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op
+from ggmltool.ggml.plan import DebugNode, DebugSource, DebugSplit
 from ggmltool.ggml.sched.common import AnyScheduler
-from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit
 from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, op_desc
 
 
@@ -26,7 +26,6 @@ def debug_of(s: AnyScheduler, graph: CGraph) -> tuple[DebugSplit, ...]:
 def node_lines(s: AnyScheduler, graph: CGraph, start: int, end: int) -> tuple[DebugNode, ...]:
     """The lines of the nodes `[start, end)`; view ops have none."""
     ids, causes, names = s.ids, s.causes, s.names
-    described = op_desc if s.release.prints_functions else _op_name
 
     def backend(t: Tensor) -> str | None:
         b = ids[t.index]
@@ -35,7 +34,7 @@ def node_lines(s: AnyScheduler, graph: CGraph, start: int, end: int) -> tuple[De
     return tuple(
         DebugNode(
             i,
-            described(n),
+            op_desc(n) if s.release.prints_functions else Op(n.op).name,
             n.name,
             n.nbytes,
             backend(n),
@@ -47,8 +46,3 @@ def node_lines(s: AnyScheduler, graph: CGraph, start: int, end: int) -> tuple[De
         for i, n in enumerate(graph.nodes[start:end], start)
         if not n.is_view_op
     )
-
-
-def _op_name(t: Tensor) -> str:
-    """ggml_op_name: UNARY and GLU for all their functions."""
-    return Op(t.op).name

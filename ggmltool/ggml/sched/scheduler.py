@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from ggmltool.ggml.announced import announced
-from ggmltool.ggml.buffer import USAGE_NAMES, Buffer, BufferType
-from ggmltool.ggml.device import SEEN_BEHIND, GraphOrder, Keep, SplitNodes
+from collections.abc import Callable, Sequence
+
+from ggmltool.ggml.buffer import USAGE_NAMES, Buffer
+from ggmltool.ggml.device import SEEN_BEHIND, GraphOrder, SplitNodes
 from ggmltool.ggml.errors import GgmlAssert, advice
-from ggmltool.ggml.events import Assigned, IdsChanged, KeptUntil, Reordered, Synchronized
+from ggmltool.ggml.events import Assigned, IdsChanged, KeptUntil, Reordered, Synchronized, announced
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
+from ggmltool.ggml.sched.assign import assign_from_buffers, assign_sources, choose_or_upgrade, expand
+from ggmltool.ggml.sched.callbacks import CopyCallback, EvalCallback
 from ggmltool.ggml.sched.common import Fields, Place, Places, copy_of, n_keepers
-from ggmltool.ggml.sched.copy_callback import CopyCallback
-from ggmltool.ggml.sched.eval_callback import EvalCallback
-from ggmltool.ggml.sched.passes import copy_inputs_last, run_passes
 from ggmltool.ggml.sched.printing import debug_of
+from ggmltool.ggml.sched.split import Cut
 from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.ggml.tensor import MAX_SRC, Tensor
 from ggmltool.ggml.why import Why
+
+_OverTensors = Callable[[SchedulerState, Sequence[Tensor]], None]
+_SILENT = (assign_from_buffers, expand, choose_or_upgrade, assign_sources)
+"""Passes 1 to 4."""
 
 
 class Scheduler(SchedulerState):
@@ -61,14 +66,17 @@ class Scheduler(SchedulerState):
             self._touch_sources(graph)
         self.check_hash_set()
         self.debug_logged = []
-        run_passes(self, graph)
+        self._run_passes(graph)
         graph.was_split = True
         if self.debug:
             self._touch_sources(graph)
             self.debug_record = (*self.debug_logged, *debug_of(self, graph))
             self.debug_logged = []
         if self.rules.copies_leafs_last:
-            copy_inputs_last(self, graph)
+            if self.n_copies > 1:
+                self._cut().copy_leafs(graph)
+            if self.on_pass:
+                self.on_pass(6, self)
         if self.debug:
             self.debug_record += tuple(self.debug_logged)
             if self.on_debug is not None:
@@ -81,6 +89,33 @@ class Scheduler(SchedulerState):
         self.assigned = self.ids
         self.assigned_causes = self.causes
         self.made_copies = self.copies
+
+    def _run_passes(self, graph: CGraph) -> None:
+        """Assign backends (passes 1 to 4), cut the graph (pass 5); where somebody listens, by passes that tell of it.
+
+        View ops are invisible to passes 2 and 3, which are not given them.
+        """
+        passes: tuple[_OverTensors, ...] = _SILENT
+        if self.events:
+            from ggmltool.ggml.sched.telling import TELLING
+
+            passes = TELLING
+        real = [n for n in graph.nodes if not n.is_view_op]
+        tensors = ([*graph.leafs, *graph.nodes], real, real, graph.nodes)
+        for number, (assign, given) in enumerate(zip(passes, tensors, strict=True), 1):
+            assign(self, given)
+            if self.on_pass:
+                self.on_pass(number, self)
+        self._cut().cut(graph)
+        if self.on_pass:
+            self.on_pass(5, self)
+
+    def _cut(self) -> Cut:
+        if self.events is None:
+            return Cut(self)
+        from ggmltool.ggml.sched.telling import TellingCut
+
+        return TellingCut(self, self.events)
 
     def _touch_sources(self, graph: CGraph) -> None:
         """Sources that are copies are looked up by the debug print, and when a graph is split a second time."""
@@ -153,34 +188,29 @@ class Scheduler(SchedulerState):
             if optimize is not None:
                 self._reorder(graph, split, optimize)
             split.nodes = graph.nodes[split.i_start : split.i_end]
-        if self.kept:
-            missing = self.kept.keys() - {n.index for n in graph.nodes}
-            if missing:
-                raise GgmlAssert(
-                    "ggml_backend_sched_split_graph",
-                    "n_dep_nodes_added == n_dep_nodes",
-                    "a device keeps tensors until one has been computed that is no node of the graph",
-                )
+        if self.kept and self.kept.keys() - {n.index for n in graph.nodes}:
+            raise GgmlAssert(
+                "ggml_backend_sched_split_graph",
+                "n_dep_nodes_added == n_dep_nodes",
+                "a device keeps tensors until one has been computed that is no node of the graph",
+            )
 
-    def _keep(self, backend_id: int) -> Keep:
-        """add_alloc_dep of the params that a backend's graph_optimize gets."""
+    def _reorder(self, graph: CGraph, split: Split, optimize: GraphOrder) -> None:
+        """ggml_backend_graph_optimize: the device puts a split's nodes into its own order, in the caller's graph."""
+        end = split.i_end
+        nodes = SplitNodes(graph.nodes[split.i_start : end], graph.nodes[end : end + SEEN_BEHIND])
 
         def keep(tensor: Tensor, until: Tensor) -> None:
+            """add_alloc_dep of the params that graph_optimize gets."""
             if not self.rules.keeps_for_devices:
                 return
             kept = self.kept.setdefault(until.index, [])
             if tensor not in kept:
                 kept.append(tensor)
                 if self.events:
-                    self.events(KeptUntil(self.names[backend_id], tensor.id, until.id))
+                    self.events(KeptUntil(self.names[split.backend_id], tensor.id, until.id))
 
-        return keep
-
-    def _reorder(self, graph: CGraph, split: Split, optimize: GraphOrder) -> None:
-        """ggml_backend_graph_optimize: the device puts a split's nodes into its own order, in the caller's graph."""
-        end = split.i_end
-        nodes = SplitNodes(graph.nodes[split.i_start : end], graph.nodes[end : end + SEEN_BEHIND])
-        ordered = optimize(nodes, graph.use_count, self._keep(split.backend_id))
+        ordered = optimize(nodes, graph.use_count, keep)
         if ordered != nodes:
             graph.nodes[split.i_start : end] = ordered
             if self.events:
@@ -269,7 +299,11 @@ class Scheduler(SchedulerState):
         return True
 
     def _ids_changed(self, is_leaf: bool) -> bool:
-        """Whether some node (or leaf) has another buffer type than at the same index in the graph before."""
+        """Whether some node (or leaf) has another buffer type than at the same index in the graph before.
+
+        ggml reads one before its array for a leaf without backend, where no type is.
+        """
+        bufts = [*self.bufts, None]
         tensors = self.leafs if is_leaf else self.nodes
         ids, prev = (self.leaf_ids, self.prev_leaf_ids) if is_leaf else (self.node_ids, self.prev_node_ids)
         n = len(tensors)
@@ -278,17 +312,13 @@ class Scheduler(SchedulerState):
         for i in range(n):
             old = prev[i] if i < len(prev) else 0
             new = ids[i]
-            if new != old and self._buft_of(new) is not self._buft_of(old):
+            if new != old and bufts[new] is not bufts[old]:
                 if self.events:
                     t = tensors[i]
                     names = [*self.names, "none"]
                     self.events(IdsChanged(i, t.label, is_leaf, names[old], names[new]))
                 return True
         return False
-
-    def _buft_of(self, backend_id: int) -> BufferType | None:
-        """The buffer type of an id. ggml reads one before its array for a leaf without backend, where no type is."""
-        return self.bufts[backend_id] if backend_id >= 0 else None
 
     @announced("ggml_backend_sched_reset")
     def reset(self) -> None:

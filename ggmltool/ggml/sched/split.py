@@ -21,16 +21,6 @@ _Start = tuple[Why, Tensor | None]
 """Why a split begins, and the source that is the reason."""
 
 
-def split(s: SchedulerState, graph: CGraph) -> None:
-    """Pass 5: cut the graph into runs of one backend, and copy every source a run cannot read."""
-    Cut(s).cut(graph)
-
-
-def copy_leafs(s: SchedulerState, graph: CGraph) -> None:
-    """Pass 6: pipeline copies of the inputs among the leafs, of those that no node reads too."""
-    Cut(s).copy_leafs(graph)
-
-
 class Cut:
     """A graph that is being cut: `cur_split` is the split that its last node so far is in, the one number `i_split`."""
 
@@ -40,7 +30,7 @@ class Cut:
         self.cur_split = s.splits[0]
 
     def cut(self, graph: CGraph) -> None:
-        """Begin the splits of a graph, and give its nodes the copies in place of their sources."""
+        """Pass 5: cut the graph into runs of one backend, and copy every source that a run cannot read."""
         s = self.s
         ids = s.ids
         first = next((n for n in graph.nodes if not n.is_view_op), None)
@@ -64,7 +54,9 @@ class Cut:
             if start is not None:
                 cur_split.i_end = i
                 self.i_split += 1
-                cur_split = self.cur_split = _split_at(s, self.i_split)
+                if self.i_split >= len(s.splits):
+                    s.splits.extend([s.new_split() for _ in s.splits])
+                cur_split = self.cur_split = s.splits[self.i_split]
                 cur_split.backend_id = cur = ids[n.index]
                 self.begin(i, n, *start)
             src = n.src
@@ -82,7 +74,7 @@ class Cut:
         s.n_splits = self.i_split + 1
 
     def copy_leafs(self, graph: CGraph) -> None:
-        """Give every leaf that is flagged input its pipeline copies."""
+        """Pass 6: pipeline copies of the inputs among the leafs, of those that no node reads too."""
         for leaf in graph.leafs:
             if leaf.flags & FLAG_INPUT:
                 self.copy_graph_input(leaf, self.s.ids[leaf.index])
@@ -102,23 +94,26 @@ class Cut:
         if of[b] is not None and not s.rules.copies_leafs_last:
             return
         if of[b] is None:
-            of[b] = self._made_of(t, b)
-        if len(s.graph_inputs) >= s.graph_inputs_capacity:
-            _grow_graph_inputs(s)
+            made = of[b] = []
+            for c in range(s.n_copies):
+                copy = t if c == s.cur_copy else s.arena.dup_layout(t, *s.around_name(b, c))
+                copy.flags |= FLAG_INPUT
+                made.append(copy)
+                output: Tensor | None = copy
+                while output is not None:
+                    output.flags |= FLAG_OUTPUT
+                    output = output.view_src if s.rules.output_marks_root else None
+            s.grow_state()
+            for copy in made:
+                s.causes[copy.index] = "6.cpy" if s.rules.copies_leafs_last else "4.cpy"
+        room = s.graph_inputs_capacity
+        if len(s.graph_inputs) >= room:
+            full = (
+                f"the graph has more than {room} inputs, and the scheduler has room for the pipeline copies of {room}; "
+                "plan it without parallel, or put inputs together into one tensor"
+            )
+            s.graph_inputs_capacity = _grow(s, "graph inputs", room, full)
         s.graph_inputs.append(t)
-
-    def _made_of(self, t: Tensor, b: int) -> list[Tensor]:
-        s = self.s
-        made: list[Tensor] = []
-        for c in range(s.n_copies):
-            copy = t if c == s.cur_copy else s.arena.dup_layout(t, *s.around_name(b, c))
-            copy.flags |= FLAG_INPUT
-            _set_output(s, copy)
-            made.append(copy)
-        s.grow_state()
-        for copy in made:
-            s.causes[copy.index] = "6.cpy" if s.rules.copies_leafs_last else "4.cpy"
-        return made
 
     def copy_for_split(self, t: Tensor, n: Tensor) -> Tensor:
         """The copy of `t` for the split's backend, made once in a graph: in the first split that needs it, for `n`."""
@@ -138,16 +133,15 @@ class Cut:
             s.grow_state()
             for copy in made:
                 s.causes[copy.index] = "4.cpy"
-            if len(self.cur_split.inputs) >= self.cur_split.inputs_capacity:
-                _grow_split_inputs(s, self.cur_split)
+            room = self.cur_split.inputs_capacity
+            if len(self.cur_split.inputs) >= room:
+                full = (
+                    f"a split has room for {room} inputs; the next node begins another one only when all are taken, "
+                    "and this node alone needs more than are left"
+                )
+                self.cur_split.inputs_capacity = _grow(s, "split inputs", room, full)
             self.cur_split.inputs.append(t)
         return made[s.cur_copy]
-
-
-def _split_at(s: SchedulerState, i_split: int) -> Split:
-    if i_split >= len(s.splits):
-        s.splits.extend([s.new_split() for _ in s.splits])
-    return s.splits[i_split]
 
 
 def _check_assigned(s: SchedulerState, n: Tensor) -> None:
@@ -162,18 +156,14 @@ def _check_assigned(s: SchedulerState, n: Tensor) -> None:
 
 def _no_backend_for_source(s: SchedulerState, t: Tensor, n: Tensor) -> GgmlAssert:
     refusal = GgmlAssert if s.rules.always_checks_sources else DebugAssert
-    explanation = f"{t.label}, a source of {n.label}, has no backend; {_how_to_get_a_backend(t)}"
-    return refusal(_FUNCTION, "src_backend_id != -1", explanation)
-
-
-def _how_to_get_a_backend(t: Tensor) -> str:
-    root = t.view_src
-    if root is not None:
-        return (
-            f"it is a view of {root.label}, which has no memory: give its context a buft, or put the view into the "
-            "same context"
+    remedy = advice("no_backend_for_source")
+    if t.view_src is not None:
+        remedy = (
+            f"it is a view of {t.view_src.label}, which has no memory: give its context a buft, or put the view into "
+            "the same context"
         )
-    return advice("no_backend_for_source")
+    explanation = f"{t.label}, a source of {n.label}, has no backend; {remedy}"
+    return refusal(_FUNCTION, "src_backend_id != -1", explanation)
 
 
 def _needs_new_split(s: SchedulerState, n: Tensor, cur: int, cur_split: Split) -> _Start | None:
@@ -197,47 +187,16 @@ def _needs_new_split(s: SchedulerState, n: Tensor, cur: int, cur_split: Split) -
     return None
 
 
-def _set_output(s: SchedulerState, t: Tensor) -> None:
-    """ggml_set_output."""
-    t.flags |= FLAG_OUTPUT
-    root = t.view_src
-    while root is not None and s.rules.output_marks_root:
-        root.flags |= FLAG_OUTPUT
-        root = root.view_src
-
-
-def _grow_graph_inputs(s: SchedulerState) -> None:
-    """ggml_backend_sched_graph_inputs_grow: room for twice as many, and a line in the log."""
-    old = s.graph_inputs_capacity
+def _grow(s: SchedulerState, what: str, old: int, full: str) -> int:
+    """ggml_backend_sched_graph_inputs_grow and _split_inputs_grow: room for twice as many, and a line in the log, which
+    is a warning where more inputs than there was room for end a split. Raises GgmlAssert where rooms do not grow.
+    """
     if not s.rules.inputs_grow:
-        raise GgmlAssert(
-            _FUNCTION,
-            "n_graph_inputs < GGML_SCHED_MAX_SPLIT_INPUTS",
-            f"the graph has more than {old} inputs, and the scheduler has room for the pipeline copies of {old}; plan "
-            "it without parallel, or put inputs together into one tensor",
-        ).of("graph_inputs", old + 1)
-    function = "ggml_backend_sched_graph_inputs_grow"
-    s.log(_level_of_growth(s), f"{function}: increasing graph inputs capacity from {old} to {2 * old}")
-    s.graph_inputs_capacity = 2 * old
-
-
-def _grow_split_inputs(s: SchedulerState, cur_split: Split) -> None:
-    """ggml_backend_sched_split_inputs_grow: 30 at first, then twice as many, and a line in the log."""
-    old = cur_split.inputs_capacity
-    if not s.rules.inputs_grow:
-        raise GgmlAssert(
-            _FUNCTION,
-            "n_inputs < GGML_SCHED_MAX_SPLIT_INPUTS",
-            f"a split has room for {old} inputs; the next node begins another one only when all are taken, and this "
-            "node alone needs more than are left",
-        ).of("split_inputs", old + 1)
-    new = 2 * old if old else s.rules.max_split_inputs
+        n = "n_graph_inputs" if what == "graph inputs" else "n_inputs"
+        condition = f"{n} < GGML_SCHED_MAX_SPLIT_INPUTS"
+        raise GgmlAssert(_FUNCTION, condition, full).of(what.replace(" ", "_"), old + 1)
     if old:
-        function = "ggml_backend_sched_split_inputs_grow"
-        s.log(_level_of_growth(s), f"{function}: increasing split inputs capacity from {old} to {new}")
-    cur_split.inputs_capacity = new
-
-
-def _level_of_growth(s: SchedulerState) -> str:
-    """More inputs than there was room for are a warning where they end a split."""
-    return "warn" if s.rules.full_split_ends else "debug"
+        function = f"ggml_backend_sched_{what.replace(' ', '_')}_grow"
+        level = "warn" if s.rules.full_split_ends else "debug"
+        s.log(level, f"{function}: increasing {what} capacity from {old} to {2 * old}")
+    return 2 * old or s.rules.max_split_inputs

@@ -14,10 +14,9 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.sched.arena import Arena, Split
+from ggmltool.ggml.sched.callbacks import CopyCallback, EvalCallback
 from ggmltool.ggml.sched.common import AnyScheduler
-from ggmltool.ggml.sched.copy_callback import CopyCallback
-from ggmltool.ggml.sched.eval_callback import EvalCallback
-from ggmltool.ggml.sched.freed import FreedMemory
+from ggmltool.ggml.sched.unchecked import FreedMemory
 from ggmltool.ggml.version import (
     DEFAULT_GRAPH_SIZE,
     SCHED_INITIAL_SPLITS,

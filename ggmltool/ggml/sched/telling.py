@@ -18,7 +18,6 @@ from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, op_desc
 from ggmltool.ggml.why import NO_FACTS, Facts, Sweep, Why
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.sched.state import SchedulerState
 
 
@@ -253,20 +252,12 @@ def _assigned_sources(
             yield _assigned(s, t, to, 4, Why.READER, n.label)
 
 
-def split(s: SchedulerState, graph: CGraph) -> None:
-    """Pass 5."""
-    if s.events:
-        TellingCut(s, s.events).cut(graph)
-
-
-def copy_leafs(s: SchedulerState, graph: CGraph) -> None:
-    """Pass 6."""
-    if s.events:
-        TellingCut(s, s.events).copy_leafs(graph)
+TELLING = (assign_from_buffers, expand, choose_or_upgrade, assign_sources)
+"""Passes 1 to 4."""
 
 
 class TellingCut(Cut):
-    """Pass 5, which tells of every split and every copy as it is made."""
+    """Passes 5 and 6, which tell of every split and every copy as it is made."""
 
     def __init__(self, s: SchedulerState, tell: Callable[[Event], None]) -> None:
         super().__init__(s)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ggmltool.ggml.announced import announced
 from ggmltool.ggml.errors import GgmlAssert, GgmlFailed
+from ggmltool.ggml.events import announced
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.sched.arena import Split
-from ggmltool.ggml.sched.copy_callback import USED_EXPERTS, CopyCallback
+from ggmltool.ggml.sched.callbacks import USED_EXPERTS, CopyCallback
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.ggml.values.transfer import announce_get, tensor_set, tensor_set_async

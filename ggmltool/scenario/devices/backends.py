@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta
 
 from ggmltool.ggml.devices.recorded import RECORDED
-from ggmltool.ggml.sched.copy_callback import COPY_CALLBACKS
+from ggmltool.ggml.sched.callbacks import COPY_CALLBACKS
 from ggmltool.scenario.devices.rates import RatesKeys, read_rates
 from ggmltool.scenario.devices.recorded import AnswersKeys, read_answers
 from ggmltool.scenario.devices.supports import OpList, SupportsKeys, op_keys, read_supports

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ggmltool.ggml.build_order import BuildOrder, build_order
-from ggmltool.ggml.graph import CGraph
+from ggmltool.ggml.graph import BuildOrder, CGraph, build_order
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.tensor import Tensor, cut_name, nbytes_of_empty
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE

@@ -14,12 +14,13 @@ from ggmltool.ggml.devices.recorded import RECORDED, SIZES_SAID, RecordedDevice,
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import OpRules
 from ggmltool.ggml.releases import parts
-from ggmltool.ggml.releases.parts import BackendRegistry, profiles_of
+from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, ScenarioSpec
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.gpu import Gpu
+    from ggmltool.ggml.releases.parts import Registry
 
 
 def make_bufts(model: ScenarioSpec, all_known: bool = False) -> dict[str, BufferType]:
@@ -292,12 +293,12 @@ _INIT = {
 """The functions that make backends, by profile, in the order of ggml_backend_registry_init."""
 
 
-def registry_of(model: ScenarioSpec) -> BackendRegistry | None:
+def registry_of(model: ScenarioSpec) -> Registry | None:
     """The CPU first, the devices of CUDA, then Metal, and what the scenario describes itself behind them.
 
     None where programs make no backends by a registry. Raises LineAssert if there are more than 16.
     """
-    registry = parts.registry_of(model.release, model.cpu_base_misalign)
+    registry = parts.registry_of(model.release)
     if registry is None:
         return None
     order = list(_INIT)

@@ -11,15 +11,15 @@ from ggmltool.ggml.events import TensorWritten
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.parts import measuring_scheduler_of
-from ggmltool.ggml.sched.measuring import MeasuringScheduler
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.run import Run
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Listener
+    from ggmltool.ggml.releases.parts import MeasuringScheduler
+    from ggmltool.ggml.sched.callbacks import EvalCallback
     from ggmltool.ggml.sched.compute import Watch
-    from ggmltool.ggml.sched.eval_callback import EvalCallback
     from ggmltool.scenario.data import Data
 
 

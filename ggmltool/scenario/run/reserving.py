@@ -13,8 +13,8 @@ from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.run.run import Run
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.sched.callbacks import EvalCallback
     from ggmltool.ggml.sched.compute import Watch
-    from ggmltool.ggml.sched.eval_callback import EvalCallback
     from ggmltool.ggml.sched.past import Past
 
 

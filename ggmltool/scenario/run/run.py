@@ -17,10 +17,9 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlError, UseAfterFree
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.plan import Plan, PlanError
+from ggmltool.ggml.plan import Plan, PlanError, SchedDebug
 from ggmltool.ggml.sched.common import AnyScheduler
-from ggmltool.ggml.sched.debug import SchedDebug
-from ggmltool.ggml.sched.snapshot import failed_plan, plan_of
+from ggmltool.ggml.sched.plans import failed_plan, plan_of
 from ggmltool.ggml.tensor import Tensor, nelements, root_of
 from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.run.compiled import NONE, Compiled, CompiledTensor
@@ -32,11 +31,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ggmltool.ggml.sched.common import OnDebug
+    from ggmltool.ggml.sched.callbacks import EvalCallback
+    from ggmltool.ggml.sched.common import OnDebug, Times
     from ggmltool.ggml.sched.compute import Watch
-    from ggmltool.ggml.sched.eval_callback import EvalCallback
-    from ggmltool.ggml.sched.freed import FreedMemory
-    from ggmltool.ggml.sched.measuring import Times
+    from ggmltool.ggml.sched.unchecked import FreedMemory
     from ggmltool.scenario.data import Data
 
 MAPPED = 4096
@@ -135,7 +133,7 @@ class Run(ABC):
     def freed(self) -> FreedMemory:
         """What is read and computed in memory that was freed."""
         if self._freed is None:
-            from ggmltool.ggml.sched.freed import FreedMemory
+            from ggmltool.ggml.sched.unchecked import FreedMemory
 
             self._freed = FreedMemory(self.addresses, self.listener)
         return self._freed
@@ -316,7 +314,7 @@ class Run(ABC):
         """The newest plan, with the error with which ggml ends when it computes what was planned (`compute_error`):
         where a backend is to compute what it does not support.
         """
-        from ggmltool.ggml.sched.supported import check_supported
+        from ggmltool.ggml.sched.unchecked import check_supported
 
         if plan.ok and self.sched is not None:
             try:

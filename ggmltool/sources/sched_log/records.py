@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ggmltool.ggml.sched.debug import DebugNode, DebugSource, DebugSplit, SchedDebug
+from ggmltool.ggml.plan import DebugNode, DebugSource, DebugSplit, SchedDebug
 
 
 class Dialect(StrEnum):

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ggmltool.ggml.alloc.vbuffer import NodeAlloc, TensorAlloc
+from ggmltool.ggml.alloc.common import NodeAlloc, TensorAlloc
 from ggmltool.ggml.releases.release import KEYS, LEAFS, NODES, USE_COUNTS, USED
 from ggmltool.ggml.releases.table import NEWEST
 from ggmltool.ggml.state import (

@@ -310,7 +310,7 @@ class History:
         if not self.compute:
             raise InspectError("the history has no values: its steps were not computed; record it with compute")
 
-        from ggmltool.ggml.sched.freed import no_result
+        from ggmltool.ggml.sched.unchecked import no_result
 
         def read(run: Run) -> None:
             t = run.tensor(tensor, "get")

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from ggmltool.ggml import events
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.state import FreeBlock, HashNodeState, SplitState, TensorState
 from ggmltool.ggml.tensor import Dims, op_desc_of

@@ -9,7 +9,7 @@ from ggmltool.ask.diff.plans import plan_diff
 from ggmltool.ask.diff.rules import changes, rules_of
 from ggmltool.ask.diff.side import scenario_side
 from ggmltool.ask.diff.switches import SWITCHES, turned_plans
-from ggmltool.ggml.releases.rules import Rules
+from ggmltool.ggml.releases.release import Rules
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.load import load_spec

@@ -10,11 +10,10 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.errors import GgmlAbort
-from ggmltool.ggml.plan import CopyPlan, LeafPlan, Plan, SplitPlan
+from ggmltool.ggml.plan import CopyPlan, DebugSource, LeafPlan, Plan, SplitPlan
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.ggml.sched.debug import DebugSource
 from ggmltool.ggml.sched.past import Past, PastCopy, past_of
-from ggmltool.ggml.sched.snapshot import failed_plan
+from ggmltool.ggml.sched.plans import failed_plan
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.run.reserving import ReservingRun

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.ggml.sched.rows import PlanRows, rows_of
+from ggmltool.ggml.sched.plans import PlanRows, rows_of
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.state.story.cells import run_state

@@ -12,7 +12,7 @@ import pytest
 import ggmltool
 from ggmltool.ask.attach.verified import AttachVerifyDocument, Likely, Stage, verified_view, verify
 from ggmltool.attach.state import Left
-from ggmltool.ggml.alloc.vbuffer import INVALID
+from ggmltool.ggml.alloc.common import INVALID
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.show.table import Style

@@ -16,9 +16,8 @@ from ggmltool.debugger.expressions.image.packing import fleeting, pack, pack_arr
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory, made_once
-from ggmltool.ggml.alloc.common import hash_keys
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
-from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.alloc.common import TensorAlloc, hash_keys
+from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.version import SIZE_MAX, pad
 from ggmltool.state.story.cells import AnyCells

@@ -14,7 +14,7 @@ from ggmltool.debugger.expressions.image.parts import Parts
 from ggmltool.debugger.expressions.image.program import Program
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Memory, made_once
-from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.version import SIZE_MAX, pad
 from ggmltool.state.story.cells import AnyCells
 from ggmltool.structs.layout import Layout

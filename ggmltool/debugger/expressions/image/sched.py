@@ -10,7 +10,7 @@ from ggmltool.debugger.expressions.image.graphs import bits
 from ggmltool.debugger.expressions.image.packing import fleeting, pack, pack_array, records
 from ggmltool.debugger.expressions.image.parts import Parts
 from ggmltool.debugger.expressions.memory import Memory, made_once
-from ggmltool.ggml.hash_set import HashSet
+from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.sched.assign import NULL_KEY
 from ggmltool.ggml.state import SplitState
 from ggmltool.ggml.version import SCHED_INITIAL_SPLITS

@@ -8,23 +8,13 @@ from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.profiles import PROFILES as BEFORE
 
 
-def _metal(before: Profile) -> Profile:
-    from ggmltool.ggml.releases.ggml_0_21 import metal
+def _changed(before: Profile) -> Profile:
+    from ggmltool.ggml.releases.ggml_0_21 import rules
 
-    return replace(before, alloc_size=metal.alloc_size, extra=metal.EXTRA)
-
-
-def _opencl(before: Profile) -> Profile:
-    from ggmltool.ggml.releases.ggml_0_21 import opencl
-
-    return replace(before, rules=opencl.RULES)
+    if before.name == "Metal":
+        return replace(before, alloc_size=rules.metal_alloc_size, extra=rules.METAL_EXTRA)
+    return replace(before, rules=rules.OPENCL_RULES if before.name == "OpenCL" else rules.CANN_RULES)
 
 
-def _cann(before: Profile) -> Profile:
-    from ggmltool.ggml.releases.ggml_0_21 import cann
-
-    return replace(before, rules=cann.RULES)
-
-
-PROFILES = BEFORE.changed("0.21", {"Metal": _metal, "OpenCL": _opencl, "CANN": _cann})
+PROFILES = BEFORE.changed("0.21", dict.fromkeys(("Metal", "OpenCL", "CANN"), _changed))
 """The profiles by name."""

@@ -41,13 +41,13 @@ def _metal(before: Profile) -> Profile:
 
 
 def _vulkan(before: Profile) -> Profile:
-    from ggmltool.ggml.releases.ggml_0_26 import vulkan, vulkan_order
+    from ggmltool.ggml.releases.ggml_0_26 import vulkan
 
     return replace(
         before,
         rules=vulkan.RULES,
         check=vulkan.limits,
-        graph_optimize=vulkan_order.graph_optimize,
+        graph_optimize=vulkan.graph_optimize,
         features=vulkan.FEATURES,
         has=frozenset(vulkan.FEATURES),
     )

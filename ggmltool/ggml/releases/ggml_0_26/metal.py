@@ -37,7 +37,7 @@ from ggmltool.ggml.devices.operands import RESULT, optional, source, word
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.dtypes import BF16, F16
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.releases.ggml_0_21.metal import room_with_copies
+from ggmltool.ggml.releases.ggml_0_21.rules import room_with_copies
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import pad
 

@@ -28,7 +28,7 @@ from ggmltool.ggml.devices.op_rules import NO_KERNEL
 from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.dtypes import I32, TYPES
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.releases.ggml_0_21.opencl import RULES as BEFORE
+from ggmltool.ggml.releases.ggml_0_21.rules import OPENCL_RULES as BEFORE
 
 _WHOLE_WEIGHTS = types("q4_1 q5_0 q5_1 mxfp4 iq4_nl q4_K q5_K q6_K")
 _PACKED = types("q4_K q5_K q6_K")

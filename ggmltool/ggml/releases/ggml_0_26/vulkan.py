@@ -6,7 +6,7 @@ From llama.cpp b11549, ggml/src/ggml-vulkan/ggml-vulkan.cpp: ggml_backend_vk_dev
 from __future__ import annotations
 
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.device import OpRule
+from ggmltool.ggml.device import Keep, OpRule, UseCount
 from ggmltool.ggml.devices import vulkan as before
 from ggmltool.ggml.devices.asks import in_turn
 from ggmltool.ggml.devices.combinators import (
@@ -25,12 +25,13 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
 )
 from ggmltool.ggml.devices.op_rules import takes_rows_of
-from ggmltool.ggml.devices.operands import RESULT, name_of
+from ggmltool.ggml.devices.operands import RESULT, name_of, word
 from ggmltool.ggml.devices.profile import Hardware
-from ggmltool.ggml.dtypes import BF16, I32
-from ggmltool.ggml.op import Op
-from ggmltool.ggml.releases.ggml_0_26.fusing import NO_F32_PRECISION
-from ggmltool.ggml.tensor import MAX_SRC, Tensor, nelements, root_of
+from ggmltool.ggml.devices.vulkan import FOLLOWERS, Ordering, by_first
+from ggmltool.ggml.dtypes import BF16, F16, F32, I32
+from ggmltool.ggml.op import EMPTY_OPS, Op, UnaryOp
+from ggmltool.ggml.releases.ggml_0_26.fusing import NO_F32_PRECISION, can_fuse, keep_until
+from ggmltool.ggml.tensor import MAX_SRC, Tensor, can_repeat, is_contiguous_1, nelements, root_of
 
 FEATURES = ("fp16", "subgroup_shuffle", "subgroup_arithmetic", "subgroup_16", "memory_model")
 """What drivers differ in: half-precision arithmetic, what the lanes of a subgroup do together, that a subgroup has 16
@@ -133,3 +134,144 @@ def limits(buft: BufferType, hardware: Hardware) -> OpRule:
         return reached(op) if op.op in before.BY_ADDRESS else seen(op)
 
     return in_turn([sizes, _misplaced(buft.alignment), *missing])
+
+
+_O = Op
+_CHOICE = (_O.GET_ROWS, _O.PERMUTE, _O.CONT, _O.CPY, _O.RESHAPE, _O.ADD, _O.TOP_K)
+"""The choice of keys that sparse attention reads."""
+
+_GATE = (_O.SCALE, _O.UNARY, _O.SCALE, _O.DSV4_HC_POST)
+"""The gate of a hyper-connection."""
+
+_SNAKE = before.KEPT[-1]
+_EXPERTS = before.KEPT[:-1]
+"""The choices of experts."""
+
+_KEPT: tuple[tuple[int, ...], ...] = (
+    *_EXPERTS,
+    _SNAKE,
+    _CHOICE,
+    (_O.RMS_NORM, _O.MUL, _O.ADD, _O.MUL),
+    (_O.RMS_NORM, _O.MUL, _O.ADD),
+    (_O.RMS_NORM, _O.MUL, _O.ROPE, _O.VIEW, _O.SET_ROWS),
+    (_O.RMS_NORM, _O.VIEW, _O.SET_ROWS),
+    (_O.ROPE, _O.VIEW, _O.SET_ROWS),
+    _GATE,
+)
+"""Runs of ops that one shader computes: they are never taken apart."""
+
+_SIDE_BY_SIDE = before.FUSED - {(Op.RMS_NORM, Op.MUL)}
+_WITH_PLACED_BETWEEN = frozenset(((Op.RMS_NORM, Op.MUL), (Op.UNARY, Op.MUL)))
+"""Ops that one shader computes although views, or what has its place already, stand between them."""
+
+_GATES = frozenset((UnaryOp.GELU, UnaryOp.SIGMOID, UnaryOp.SILU, UnaryOp.SOFTPLUS))
+"""Functions that a shader computes together with a product of their result."""
+
+
+def graph_optimize(nodes: list[Tensor], use_count: UseCount, keep: Keep) -> list[Tensor]:
+    """ggml_vk_graph_optimize: the nodes of a split in the order Vulkan runs them.
+
+    What the shader of a choice of experts, or of a gate, reads is kept until its last node.
+    """
+    return _Ordering(nodes, use_count, keep).run()
+
+
+class _Ordering(Ordering):
+    """As in 0.20.2, but nodes wait for what reads or writes their memory through any view."""
+
+    kept = by_first(_KEPT)
+    fused = _SIDE_BY_SIDE
+    stored = frozenset((int(Op.ROPE), int(Op.RMS_NORM)))
+
+    def __init__(self, nodes: list[Tensor], use_count: UseCount, keep: Keep) -> None:
+        super().__init__(nodes)
+        self._use_count = use_count
+        self._keep = keep
+        self._empty = [node.op in EMPTY_OPS for node in nodes]
+        self._read = [frozenset(_root_id(s) for s in node.src if s is not None) for node in nodes]
+
+    def place_whole(self, pattern: tuple[int, ...]) -> None:
+        last = self.first + len(pattern) - 1
+        run = self.nodes[self.first : last + 1]
+        if pattern in _EXPERTS:
+            # The shader may scale the weights of the experts, too.
+            scaled = last + 1 < self.n and self.nodes[last + 1].op == Op.SCALE
+            keep_until(run, self.nodes[last + scaled], self._keep)
+        elif pattern == _GATE:
+            keep_until(run, self.nodes[last], self._keep)
+        super().place_whole(pattern)
+
+    def is_kept(self, j: int) -> bool:
+        return bool(self.kept_at(j)) or any(
+            self.matches(_CHOICE, start) for start in range(max(0, j - len(_CHOICE) + 1), j + 1)
+        )
+
+    def needs(self, j: int, c: int) -> bool:
+        if super().needs(j, c):
+            return True
+        if self._empty[j] or self._empty[c]:
+            return False
+        return self.roots[c] in self._read[j] or self.roots[j] in self._read[c]
+
+    def fusible(self, j: int, taken: list[int]) -> int:
+        c = taken[-1]
+        pair = (self.nodes[c].op, self.nodes[j].op)
+        if pair in _WITH_PLACED_BETWEEN:
+            return c if all(self.used[i] or self._empty[i] for i in range(c + 1, j)) else -1
+        return super().fusible(j, taken)
+
+    def take_followers(self, j: int, taken: list[int]) -> None:
+        super().take_followers(j, taken)
+        if self.nodes[j].op == Op.UNARY:
+            self.take(self._gated(j), taken, j)
+
+    def take_set_rows(self, made: int, taken: list[int]) -> None:
+        view = stored = -1
+        for k in range(made + 1, min(made + FOLLOWERS, self.n)):
+            node = self.nodes[k]
+            if self.used[k]:
+                continue
+            if view < 0:
+                if node.op == Op.VIEW and node.src[0] is self.nodes[made]:
+                    view = k
+            elif node.op == Op.SET_ROWS and node.src[0] is self.nodes[view]:
+                stored = k
+                break
+        if stored >= 0 and self._can_store(made, view, stored):
+            self.take(view, taken, made)
+            self.take(stored, taken, made)
+
+    def _can_store(self, made: int, view: int, stored: int) -> bool:
+        """Whether one shader computes a node and sets the rows to it, and these wait for nothing between."""
+        three = [self.nodes[i] for i in (made, view, stored)]
+        between = (c for c in range(made + 1, stored) if not self.used[c] and c != view and not self._empty[c])
+        return can_fuse(three, three[2:], self._use_count) and not any(self.needs(stored, c) for c in between)
+
+    def _gated(self, j: int) -> int | None:
+        """The product of what a function makes with something that is there already."""
+        for k in range(j + 1, min(j + FOLLOWERS, self.n)):
+            node = self.nodes[k]
+            if node.op != Op.MUL or all(s is not self.nodes[j] for s in node.src[:2]):
+                continue
+            other = node.src[1] if node.src[0] is self.nodes[j] else node.src[0]
+            there = other is not None and (other.op == Op.NONE or id(other) in self.done)
+            if there and _is_gate(self.nodes[j], node):
+                return k
+        return None
+
+
+def _is_gate(function: Tensor, product: Tensor) -> bool:
+    """ggml_vk_can_fuse_unary_mul."""
+    one, two, of = product.src[0], product.src[1], function.src[0]
+    other = two if one is function else one
+    if one is None or other is None or of is None:
+        return False
+    types = function.type in (F32, F16) and product.type is function.type and other.type is function.type
+    if word(function, 0) not in _GATES or not types:
+        return False
+    small, large = (other, function) if one is function else (function, one)
+    return is_contiguous_1(other) and is_contiguous_1(of) and can_repeat(small, large)
+
+
+def _root_id(t: Tensor) -> int:
+    return id(t if t.view_src is None else t.view_src)

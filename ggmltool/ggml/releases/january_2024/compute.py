@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ggmltool.ggml import ops
-from ggmltool.ggml.announced import announced
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
-from ggmltool.ggml.events import Computed, TensorCopied
+from ggmltool.ggml.events import Computed, TensorCopied, announced
 from ggmltool.ggml.releases.january_2024.state import SchedulerState
+from ggmltool.ggml.sched.common import Times
 from ggmltool.ggml.sched.compute import DeviceArrays, Watch, graph_compute_nodes
-from ggmltool.ggml.sched.measuring import LateWrites, Times
-from ggmltool.ggml.sched.supported import supported
+from ggmltool.ggml.sched.unchecked import supported
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.values.arrays import HostArrays
 
@@ -23,6 +22,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FILE = "ggml-backend.c"
+
+
+class LateWrites(Protocol):
+    """What the program writes into tensors that get memory with the graph: told before the split that reads them, done
+    when the node does, as their memory may be another tensor's before."""
+
+    def tell(self, t: Tensor) -> None:
+        """Announce the write of a tensor, if there is one and it has not been announced."""
+
+    def write(self, t: Tensor) -> None:
+        """Write it, if it has not been written."""
 
 
 class RootArrays(DeviceArrays):

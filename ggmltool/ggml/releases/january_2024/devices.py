@@ -18,7 +18,7 @@ from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.devices.unsupported import asserts_at
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
-from ggmltool.ggml.releases.january_2024.release import RELEASE
+from ggmltool.ggml.releases.january_2024 import RELEASE
 from ggmltool.ggml.tensor import Tensor, nrows
 
 CPU_SLACK = RELEASE.tensor_alignment

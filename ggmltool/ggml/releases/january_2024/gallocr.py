@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 
-from ggmltool.ggml.alloc.common import AnyGallocr
-from ggmltool.ggml.alloc.vbuffer import HashNodes
+from ggmltool.ggml.alloc.common import INVALID, AnyGallocr, HashNodes, TensorAlloc
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
+from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Freed, Left, Listener, NotReused, Reused
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.january_2024.tallocr import Tallocr
 from ggmltool.ggml.tensor import Tensor, are_same_layout
-from ggmltool.ggml.why import Why
-
-BARRIER = -1
-"""In `parse_seq`: what was computed since the last barrier gives its memory back here."""
+from ggmltool.ggml.why import NO_FACTS, Facts, Why
 
 CAN_INPLACE = frozenset(
     (
@@ -35,28 +32,23 @@ class Gallocr(AnyGallocr):
     """A graph allocator over the allocators of a scheduler, one buffer id each; they share no memory, and `names` are
     what their memories are called.
 
-    A node that is put into the memory of a source has its `view_src` set to it. `parse_seq` gives another order of
-    nodes, with barriers (none: the graph's order, and every node is one). `placed` are tensors that were given to an
-    allocator before the walk.
+    A node that is put into the memory of a source has its `view_src` set to it. `placed` are tensors that were given to
+    an allocator before the walk.
     """
 
-    __slots__ = ("_ids", "_tallocs", "parse_seq", "placed")
+    __slots__ = ("_ids", "_tallocs", "placed")
 
     inplace: set[int]
 
     def __init__(self, bufts: Sequence[BufferType] = (), names: Sequence[str] = ()) -> None:
-        super().__init__([_named(buft, name) for buft, name in zip(bufts, names, strict=True)])
+        super().__init__([copy(buft) for buft in bufts])
+        for buft, name in zip(self.bufts, names, strict=True):
+            buft.name = name
         self.buf_tallocs = ()
-        self.parse_seq: tuple[int, ...] = ()
         self.inplace = set()
         self.placed: Sequence[tuple[Tallocr, Tensor]] = ()
         self._ids: Sequence[int] = ()
         self._tallocs: list[Tallocr | None] = []
-
-    def alloc_graph_in(self, talloc: Tallocr, nodes: list[Tensor], n_tensors: int) -> int:
-        """ggml_gallocr_alloc_graph of January 2024: a graph in one allocator's memory; the bytes it needed at most."""
-        self._walk("ggml_gallocr_alloc_graph", nodes, [0] * n_tensors, [talloc])
-        return talloc.max_size
 
     def alloc_graph_n(
         self,
@@ -83,22 +75,19 @@ class Gallocr(AnyGallocr):
         self.hash_size = hash_size
         self.planned_nodes, self.planned_leafs = nodes, leafs
         self.buf_tallocs = tallocs
-        self._walk("ggml_gallocr_alloc_graph_n", nodes, ids, tallocs)
+        self._walk(nodes, ids, tallocs)
 
-    def _walk(self, function: str, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[Tallocr]) -> None:
-        """ggml_tallocr_alloc_graph_impl."""
+    def _walk(self, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[Tallocr]) -> None:
+        """ggml_tallocr_alloc_graph_impl, in the graph's order: ggml's `parse_seq` is never set by its scheduler."""
         self.hash_nodes = HashNodes(len(ids))
         self.refused = None
         self.inplace = set()
         self._ids = ids
         self._tallocs = [*tallocs, None]
         self._count(nodes)
-        if self.parse_seq:
-            self._allocate_in_order(nodes, self.parse_seq)
-        else:
-            for i in range(len(nodes)):
-                self._allocate(i, nodes[i])
-                self._update_parents(nodes[i])
+        for i, n in enumerate(nodes):
+            self._allocate(i, n)
+            self._update_parents(n)
 
     def _count(self, nodes: list[Tensor]) -> None:
         """Count children and views; views of what has memory already get it now."""
@@ -115,16 +104,6 @@ class Gallocr(AnyGallocr):
                 n_children[parent.index] += 1
                 if parent.view_src is not None and parent.buffer is None and parent.data:
                     self._init_view(parent)
-
-    def _allocate_in_order(self, nodes: list[Tensor], parse_seq: Sequence[int]) -> None:
-        last_barrier = 0
-        for i, number in enumerate(parse_seq):
-            if number != BARRIER:
-                self._allocate(number, nodes[number])
-                continue
-            for done in parse_seq[last_barrier:i]:
-                self._update_parents(nodes[done])
-            last_barrier = i + 1
 
     def _allocate(self, i: int, n: Tensor) -> None:
         """Memory for a node and, before it, for its sources."""
@@ -249,11 +228,95 @@ class Gallocr(AnyGallocr):
         self.hash_nodes.allocated[n.index] = 0
 
 
-def _named(buft: BufferType, name: str) -> BufferType:
-    """The buffer type under the name that the memory of one backend has."""
-    named = copy(buft)
-    named.name = name
-    return named
+class Telling(Gallocr):
+    """A graph allocator that tells `tell` what it does, and writes down where it placed the tensors of each graph.
+
+    `_holders` has the node that was computed last in the memory of a tensor, by that one's index.
+    """
+
+    __slots__ = ("_holders", "tell")
+
+    def __init__(self, bufts: Sequence[BufferType], names: Sequence[str], tell: Listener) -> None:
+        super().__init__(bufts, names)
+        self.tell = tell
+        self._holders: dict[int, Tensor] = {}
+
+    def alloc_graph_n(
+        self,
+        nodes: list[Tensor],
+        leafs: list[Tensor],
+        hash_size: int,
+        ids: Sequence[int],
+        tallocs: Sequence[Tallocr],
+    ) -> None:
+        super().alloc_graph_n(nodes, leafs, hash_size, ids, tallocs)
+        self.node_allocs = [
+            (self._place_of(n), tuple(INVALID if s is None else self._place_of(s) for s in n.src)) for n in nodes
+        ]
+        self.leaf_allocs = [self._place_of(t) for t in leafs]
+
+    def _place_of(self, t: Tensor) -> TensorAlloc:
+        tallocr = self._tallocr(t)
+        if t.view_src is not None or tallocr is None or t.buffer is not tallocr.buffer:
+            return INVALID
+        return TensorAlloc(self._ids[t.index], 0, t.data - tallocr.base, t.buffer.buft.get_alloc_size(t))
+
+    def _walk(self, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[Tallocr]) -> None:
+        self.tell(Entered("ggml_gallocr_alloc_graph_n"))
+        self._holders = {}
+        super()._walk(nodes, ids, tallocs)
+        self.tell(Left("ggml_gallocr_alloc_graph_n"))
+
+    def _count(self, nodes: list[Tensor]) -> None:
+        self.tell(AllocationStarted(-1, ""))
+        for alloc, t in self.placed:
+            self._tell_place(alloc, t)
+        super()._count(nodes)
+
+    def _tell_place(self, alloc: Tallocr, t: Tensor) -> None:
+        self.tell(Allocated(t.label, alloc.name, 0, t.data - alloc.base, alloc.size_of(t)))
+
+    def _allocate(self, i: int, n: Tensor) -> None:
+        self.tell(AllocationStarted(i, n.label))
+        super()._allocate(i, n)
+
+    def _place(self, alloc: Tallocr, n: Tensor) -> None:
+        super()._place(alloc, n)
+        self._tell_place(alloc, n)
+
+    def _why_not(self, alloc: Tallocr, n: Tensor, parent: Tensor) -> Why | None:
+        why = super()._why_not(alloc, n, parent)
+        if why is not None:
+            self.tell(NotReused(n.label, parent.label, why, self._facts(why, alloc, parent)))
+        return why
+
+    def _facts(self, why: Why, alloc: Tallocr, parent: Tensor) -> Facts:
+        hn, root = self.hash_nodes, parent.view_src or parent
+        match why:
+            case Why.OTHER_BUFFER:
+                return Facts(buft=alloc.name)
+            case Why.IN_USE:
+                return Facts(n_children=hn.n_children[parent.index], n_views=hn.n_views[parent.index])
+            case Why.ROOT_IN_USE:
+                n_children, n_views = hn.n_children[root.index], hn.n_views[root.index]
+                return Facts(tensor=root.label, n_children=n_children, n_views=n_views)
+            case Why.INSIDE_ROOT:
+                return Facts(tensor=root.label)
+            case _:
+                return NO_FACTS
+
+    def _take_over(self, alloc: Tallocr, n: Tensor, root: Tensor) -> None:
+        super()._take_over(alloc, n, root)
+        holder = self._holders.get(root.index, root)
+        self.tell(Reused(n.label, holder.label, alloc.name, 0, n.data - alloc.base))
+        self._holders[root.index] = n
+
+    def _free_node(self, n: Tensor) -> None:
+        super()._free_node(n)
+        holder = self._holders.pop(n.index, n)
+        alloc = self._tallocr(n)
+        if alloc is not None and alloc.is_own(n):
+            self.tell(Freed(holder.label, alloc.name, 0, n.data - alloc.base, alloc.size_of(n)))
 
 
 def _no_allocr(function: str, t: Tensor) -> GgmlCrash:

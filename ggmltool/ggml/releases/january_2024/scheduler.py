@@ -8,52 +8,55 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.announced import announced
 from ggmltool.ggml.buffer import USAGE_NAMES, AddressSpace, Buffer, BufferType
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import LineAssert, advice
-from ggmltool.ggml.events import Assigned, Grown
+from ggmltool.ggml.events import Assigned, Grown, announced
 from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.plan import TallocrPlan
-from ggmltool.ggml.releases.january_2024.assign import assign_from_buffers, assign_sources, expand
-from ggmltool.ggml.releases.january_2024.printed import printed_of, sanity_lines
-from ggmltool.ggml.releases.january_2024.release import MAX_SPLIT_INPUTS, MAX_SPLITS
-from ggmltool.ggml.releases.january_2024.split import split
+from ggmltool.ggml.plan import PassPrint, TallocrPlan
+from ggmltool.ggml.releases.january_2024 import MAX_SPLIT_INPUTS, MAX_SPLITS
+from ggmltool.ggml.releases.january_2024.passes import Cut, assign_from_buffers, assign_sources, expand
 from ggmltool.ggml.releases.january_2024.state import NO_ALLOCR, SchedulerState
-from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_buft, new_from_buft
-from ggmltool.ggml.sched.common import Place, Places
-from ggmltool.ggml.sched.measuring import LateWrites, Times
+from ggmltool.ggml.releases.january_2024.tallocr import Tallocr, alloc_ctx_tensors_from_buft, buft_alloc_buffer
+from ggmltool.ggml.sched.common import Place, Places, Times
+from ggmltool.ggml.sched.printing import debug_of, node_lines
+from ggmltool.ggml.sched.reader import free_blocks
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.why import Why
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.releases.january_2024.state import SchedulerState
-
-
-def _assign_sources(s: SchedulerState, graph: CGraph) -> None:
-    assign_sources(s, graph.nodes)
-
-
-_SILENT = (assign_from_buffers, expand, _assign_sources, split)
-
-
-def run_passes(s: SchedulerState, graph: CGraph) -> None:
-    """Assign backends (passes 1 to 3) and split (pass 4); where somebody listens, by passes that tell of it."""
-    passes = _SILENT
-    if s.events:
-        from ggmltool.ggml.releases.january_2024 import telling_passes as telling
-
-        passes = (telling.assign_from_buffers, telling.expand, telling.assign_sources, telling.split)
-    for number, step in enumerate(passes, 1):
-        step(s, graph)
-        s.check_hash_set()
-        if s.debug:
-            s.printed.append(printed_of(s, graph, number))
-        if s.on_pass:
-            s.on_pass(number, s)
+    from ggmltool.ggml.releases.january_2024.compute import LateWrites
 
 
 _FILE = "ggml-backend.c"
+
+
+def sanity_lines(s: SchedulerState, graph: CGraph) -> list[str]:
+    """What a debug build prints after the last pass: nodes whose sources, or whose root, have another backend."""
+    ids, names = s.ids, [*s.names, "NULL"]
+    out: list[str] = []
+
+    def check_root(what: str, t: Tensor) -> None:
+        root, b = t.view_src, ids[t.index]
+        if root is not None and b != ids[root.index]:
+            of_root = f"view_src {root.name} has backend {names[ids[root.index]]}"
+            out.append(f"!!!!!!! {what}{t.name} has backend {names[b]}, {of_root}")
+
+    for n in graph.nodes:
+        b = ids[n.index]
+        if b == -1:
+            out.append(f"!!!!!!! {n.name} has no backend")
+        check_root("", n)
+        for j, t in enumerate(s.sources(n)):
+            k = ids[t.index]
+            if k != b:
+                out.append(f"!!!! {n.name} has backend {names[b]}, src {j} ({t.name}) has backend {names[k]}")
+            check_root("[src] ", t)
+    return out
+
+
+_SILENT = (assign_from_buffers, expand, assign_sources)
+"""Passes 1 to 3."""
 
 
 class Scheduler(SchedulerState):
@@ -104,9 +107,10 @@ class Scheduler(SchedulerState):
         self.measured = tuple(t.max_size for t in self.tallocs)
         self.tallocs = list(self.tallocs)
         for b, (buft, size, name) in enumerate(zip(self.bufts, self.measured, self.memory_names, strict=True)):
-            self.tallocs[b] = new_from_buft(buft, size, self.addresses, self.misalign, name)
+            buffer = buft_alloc_buffer(buft, size, self.addresses, misalign=self.misalign)
+            self.tallocs[b] = Tallocr(buffer, False, name)
             if self.events:
-                self.events(Grown(name, 0, self.tallocs[b].buffer.size))
+                self.events(Grown(name, 0, buffer.size))
         self.first_allocr_is_freed = self.splits[0].backend_id != NO_ALLOCR
         self.reset()
 
@@ -147,13 +151,32 @@ class Scheduler(SchedulerState):
         self.grow_state()
         self.printed = []
         self.sanity = []
-        run_passes(self, graph)
+        self._run_passes(graph)
         graph.was_split = True
         self.sanity = sanity_lines(self, graph)
         for line in self.sanity:
             self.debug_log(line)
         self._build_graph_copy(graph)
         self.assigned, self.assigned_causes, self.made_copies = self.ids, self.causes, self.copies
+
+    def _run_passes(self, graph: CGraph) -> None:
+        """Assign backends (passes 1 to 3), cut the graph (pass 4); if somebody listens, by passes that tell of it."""
+        passes, cut = _SILENT, Cut(self)
+        if self.events:
+            from ggmltool.ggml.releases.january_2024 import telling
+
+            passes, cut = telling.TELLING, telling.TellingCut(self, self.events)
+        for number in range(1, 5):
+            if number <= len(passes):
+                passes[number - 1](self, graph)
+            else:
+                cut.cut(graph)
+            self.check_hash_set()
+            if self.debug:
+                nodes = () if self.n_splits else node_lines(self, graph, 0, graph.n_nodes)
+                self.printed.append(PassPrint(number, nodes, debug_of(self, graph)))
+            if self.on_pass:
+                self.on_pass(number, self)
 
     def _build_graph_copy(self, graph: CGraph) -> None:
         nodes: list[Tensor] = []
@@ -171,21 +194,14 @@ class Scheduler(SchedulerState):
         self.leafs = list(graph.leafs)
         self.leaf_ids = [self.ids[t.index] for t in self.leafs]
 
-    def _alloc_splits(self) -> bool:
+    def _alloc_splits(self) -> None:
         """sched_alloc_splits."""
         self.gallocr.placed = self.placed
         self.gallocr.alloc_graph_n(self.nodes, self.leafs, self.hash_size, self.ids, self.tallocs)
         self.planned = tuple(
-            TallocrPlan(
-                name,
-                t.align_offset,
-                t.max_size,
-                t.buffer.size,
-                tuple((offset, size) for offset, size in t.chunk.free_blocks),
-            )
+            TallocrPlan(name, t.align_offset, t.max_size, t.buffer.size, free_blocks(t.chunk))
             for name, t in zip(self.names, self.tallocs, strict=True)
         )
-        return True
 
     @announced("sched_reset")
     def reset(self) -> None:
@@ -198,10 +214,6 @@ class Scheduler(SchedulerState):
     def synchronize(self) -> None:
         """There is nothing to wait for: ggml_backend_sched_graph_compute of January 2024 waits for every copy and
         split."""
-
-    def buffer(self, backend_id: int) -> Buffer:
-        """ggml_backend_sched_get_buffer."""
-        return self.tallocs[backend_id].buffer
 
     def counted(self, graph: CGraph) -> tuple[tuple[str, int], ...]:
         """The nodes, and room for every copy there can be."""

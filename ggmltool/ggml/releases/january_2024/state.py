@@ -8,17 +8,63 @@ from itertools import takewhile
 from ggmltool.ggml.buffer import AddressSpace, BufferType
 from ggmltool.ggml.context import IndexSpace
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.errors import LineAssert, advice
+from ggmltool.ggml.errors import DebugAssert, LineAssert, advice
 from ggmltool.ggml.events import Listener
-from ggmltool.ggml.releases.january_2024.arena import Arena
-from ggmltool.ggml.releases.january_2024.gallocr import Gallocr
-from ggmltool.ggml.releases.january_2024.release import MAX_SPLIT_INPUTS, MAX_SPLITS, RELEASE
-from ggmltool.ggml.releases.january_2024.tallocr import Tallocr, new_measure_from_buft
+from ggmltool.ggml.releases.january_2024 import MAX_SPLIT_INPUTS, MAX_SPLITS, RELEASE
+from ggmltool.ggml.releases.january_2024.gallocr import Gallocr, Telling
+from ggmltool.ggml.releases.january_2024.tallocr import Tallocr, buft_alloc_buffer
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.sched.arena import Split
-from ggmltool.ggml.sched.measuring import MeasuringScheduler
+from ggmltool.ggml.sched.arena import AnyArena, Split
+from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE
+from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, hash_size
+
+CAPACITY = MAX_SPLITS * MAX_SPLIT_INPUTS * RELEASE.tensor_size + RELEASE.cgraph_size
+"""sizeof(sched->context_buffer): as many tensors as there can be copies, without their headers, and a bare cgraph."""
+
+
+class Arena(AnyArena):
+    """The scheduler's context, made anew at every split in the same memory; tensors of an earlier split come again."""
+
+    __slots__ = ("_graph",)
+
+    def __init__(self, indices: IndexSpace) -> None:
+        super().__init__(CAPACITY, indices, RELEASE)
+        self._graph = 0
+
+    @property
+    def used(self) -> int:
+        return self._next * self.overhead + self._graph
+
+    def clear(self) -> None:
+        self._next = 0
+        self._graph = 0
+
+    def described(self) -> str:
+        return f"{len(self.made())} copies and a graph"
+
+    def new_graph(self, size: int) -> None:
+        """ggml_new_graph_custom: the scheduler's own graph of at most `size` nodes."""
+        overhead = RELEASE.graph_overhead(size)
+        if self.used + overhead > self.size:
+            raise self._refusal(overhead, f"the scheduler's own graph of {size} nodes")
+        self._graph = overhead
+
+    def check_room(self, src: Tensor) -> None:
+        """Raises DebugAssert if a copy of `src` would not fit."""
+        if self.used + self.overhead > self.size:
+            raise self._refusal(self.overhead, f"a copy of {src.label}")
+
+    def _refusal(self, overhead: int, what: str) -> DebugAssert:
+        """A debug build stops at assert(false), a release build writes to the address NULL."""
+        return DebugAssert(
+            "ggml_new_object",
+            "false",
+            "not enough space in the context's memory pool (needed "
+            f"{self.used + overhead - RELEASE.object_size}, available {self.size}): {what} does not fit into the "
+            "scheduler's context, whose size is fixed; fewer copies between backends, or a smaller graph, do",
+        ).of("sched_context", self.used + overhead)
+
 
 NO_ALLOCR = -1
 FREED_ALLOCR = -2
@@ -38,7 +84,7 @@ PASSES = (
 _FILE = "ggml-backend.c"
 
 
-class SchedulerState(MeasuringScheduler):
+class SchedulerState(AnyScheduler):
     """A ggml_backend_sched that looks at no op: the last backend need not be a CPU, and none is asked whether it can
     run one.
 
@@ -66,26 +112,23 @@ class SchedulerState(MeasuringScheduler):
         release: Release = RELEASE,
     ) -> None:
         _check_backends(backends)
-        super().__init__(backends, indices, addresses, all_bufts, graph_size, misalign, events, release)
+        slots = hash_size(graph_size + MAX_SPLITS * MAX_SPLIT_INPUTS)
+        super().__init__(backends, indices, all_bufts, graph_size, slots, 1, events, release)
+        self.addresses = addresses
+        self.misalign = misalign
         self.memory_names = memory_names(backends)
-        self.gallocr = self._new_gallocr()
+        names = self.memory_names
+        self.gallocr = Telling(self.bufts, names, events) if events else Gallocr(self.bufts, names)
         self.arena = Arena(indices)
         self.splits = [Split()]
         self.splits[0].backend_id = NO_ALLOCR
         self.first_allocr_is_freed = False
         self.sanity: list[str] = []
+        # A buffer of 1 byte stands for the one that will be made (ggml_tallocr_new_measure_from_buft).
         self.tallocs: list[Tallocr] = [
-            new_measure_from_buft(buft, addresses, misalign, name)
+            Tallocr(buft_alloc_buffer(buft, 1, addresses, misalign=misalign), True, name)
             for buft, name in zip(self.bufts, self.memory_names, strict=True)
         ]
-
-    def _new_gallocr(self) -> Gallocr:
-        """An allocator, which tells what it does where somebody listens."""
-        if self.events is None:
-            return Gallocr(self.bufts, self.memory_names)
-        from ggmltool.ggml.releases.january_2024.telling import Telling
-
-        return Telling(self.bufts, self.memory_names, self.events)
 
     def clear_state(self) -> None:
         """Forget assignments, copies, the graphs that gave them, and what was given to allocators."""

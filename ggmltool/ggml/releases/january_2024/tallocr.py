@@ -15,9 +15,6 @@ from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX
 MEASURED_SIZE = (2**64 - 1) // 2
 """Bytes that an allocator has that only measures: half of what a size can say, against overflows."""
 
-MEASURE_ADDRESS = 0x1000
-"""Where the memory of an allocator begins that only measures and has no buffer type."""
-
 _FILE = "ggml-alloc.c"
 
 
@@ -35,21 +32,6 @@ def buft_alloc_buffer(
         buffer.base = addresses.take(size + misalign, buft.alignment) + misalign
     elif not size:
         buffer.base = addresses.take(0, buft.alignment)
-    return buffer
-
-
-def cpu_buffer_from_ptr(buft: BufferType, ptr: int, size: int) -> Buffer:
-    """ggml_backend_cpu_buffer_from_ptr: the caller's own `size` bytes at the address `ptr`, in the CPU's type."""
-    buffer = Buffer(buft, size, AddressSpace())
-    buffer.base = ptr
-    if not ptr:
-        raise LineAssert(
-            "ggml_backend_buffer_get_base",
-            "ggml-backend.c",
-            93,
-            'base != NULL && "backend buffer base cannot be NULL"',
-            "a buffer was made of the address NULL",
-        )
     return buffer
 
 
@@ -167,31 +149,6 @@ class Tallocr(Planner):
                 f"giving back {t.label} would make one free block more than {MAX_FREE_BLOCKS} in the memory of "
                 f"{self.name}; {advice('free_blocks')}",
             ).of("free_blocks", MAX_FREE_BLOCKS + 1)
-
-
-def new_from_ptr(buft: BufferType, data: int, size: int, alignment: int) -> Tallocr:
-    """ggml_tallocr_new: an allocator in the caller's own memory; `buft` is the CPU's."""
-    tallocr = Tallocr(cpu_buffer_from_ptr(buft, data, size))
-    tallocr.alignment = alignment
-    tallocr.reset()
-    return tallocr
-
-
-def new_measure(buft: BufferType, alignment: int) -> Tallocr:
-    """ggml_tallocr_new_measure: an allocator that measures for host memory of any alignment."""
-    tallocr = new_from_ptr(buft, MEASURE_ADDRESS, MEASURED_SIZE, alignment)
-    tallocr.measure = True
-    return tallocr
-
-
-def new_measure_from_buft(buft: BufferType, addresses: AddressSpace, misalign: int, name: str) -> Tallocr:
-    """ggml_tallocr_new_measure_from_buft: a buffer of 1 byte stands for the one that will be made."""
-    return Tallocr(buft_alloc_buffer(buft, 1, addresses, misalign=misalign), True, name)
-
-
-def new_from_buft(buft: BufferType, size: int, addresses: AddressSpace, misalign: int, name: str) -> Tallocr:
-    """ggml_tallocr_new_from_buft: an allocator with a buffer of its own."""
-    return Tallocr(buft_alloc_buffer(buft, size, addresses, misalign=misalign), False, name)
 
 
 def alloc_ctx_tensors_from_buft(

@@ -1,104 +1,156 @@
-"""The graph allocator of January 2024 where somebody listens: it does the same, and tells of every act."""
+"""The passes of January 2024 where somebody listens: the same ones, which tell what they did from the state before and
+after. Nothing is decided here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from ggmltool.ggml.alloc.vbuffer import INVALID, TensorAlloc
-from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Freed, Left, Listener, NotReused, Reused
-from ggmltool.ggml.releases.january_2024.gallocr import Gallocr
-from ggmltool.ggml.releases.january_2024.tallocr import Tallocr
+from ggmltool.ggml.buffer import USAGE_WEIGHTS
+from ggmltool.ggml.events import (
+    Assigned,
+    Event,
+    InputAdded,
+    PassedOver,
+    SplitStarted,
+)
+from ggmltool.ggml.releases.january_2024 import passes as assign
+from ggmltool.ggml.releases.january_2024.passes import Cut
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.why import NO_FACTS, Facts, Why
 
+if TYPE_CHECKING:
+    from ggmltool.ggml.graph import CGraph
+    from ggmltool.ggml.releases.january_2024.state import SchedulerState
 
-class Telling(Gallocr):
-    """A graph allocator that tells `tell` what it does, and writes down where it placed the tensors of each graph.
 
-    `_holders` has the node that was computed last in the memory of a tensor, by that one's index.
-    """
+def _tell(s: SchedulerState, events: Iterator[Event]) -> None:
+    if s.events:
+        for event in events:
+            s.events(event)
 
-    __slots__ = ("_holders", "tell")
 
-    def __init__(self, bufts: Sequence[BufferType], names: Sequence[str], tell: Listener) -> None:
-        super().__init__(bufts, names)
+def _assigned(s: SchedulerState, t: Tensor, rule: int, why: Why, by: Tensor, facts: Facts = NO_FACTS) -> Assigned:
+    return Assigned(t.label, s.names[s.ids[t.index]], rule, s.causes[t.index] or "", why, by.label, facts)
+
+
+def assign_from_buffers(s: SchedulerState, graph: CGraph) -> None:
+    """Pass 1."""
+    for t in assign.unassigned(s, graph):
+        _tell(s, _without_memory(s, t))
+        s.ids[t.index] = assign.allocr_from_cur(s, t)
+        _tell(s, _from_buffer(s, t))
+
+
+def _without_memory(s: SchedulerState, t: Tensor) -> Iterator[Event]:
+    """What settles nothing before weights are looked at."""
+    root = t.view_src
+    if t.buffer is not None:
+        return
+    yield PassedOver(t.label, 1, "1.dst", Why.NO_MEMORY)
+    if root is not None and root.buffer is not None:
+        return
+    if root is not None:
+        yield PassedOver(t.label, 1, "1.vsrc", Why.NO_MEMORY, facts=Facts(tensor=root.label))
+    if t.op and _weight(s, t) is None:
+        yield PassedOver(t.label, 1, "1.wgt", Why.NO_WEIGHT)
+
+
+def _weight(s: SchedulerState, t: Tensor) -> Tensor | None:
+    return next((w for w in s.sources(t) if w.buffer is not None and w.buffer.usage == USAGE_WEIGHTS), None)
+
+
+def _from_buffer(s: SchedulerState, t: Tensor) -> Iterator[Event]:
+    """The memory that settled a tensor: its own, that of what it is a view of, or a weight's."""
+    b = s.ids[t.index]
+    by = {"1.dst": t, "1.vsrc": t.view_src}.get(s.causes[t.index] or "", _weight(s, t))
+    if b != -1 and by is not None and by.buffer is not None:
+        own = s.tallocs[b].buffer is by.buffer
+        why = Why.MEMORY if by in (t, t.view_src) else Why.WEIGHT
+        yield _assigned(s, t, 1, why, by, Facts(buft=None if own else by.buffer.buft.name))
+
+
+def expand(s: SchedulerState, graph: CGraph) -> None:
+    """Pass 2."""
+    for number in range(1, len(assign.SWEEPS) + 1):
+        before = [(n.index, s.ids[n.index], s.causes[n.index]) for n in graph.nodes]
+        assign.expand_once(s, graph, number)
+        given = {i: (s.ids[i], s.causes[i]) for i, _, _ in before}
+        for i, b, cause in before:
+            s.ids[i], s.causes[i] = b, cause
+        _tell(s, _expanded(s, graph, number, given))
+
+
+def _expanded(
+    s: SchedulerState, graph: CGraph, number: int, given: Mapping[int, tuple[int, str | None]]
+) -> Iterator[Event]:
+    """What a sweep did to each node that had no backend before it, done again as it is told."""
+    sweep, cause = assign.SWEEPS[number - 1], f"2.{number}"
+    origin: Tensor | None = None
+    for n in assign.in_order(graph, sweep):
+        if s.ids[n.index] != -1:
+            origin = n
+            continue
+        s.ids[n.index], s.causes[n.index] = given[n.index]
+        if origin is None:
+            yield PassedOver(n.label, 2, cause, Why.NO_NEIGHBOR, facts=Facts(sweep=sweep))
+        elif s.ids[n.index] != -1:
+            yield _assigned(s, n, 2, Why.NEIGHBOR, origin, Facts(sweep=sweep))
+        else:
+            facts = Facts(tensor=origin.label, backend=s.names[s.ids[origin.index]], sweep=sweep)
+            yield PassedOver(n.label, 2, cause, Why.SPREADS_LAST, facts=facts)
+
+
+def assign_sources(s: SchedulerState, graph: CGraph) -> None:
+    """Pass 3."""
+    for n in graph.nodes:
+        asked = [n] if n.view_src is not None else []
+        asked = [t for t in (*asked, *s.sources(n)) if s.ids[t.index] == -1]
+        causes = {t.index: s.causes[t.index] for t in asked}
+        assign.assign_sources_of(s, n)
+        given = {i: (s.ids[i], s.causes[i]) for i in causes}
+        for i, cause in causes.items():
+            s.ids[i], s.causes[i] = -1, cause
+        _tell(s, _from_root_or_reader(s, n, asked, given))
+
+
+def _from_root_or_reader(
+    s: SchedulerState, n: Tensor, asked: Sequence[Tensor], given: Mapping[int, tuple[int, str | None]]
+) -> Iterator[Event]:
+    """What came of a node and its sources, each as often as it was asked for; done again as it is told."""
+    done: set[int] = set()
+    for t in asked:
+        by = t.view_src or n
+        s.ids[t.index], s.causes[t.index] = given[t.index]
+        if s.ids[t.index] == -1:
+            cause = "3.cur" if t.view_src is None else "3.vsrc"
+            yield PassedOver(t.label, 3, cause, Why.NO_BACKEND, facts=Facts(tensor=by.label))
+        elif t.index not in done:
+            done.add(t.index)
+            yield _assigned(s, t, 3, Why.READER if t.view_src is None else Why.VIEW, by)
+
+
+TELLING = (assign_from_buffers, expand, assign_sources)
+"""Passes 1 to 3."""
+
+
+class TellingCut(Cut):
+    """Pass 4, which tells of every split and every copy as it is made."""
+
+    def __init__(self, s: SchedulerState, tell: Callable[[Event], None]) -> None:
+        super().__init__(s)
         self.tell = tell
-        self._holders: dict[int, Tensor] = {}
 
-    def alloc_graph_n(
-        self,
-        nodes: list[Tensor],
-        leafs: list[Tensor],
-        hash_size: int,
-        ids: Sequence[int],
-        tallocs: Sequence[Tallocr],
-    ) -> None:
-        super().alloc_graph_n(nodes, leafs, hash_size, ids, tallocs)
-        self.node_allocs = [
-            (self._place_of(n), tuple(INVALID if s is None else self._place_of(s) for s in n.src)) for n in nodes
-        ]
-        self.leaf_allocs = [self._place_of(t) for t in leafs]
+    def begin(self, at: int, node: Tensor | None, why: Why) -> None:
+        super().begin(at, node, why)
+        if node is not None:
+            self.tell(SplitStarted(self.i_split, self.s.names[self.cur_split.backend_id], at, node.label, why))
 
-    def _place_of(self, t: Tensor) -> TensorAlloc:
-        tallocr = self._tallocr(t)
-        if t.view_src is not None or tallocr is None or t.buffer is not tallocr.buffer:
-            return INVALID
-        return TensorAlloc(self._ids[t.index], 0, t.data - tallocr.base, t.buffer.buft.get_alloc_size(t))
-
-    def _walk(self, function: str, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[Tallocr]) -> None:
-        self.tell(Entered(function))
-        self._holders = {}
-        super()._walk(function, nodes, ids, tallocs)
-        self.tell(Left(function))
-
-    def _count(self, nodes: list[Tensor]) -> None:
-        self.tell(AllocationStarted(-1, ""))
-        for alloc, t in self.placed:
-            self._tell_place(alloc, t)
-        super()._count(nodes)
-
-    def _tell_place(self, alloc: Tallocr, t: Tensor) -> None:
-        self.tell(Allocated(t.label, alloc.name, 0, t.data - alloc.base, alloc.size_of(t)))
-
-    def _allocate(self, i: int, n: Tensor) -> None:
-        self.tell(AllocationStarted(i, n.label))
-        super()._allocate(i, n)
-
-    def _place(self, alloc: Tallocr, n: Tensor) -> None:
-        super()._place(alloc, n)
-        self._tell_place(alloc, n)
-
-    def _why_not(self, alloc: Tallocr, n: Tensor, parent: Tensor) -> Why | None:
-        why = super()._why_not(alloc, n, parent)
-        if why is not None:
-            self.tell(NotReused(n.label, parent.label, why, self._facts(why, alloc, parent)))
-        return why
-
-    def _facts(self, why: Why, alloc: Tallocr, parent: Tensor) -> Facts:
-        hn, root = self.hash_nodes, parent.view_src or parent
-        match why:
-            case Why.OTHER_BUFFER:
-                return Facts(buft=alloc.name)
-            case Why.IN_USE:
-                return Facts(n_children=hn.n_children[parent.index], n_views=hn.n_views[parent.index])
-            case Why.ROOT_IN_USE:
-                n_children, n_views = hn.n_children[root.index], hn.n_views[root.index]
-                return Facts(tensor=root.label, n_children=n_children, n_views=n_views)
-            case Why.INSIDE_ROOT:
-                return Facts(tensor=root.label)
-            case _:
-                return NO_FACTS
-
-    def _take_over(self, alloc: Tallocr, n: Tensor, root: Tensor) -> None:
-        super()._take_over(alloc, n, root)
-        holder = self._holders.get(root.index, root)
-        self.tell(Reused(n.label, holder.label, alloc.name, 0, n.data - alloc.base))
-        self._holders[root.index] = n
-
-    def _free_node(self, n: Tensor) -> None:
-        super()._free_node(n)
-        holder = self._holders.pop(n.index, n)
-        alloc = self._tallocr(n)
-        if alloc is not None and alloc.is_own(n):
-            self.tell(Freed(holder.label, alloc.name, 0, n.data - alloc.base, alloc.size_of(n)))
+    def copy_for_split(self, t: Tensor, n: Tensor) -> Tensor:
+        n_inputs = len(self.cur_split.inputs)
+        copy = super().copy_for_split(t, n)
+        if len(self.cur_split.inputs) > n_inputs:
+            backend = self.s.names[self.cur_split.backend_id]
+            self.tell(InputAdded(self.i_split, backend, t.label, n.label, (copy.name,)))
+        return copy

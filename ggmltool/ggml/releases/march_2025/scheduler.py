@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggmltool.ggml.alloc import dyn_tallocr, gallocr
-from ggmltool.ggml.alloc.vbuffer import TensorAlloc
+from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.buffer import BufferType, leaves
 from ggmltool.ggml.errors import DebugAssert, GgmlAbort, GgmlAssert, GgmlError
 from ggmltool.ggml.events import ReallocNeeded

@@ -13,14 +13,10 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
 from ggmltool.ggml.releases.january_2024.tallocr import (
-    MEASURE_ADDRESS,
     MEASURED_SIZE,
     Tallocr,
     alloc_ctx_tensors_from_buft,
     buft_alloc_buffer,
-    cpu_buffer_from_ptr,
-    new_from_ptr,
-    new_measure,
 )
 from ggmltool.ggml.tensor import Tensor
 
@@ -142,21 +138,11 @@ def test_a_buffer_of_no_bytes_has_an_address() -> None:
 
 
 def test_measuring_has_half_of_all_bytes_and_keeps_its_maximum() -> None:
-    tallocr = new_measure(CPU, 32)
-    assert (tallocr.base, tallocr.measure) == (MEASURE_ADDRESS, True)
+    tallocr = Tallocr(buft_alloc_buffer(GPU, 1, AddressSpace()), measure=True)
     filled(tallocr, 1 << 40)
     tallocr.reset()
     assert blocks(tallocr) == [[0, MEASURED_SIZE]]
     assert tallocr.max_size == 1 << 40
-
-
-def test_an_allocator_works_in_memory_of_the_caller() -> None:
-    tallocr = new_from_ptr(CPU, 0x5008, 256, 16)
-    (t,) = filled(tallocr, 16)
-    assert t.data == 0x5010
-    assert tallocr.buffer.size == 256
-    with pytest.raises(LineAssert, match="cannot be NULL"):
-        cpu_buffer_from_ptr(CPU, 0, 256)
 
 
 def test_a_context_gets_one_buffer_and_its_views_belong_to_it() -> None:
