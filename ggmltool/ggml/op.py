@@ -4,112 +4,121 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Self
 
 
 class Op(IntEnum):
-    """ggml_op, with ggml's numbers."""
+    """ggml_op, with ggml's numbers, each with its `symbol` in ggml's dot files (ggml_op_symbol)."""
 
-    NONE = 0
-    DUP = 1
-    ADD = 2
-    ADD_ID = 3
-    ADD1 = 4
-    ACC = 5
-    SUB = 6
-    MUL = 7
-    DIV = 8
-    SQR = 9
-    SQRT = 10
-    LOG = 11
-    SIN = 12
-    COS = 13
-    SUM = 14
-    SUM_ROWS = 15
-    CUMSUM = 16
-    MEAN = 17
-    ARGMAX = 18
-    COUNT_EQUAL = 19
-    REPEAT = 20
-    REPEAT_BACK = 21
-    CONCAT = 22
-    SILU_BACK = 23
-    NORM = 24
-    RMS_NORM = 25
-    RMS_NORM_BACK = 26
-    GROUP_NORM = 27
-    L2_NORM = 28
-    MUL_MAT = 29
-    MUL_MAT_ID = 30
-    OUT_PROD = 31
-    SCALE = 32
-    SET = 33
-    CPY = 34
-    CONT = 35
-    RESHAPE = 36
-    VIEW = 37
-    PERMUTE = 38
-    TRANSPOSE = 39
-    GET_ROWS = 40
-    GET_ROWS_BACK = 41
-    SET_ROWS = 42
-    DIAG = 43
-    DIAG_MASK_INF = 44
-    DIAG_MASK_ZERO = 45
-    SOFT_MAX = 46
-    SOFT_MAX_BACK = 47
-    ROPE = 48
-    ROPE_BACK = 49
-    CLAMP = 50
-    CONV_TRANSPOSE_1D = 51
-    IM2COL = 52
-    IM2COL_BACK = 53
-    IM2COL_3D = 54
-    COL2IM_1D = 55
-    CONV_2D = 56
-    CONV_3D = 57
-    CONV_2D_DW = 58
-    CONV_TRANSPOSE_2D = 59
-    POOL_1D = 60
-    POOL_2D = 61
-    POOL_2D_BACK = 62
-    UPSCALE = 63
-    PAD = 64
-    PAD_REFLECT_1D = 65
-    ROLL = 66
-    ARANGE = 67
-    TIMESTEP_EMBEDDING = 68
-    ARGSORT = 69
-    TOP_K = 70
-    LEAKY_RELU = 71
-    TRI = 72
-    FILL = 73
-    FLASH_ATTN_EXT = 74
-    FLASH_ATTN_BACK = 75
-    SSM_CONV = 76
-    SSM_SCAN = 77
-    WIN_PART = 78
-    WIN_UNPART = 79
-    GET_REL_POS = 80
-    ADD_REL_POS = 81
-    RWKV_WKV6 = 82
-    GATED_LINEAR_ATTN = 83
-    RWKV_WKV7 = 84
-    SOLVE_TRI = 85
-    GATED_DELTA_NET = 86
-    LIGHTNING_INDEXER = 87
-    DSV4_HC_COMB = 88
-    DSV4_HC_PRE = 89
-    DSV4_HC_POST = 90
-    UNARY = 91
-    MAP_CUSTOM1 = 92
-    MAP_CUSTOM2 = 93
-    MAP_CUSTOM3 = 94
-    CUSTOM = 95
-    CROSS_ENTROPY_LOSS = 96
-    CROSS_ENTROPY_LOSS_BACK = 97
-    OPT_STEP_ADAMW = 98
-    OPT_STEP_SGD = 99
-    GLU = 100
+    symbol: str
+
+    def __new__(cls, number: int, symbol: str = "") -> Self:
+        """The op of a number."""
+        op = int.__new__(cls, number)
+        op._value_, op.symbol = number, symbol
+        return op
+
+    NONE = 0, "none"
+    DUP = 1, "x"
+    ADD = 2, "x+y"
+    ADD_ID = 3, "x[i]+y"
+    ADD1 = 4, "x+y"
+    ACC = 5, "view(x,nb,offset)+=y->x"
+    SUB = 6, "x-y"
+    MUL = 7, "x*y"
+    DIV = 8, "x/y"
+    SQR = 9, "x^2"
+    SQRT = 10, "√x"
+    LOG = 11, "log(x)"
+    SIN = 12, "sin(x)"
+    COS = 13, "cos(x)"
+    SUM = 14, "Σx"
+    SUM_ROWS = 15, "Σx_k"
+    CUMSUM = 16, "cumsum(x)"
+    MEAN = 17, "Σx/n"
+    ARGMAX = 18, "argmax(x)"
+    COUNT_EQUAL = 19, "count_equal(x)"
+    REPEAT = 20, "repeat(x)"
+    REPEAT_BACK = 21, "repeat_back(x)"
+    CONCAT = 22, "concat(x, y)"
+    SILU_BACK = 23, "silu_back(x)"
+    NORM = 24, "norm(x)"
+    RMS_NORM = 25, "rms_norm(x)"
+    RMS_NORM_BACK = 26, "rms_norm_back(x)"
+    GROUP_NORM = 27, "group_norm(x)"
+    L2_NORM = 28, "l2_norm(x)"
+    MUL_MAT = 29, "X*Y"
+    MUL_MAT_ID = 30, "X[i]*Y"
+    OUT_PROD = 31, "X*Y"
+    SCALE = 32, "x*v"
+    SET = 33, "y-\\>view(x)"
+    CPY = 34, "x-\\>y"
+    CONT = 35, "cont(x)"
+    RESHAPE = 36, "reshape(x)"
+    VIEW = 37, "view(x)"
+    PERMUTE = 38, "permute(x)"
+    TRANSPOSE = 39, "transpose(x)"
+    GET_ROWS = 40, "get_rows(x)"
+    GET_ROWS_BACK = 41, "get_rows_back(x)"
+    SET_ROWS = 42, "set_rows(x)"
+    DIAG = 43, "diag(x)"
+    DIAG_MASK_INF = 44, "diag_mask_inf(x)"
+    DIAG_MASK_ZERO = 45, "diag_mask_zero(x)"
+    SOFT_MAX = 46, "soft_max(x)"
+    SOFT_MAX_BACK = 47, "soft_max_back(x)"
+    ROPE = 48, "rope(x)"
+    ROPE_BACK = 49, "rope_back(x)"
+    CLAMP = 50, "clamp(x)"
+    CONV_TRANSPOSE_1D = 51, "conv_transpose_1d(x)"
+    IM2COL = 52, "im2col(x)"
+    IM2COL_BACK = 53, "im2col_back(x)"
+    IM2COL_3D = 54, "im2col_3d(x)"
+    COL2IM_1D = 55, "col2im_1d(x)"
+    CONV_2D = 56, "conv_2d(x)"
+    CONV_3D = 57, "conv_3d(x)"
+    CONV_2D_DW = 58, "conv_2d_dw(x)"
+    CONV_TRANSPOSE_2D = 59, "conv_transpose_2d(x)"
+    POOL_1D = 60, "pool_1d(x)"
+    POOL_2D = 61, "pool_2d(x)"
+    POOL_2D_BACK = 62, "pool_2d_back(x)"
+    UPSCALE = 63, "upscale(x)"
+    PAD = 64, "pad(x)"
+    PAD_REFLECT_1D = 65, "pad_reflect_1d(x)"
+    ROLL = 66, "roll(x)"
+    ARANGE = 67, "arange(start, stop, step)"
+    TIMESTEP_EMBEDDING = 68, "timestep_embedding(timesteps, dim, max_period)"
+    ARGSORT = 69, "argsort(x)"
+    TOP_K = 70, "top_k(x)"
+    LEAKY_RELU = 71, "leaky_relu(x)"
+    TRI = 72, "tri(x)"
+    FILL = 73, "fill(x, c)"
+    FLASH_ATTN_EXT = 74, "flash_attn_ext(x)"
+    FLASH_ATTN_BACK = 75, "flash_attn_back(x)"
+    SSM_CONV = 76, "ssm_conv(x)"
+    SSM_SCAN = 77, "ssm_scan(x)"
+    WIN_PART = 78, "win_part(x)"
+    WIN_UNPART = 79, "win_unpart(x)"
+    GET_REL_POS = 80, "get_rel_pos(x)"
+    ADD_REL_POS = 81, "add_rel_pos(x)"
+    RWKV_WKV6 = 82, "rwkv_wkv6(k, v, r, tf, td, s)"
+    GATED_LINEAR_ATTN = 83, "gated_linear_attn(k, v, q, gate, s)"
+    RWKV_WKV7 = 84, "rwkv_wkv7(r, w, k, v, a, b, s)"
+    SOLVE_TRI = 85, "A X = B, A triangular, solve X"
+    GATED_DELTA_NET = 86, "gated_delta_net(q, k, v, g, beta, s)"
+    LIGHTNING_INDEXER = 87, "lightning_indexer(q, k, weights, mask)"
+    DSV4_HC_COMB = 88, "dsv4_hc_comb(mixes, scale, base)"
+    DSV4_HC_PRE = 89, "dsv4_hc_pre(x, weights)"
+    DSV4_HC_POST = 90, "dsv4_hc_post(x, residual, post, comb)"
+    UNARY = 91, "unary(x)"
+    MAP_CUSTOM1 = 92, "map_custom(x)"
+    MAP_CUSTOM2 = 93, "map_custom(x,y)"
+    MAP_CUSTOM3 = 94, "map_custom(x,y,z)"
+    CUSTOM = 95, "custom(x)"
+    CROSS_ENTROPY_LOSS = 96, "cross_entropy_loss(x,y)"
+    CROSS_ENTROPY_LOSS_BACK = 97, "cross_entropy_loss_back(x,y)"
+    OPT_STEP_ADAMW = 98, "adamw(x)"
+    OPT_STEP_SGD = 99, "sgd(x)"
+    GLU = 100, "glu(x)"
 
 
 class UnaryOp(IntEnum):
@@ -151,111 +160,6 @@ class GluOp(IntEnum):
     SWIGLU_CLAMP = 6
 
 
-SYMBOLS: tuple[str, ...] = (
-    "none",
-    "x",
-    "x+y",
-    "x[i]+y",
-    "x+y",
-    "view(x,nb,offset)+=y->x",
-    "x-y",
-    "x*y",
-    "x/y",
-    "x^2",
-    "√x",
-    "log(x)",
-    "sin(x)",
-    "cos(x)",
-    "Σx",
-    "Σx_k",
-    "cumsum(x)",
-    "Σx/n",
-    "argmax(x)",
-    "count_equal(x)",
-    "repeat(x)",
-    "repeat_back(x)",
-    "concat(x, y)",
-    "silu_back(x)",
-    "norm(x)",
-    "rms_norm(x)",
-    "rms_norm_back(x)",
-    "group_norm(x)",
-    "l2_norm(x)",
-    "X*Y",
-    "X[i]*Y",
-    "X*Y",
-    "x*v",
-    "y-\\>view(x)",
-    "x-\\>y",
-    "cont(x)",
-    "reshape(x)",
-    "view(x)",
-    "permute(x)",
-    "transpose(x)",
-    "get_rows(x)",
-    "get_rows_back(x)",
-    "set_rows(x)",
-    "diag(x)",
-    "diag_mask_inf(x)",
-    "diag_mask_zero(x)",
-    "soft_max(x)",
-    "soft_max_back(x)",
-    "rope(x)",
-    "rope_back(x)",
-    "clamp(x)",
-    "conv_transpose_1d(x)",
-    "im2col(x)",
-    "im2col_back(x)",
-    "im2col_3d(x)",
-    "col2im_1d(x)",
-    "conv_2d(x)",
-    "conv_3d(x)",
-    "conv_2d_dw(x)",
-    "conv_transpose_2d(x)",
-    "pool_1d(x)",
-    "pool_2d(x)",
-    "pool_2d_back(x)",
-    "upscale(x)",
-    "pad(x)",
-    "pad_reflect_1d(x)",
-    "roll(x)",
-    "arange(start, stop, step)",
-    "timestep_embedding(timesteps, dim, max_period)",
-    "argsort(x)",
-    "top_k(x)",
-    "leaky_relu(x)",
-    "tri(x)",
-    "fill(x, c)",
-    "flash_attn_ext(x)",
-    "flash_attn_back(x)",
-    "ssm_conv(x)",
-    "ssm_scan(x)",
-    "win_part(x)",
-    "win_unpart(x)",
-    "get_rel_pos(x)",
-    "add_rel_pos(x)",
-    "rwkv_wkv6(k, v, r, tf, td, s)",
-    "gated_linear_attn(k, v, q, gate, s)",
-    "rwkv_wkv7(r, w, k, v, a, b, s)",
-    "A X = B, A triangular, solve X",
-    "gated_delta_net(q, k, v, g, beta, s)",
-    "lightning_indexer(q, k, weights, mask)",
-    "dsv4_hc_comb(mixes, scale, base)",
-    "dsv4_hc_pre(x, weights)",
-    "dsv4_hc_post(x, residual, post, comb)",
-    "unary(x)",
-    "map_custom(x)",
-    "map_custom(x,y)",
-    "map_custom(x,y,z)",
-    "custom(x)",
-    "cross_entropy_loss(x,y)",
-    "cross_entropy_loss_back(x,y)",
-    "adamw(x)",
-    "sgd(x)",
-    "glu(x)",
-)
-"""ggml_op_symbol, by op number (used in ggml's dot files)."""
-
 VIEW_OPS = frozenset((Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE))
 """The ops that compute nothing: views of their source."""
 
@@ -268,31 +172,9 @@ IS_VIEW_OP = bytes(op in VIEW_OPS for op in Op)
 CUSTOM_OPS = frozenset((Op.MAP_CUSTOM1, Op.MAP_CUSTOM2, Op.MAP_CUSTOM3, Op.CUSTOM))
 """The ops that a function of the program computes."""
 
-INPLACE_OPS = frozenset(
-    (
-        Op.FILL,
-        Op.SCALE,
-        Op.DIAG_MASK_ZERO,
-        Op.DIAG_MASK_INF,
-        Op.ADD,
-        Op.ADD_ID,
-        Op.ADD1,
-        Op.SUB,
-        Op.MUL,
-        Op.DIV,
-        Op.SQR,
-        Op.SQRT,
-        Op.LOG,
-        Op.UNARY,
-        Op.ROPE,
-        Op.ROPE_BACK,
-        Op.SILU_BACK,
-        Op.RMS_NORM,
-        Op.RMS_NORM_BACK,
-        Op.SOFT_MAX,
-        Op.SOFT_MAX_BACK,
-    )
-)
+INPLACE_OPS = frozenset((Op.FILL, Op.SCALE, Op.DIAG_MASK_ZERO, Op.DIAG_MASK_INF, Op.ADD, Op.ADD_ID, Op.ADD1, Op.SUB,
+                         Op.MUL, Op.DIV, Op.SQR, Op.SQRT, Op.LOG, Op.UNARY, Op.ROPE, Op.ROPE_BACK, Op.SILU_BACK,
+                         Op.RMS_NORM, Op.RMS_NORM_BACK, Op.SOFT_MAX, Op.SOFT_MAX_BACK))  # fmt: skip
 """ggml_op_can_inplace: ops the graph allocator may compute in the memory of a source."""
 
 CAN_INPLACE = bytes(op in INPLACE_OPS for op in Op)
@@ -307,12 +189,10 @@ KEY_NAMES: tuple[str, ...] = tuple(e.name.lower() for enum in (Op, UnaryOp, GluO
 
 def op_key(op: int, op_params: tuple[int, ...]) -> int:
     """The number that tells apart everything a device may support: the op, or the function of UNARY and GLU."""
-    if op == Op.UNARY:
-        sub = op_params[0] if op_params else 0
-        return FIRST_UNARY_KEY + sub if 0 <= sub < len(UnaryOp) else op
-    if op == Op.GLU:
-        sub = op_params[0] if op_params else 0
-        return FIRST_GLU_KEY + sub if 0 <= sub < len(GluOp) else op
+    if op == Op.UNARY or op == Op.GLU:
+        first, n = (FIRST_UNARY_KEY, len(UnaryOp)) if op == Op.UNARY else (FIRST_GLU_KEY, len(GluOp))
+        function = op_params[0] if op_params else 0
+        return first + function if 0 <= function < n else op
     return op
 
 

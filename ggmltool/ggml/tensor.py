@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import IS_VIEW_OP, GluOp, Op, UnaryOp, op_key
@@ -191,8 +191,8 @@ class Tensor:
         self.nb = nb
         self.nbytes = nbytes_of(self.type, ne, nb)
 
-    def set_op(self, op: Op, op_params: tuple[int, ...] = (), *src: Tensor | None) -> None:
-        """Make this tensor the result of `op`: at most 16 words of parameters, at most 10 sources."""
+    def set_op(self, op: Op, op_params: tuple[int, ...] = (), *src: Tensor | None) -> Self:
+        """Make this tensor the result of `op`: at most 16 words of parameters, at most 10 sources; and return it."""
         self.op = op
         self.op_params = op_params
         self.key = op_key(op, op_params)
@@ -201,6 +201,7 @@ class Tensor:
         while last and src[last - 1] is None:
             last -= 1
         self.src = list(src[:last])
+        return self
 
 
 def flag_names(flags: int) -> list[str]:

@@ -116,7 +116,7 @@ def tensor_infos(model: ScenarioSpec, graph: str) -> dict[str, TensorInfo]:
 
 
 def _info(t: TensorSpec, address: int, allocated: bool) -> TensorInfo:
-    from ggmltool.ggml.op import KEY_NAMES, SYMBOLS, op_key
+    from ggmltool.ggml.op import KEY_NAMES, Op, op_key
     from ggmltool.ggml.tensor import cut_name, nbytes_of
 
     nbytes = nbytes_of(t.type, t.ne, t.nb)
@@ -127,7 +127,7 @@ def _info(t: TensorSpec, address: int, allocated: bool) -> TensorInfo:
         ne=t.ne,
         nbytes=nbytes,
         op=KEY_NAMES[op_key(t.op, t.op_params)].upper(),
-        symbol=SYMBOLS[t.op],
+        symbol=Op(t.op).symbol,
         flags=t.flags,
         src=t.src,
         view_src=t.view_src,

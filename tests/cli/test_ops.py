@@ -12,7 +12,7 @@ import ggmltool
 from ggmltool.ask.ops.record import RESULT_OF, op_example, op_facts, result_of
 from ggmltool.cli.main import cli
 from ggmltool.cli.reference import ops
-from ggmltool.ggml.op import KEY_NAMES, SYMBOLS, VIEW_OPS, GluOp, Op, UnaryOp
+from ggmltool.ggml.op import KEY_NAMES, VIEW_OPS, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops.registry import COMMON_MEANINGS, CONSTRUCTORS, since_of
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST
 from tests.cli.conftest import Call
@@ -30,7 +30,7 @@ def test_the_data_has_every_op_and_function_with_ggmls_number(call: Call) -> Non
     assert named == [one for one in every if one[2].lower() in KNOWN]
     assert [facts.name for facts in op_facts(NEWEST)] == [name for *_, name in every]
     plain = listed[: len(Op)]
-    assert [o["symbol"] for o in plain] == list(SYMBOLS)
+    assert [o["symbol"] for o in plain] == [op.symbol for op in Op]
     assert [o["can_inplace"] for o in plain] == [op in DEFAULT.rules.inplace_ops for op in Op]
     assert {o["name"] for o in plain if o["is_view_op"]} == {op.name for op in VIEW_OPS}
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from ggmltool.data import load as load_data
 from ggmltool.ggml.device import RULE, YES
 from ggmltool.ggml.devices.profile import make_buft, make_device
-from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, IS_VIEW_OP, SYMBOLS, GluOp, Op, UnaryOp
+from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, IS_VIEW_OP, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, SELF, Constructor, Param, since_of
@@ -110,7 +110,7 @@ def op_facts(release: Release = DEFAULT) -> tuple[OpFacts, ...]:
                 int(member),
                 member.name,
                 None if function is None else op,
-                SYMBOLS[op] if function is None else "",
+                Op(op).symbol if function is None else "",
                 tuple(group[0] for group in groups),
                 tuple(tuple(c.name for c in group[1:]) for group in groups),
                 bool(IS_VIEW_OP[op]),

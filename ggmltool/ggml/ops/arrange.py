@@ -8,16 +8,17 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.operands import (
     new_tensor,
-    operands,
+    operand,
     param_f32,
     param_i32,
     read_ne,
     require_elements,
+    requirer,
     show,
-    show_nb,
+    source,
+    sources_of,
     target_shape,
 )
 from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, float_of, int64_t, kernel, words
@@ -41,30 +42,23 @@ def repeat(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] | Non
     """ggml_repeat: a repeated until it has b's shape, or the extents `ne`. b is no source of the node."""
     if b is None:
         return repeat_4d(ctx, a, *target_shape("repeat", None, ne))
-    if not can_repeat(a, b):
-        raise GgmlAssert(
-            "ggml_repeat",
-            "ggml_can_repeat(a, b)",
-            f"{show(a)} cannot be repeated into {show(b)}: each extent must be a multiple",
-        )
-    result = ctx.new_tensor(a.type, b.ne)
-    result.set_op(Op.REPEAT, (), a)
-    return result
+    why = "{} cannot be repeated into {}: each extent must be a multiple"
+    requirer("ggml_repeat")(can_repeat(a, b), "ggml_can_repeat(a, b)", why, a, b)
+    return ctx.new_tensor(a.type, b.ne).set_op(Op.REPEAT, (), a)
 
 
 @constructor(Op.REPEAT, unpack=lambda raw: {f"ne{i}": n for i, n in enumerate(raw.ne)})
 def repeat_4d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t = 1, ne2: int64_t = 1, ne3: int64_t = 1) -> Tensor:
     """ggml_repeat_4d: a repeated until it has the extents ne0 … ne3."""
     ne = (ne0, ne1, ne2, ne3)
-    if not is_empty(a) and any(n % m for n, m in zip(ne, a.ne, strict=True)):
-        raise GgmlAssert(
-            "ggml_repeat_4d",
-            "can_repeat",
-            f"{show(a)} cannot be repeated into {list(ne)}: each extent must be a multiple",
-        )
-    result = new_tensor(ctx, a.type, ne)
-    result.set_op(Op.REPEAT, (), a)
-    return result
+    requirer("ggml_repeat_4d")(
+        is_empty(a) or not any((n % m for n, m in zip(ne, a.ne, strict=True))),
+        "can_repeat",
+        "{} cannot be repeated into {}: each extent must be a multiple",
+        a,
+        list(ne),
+    )
+    return new_tensor(ctx, a.type, ne).set_op(Op.REPEAT, (), a)
 
 
 @constructor(
@@ -76,12 +70,9 @@ def repeat_4d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t = 1, ne2: int6
 )
 def concat(ctx: Context, a: Tensor, b: Tensor, dim: int) -> Tensor:
     """ggml_concat: b behind a along dimension `dim`."""
-    if not 0 <= dim < 4:
-        raise GgmlAssert(
-            "ggml_concat", "dim >= 0 && dim < GGML_MAX_DIMS", f"there is no dimension {dim}; they are 0 to 3"
-        )
-    if a.type is not b.type:
-        raise GgmlAssert("ggml_concat", "a->type == b->type", f"{show(a)} and {show(b)} differ in type")
+    require = requirer("ggml_concat")
+    require(0 <= dim < 4, "dim >= 0 && dim < GGML_MAX_DIMS", "there is no dimension {}; they are 0 to 3", dim)
+    require(a.type is b.type, "a->type == b->type", "{} and {} differ in type", a, b)
     ne = list(a.ne)
     for d in range(4):
         if d == dim:
@@ -93,9 +84,7 @@ def concat(ctx: Context, a: Tensor, b: Tensor, dim: int) -> Tensor:
                 f"{show(a)} and {show(b)} differ in dimension {d}; only dimension {dim}, along which they are joined, "
                 "may differ",
             )
-    result = new_tensor(ctx, a.type, ne)
-    result.set_op(Op.CONCAT, words(dim), a, b)
-    return result
+    return new_tensor(ctx, a.type, ne).set_op(Op.CONCAT, words(dim), a, b)
 
 
 @constructor(
@@ -146,9 +135,7 @@ def pad_ext(
     """ggml_pad_ext: zeros before (lp) and behind (rp) the elements of each dimension, or the other end's elements."""
     pads = (lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3)
     ne = [n + pads[2 * i] + pads[2 * i + 1] for i, n in enumerate(a.ne)]
-    result = new_tensor(ctx, a.type, ne)
-    result.set_op(Op.PAD, words(*pads, int(circular)), a)
-    return result
+    return new_tensor(ctx, a.type, ne).set_op(Op.PAD, words(*pads, int(circular)), a)
 
 
 @constructor(
@@ -173,21 +160,14 @@ def pad_ext_circular(
 def pad_reflect_1d(ctx: Context, a: Tensor, p0: int, p1: int) -> Tensor:
     """ggml_pad_reflect_1d: each row mirrored at its ends, by p0 elements in front and p1 behind."""
     function = "ggml_pad_reflect_1d"
+    require = requirer(function)
     for name, p in (("p0", p0), ("p1", p1)):
-        if p < 0:
-            raise GgmlAssert(function, f"{name} >= 0", f"{name} is {p}; it must be 0 or more")
+        require(p >= 0, f"{name} >= 0", "{} is {}; it must be 0 or more", name, p)
     for name, p in (("p0", p0), ("p1", p1)):
-        if p >= a.ne[0]:
-            raise GgmlAssert(
-                function, f"{name} < a->ne[0]", f"{name} is {p}: a row of {show(a)} has too few elements to mirror"
-            )
-    if not is_contiguous(a):
-        raise GgmlAssert(function, "ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
-    if a.type is not F32:
-        raise GgmlAssert(function, "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
-    result = ctx.new_tensor(a.type, (a.ne[0] + p0 + p1, *a.ne[1:]))
-    result.set_op(Op.PAD_REFLECT_1D, words(p0, p1), a)
-    return result
+        require(p < a.ne[0], f"{name} < a->ne[0]", "{} is {}: a row of {} has too few elements to mirror", name, p, a)
+    require(is_contiguous(a), "ggml_is_contiguous(a)", "{:nb} must be contiguous", a)
+    require(a.type is F32, "a->type == GGML_TYPE_F32", "{} must be f32", a)
+    return ctx.new_tensor(a.type, (a.ne[0] + p0 + p1, *a.ne[1:])).set_op(Op.PAD_REFLECT_1D, words(p0, p1), a)
 
 
 @constructor(
@@ -200,23 +180,14 @@ def pad_reflect_1d(ctx: Context, a: Tensor, p0: int, p1: int) -> Tensor:
 )
 def roll(ctx: Context, a: Tensor, shift0: int, shift1: int, shift2: int, shift3: int) -> Tensor:
     """ggml_roll: the elements moved by a shift in each dimension; what leaves at one end comes in at the other."""
-    if a.nb[0] != a.type.type_size:
-        raise GgmlAssert(
-            "ggml_roll",
-            "a->nb[0] == ggml_type_size(a->type)",
-            f"the elements of a row of {show_nb(a)} must lie side by side",
-        )
+    require = requirer("ggml_roll")
+    why = "the elements of a row of {:nb} must lie side by side"
+    require(a.nb[0] == a.type.type_size, "a->nb[0] == ggml_type_size(a->type)", why, a)
     shifts = (shift0, shift1, shift2, shift3)
     for i, shift in enumerate(shifts):
-        if abs(shift) >= a.ne[i]:
-            raise GgmlAssert(
-                "ggml_roll",
-                f"abs(shift{i}) < a->ne[{i}]",
-                f"{show(a)} cannot be moved by {shift} in dimension {i}",
-            )
-    result = ctx.dup_tensor(a)
-    result.set_op(Op.ROLL, words(*shifts), a)
-    return result
+        why = "{} cannot be moved by {} in dimension {}"
+        require(abs(shift) < a.ne[i], f"abs(shift{i}) < a->ne[{i}]", why, a, shift, i)
+    return ctx.dup_tensor(a).set_op(Op.ROLL, words(*shifts), a)
 
 
 @constructor(
@@ -224,11 +195,8 @@ def roll(ctx: Context, a: Tensor, shift0: int, shift1: int, shift2: int, shift3:
 )
 def diag(ctx: Context, a: Tensor) -> Tensor:
     """ggml_diag: a matrix with the row a on its diagonal, zero elsewhere."""
-    if a.ne[1] != 1:
-        raise GgmlAssert("ggml_diag", "a->ne[1] == 1", f"{show(a)} must have one row per matrix")
-    result = ctx.new_tensor(a.type, (a.ne[0], a.ne[0], a.ne[2], a.ne[3]))
-    result.set_op(Op.DIAG, (), a)
-    return result
+    requirer("ggml_diag")(a.ne[1] == 1, "a->ne[1] == 1", "{} must have one row per matrix", a)
+    return ctx.new_tensor(a.type, (a.ne[0], a.ne[0], a.ne[2], a.ne[3])).set_op(Op.DIAG, (), a)
 
 
 @constructor(
@@ -242,15 +210,11 @@ def diag(ctx: Context, a: Tensor) -> Tensor:
 )
 def tri(ctx: Context, a: Tensor, type: int) -> Tensor:
     """ggml_tri: the triangle `type` of each square matrix of a (upper_diag, upper, lower_diag, lower), else zero."""
-    if a.type is not F32:
-        raise GgmlAssert("ggml_tri", "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
-    if not is_contiguous(a):
-        raise GgmlAssert("ggml_tri", "ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
-    if a.ne[0] != a.ne[1]:
-        raise GgmlAssert("ggml_tri", "a->ne[0] == a->ne[1]", f"the matrices of {show(a)} must be square")
-    result = ctx.dup_tensor(a)
-    result.set_op(Op.TRI, words(type), a)
-    return result
+    require = requirer("ggml_tri")
+    require(a.type is F32, "a->type == GGML_TYPE_F32", "{} must be f32", a)
+    require(is_contiguous(a), "ggml_is_contiguous(a)", "{:nb} must be contiguous", a)
+    require(a.ne[0] == a.ne[1], "a->ne[0] == a->ne[1]", "the matrices of {} must be square", a)
+    return ctx.dup_tensor(a).set_op(Op.TRI, words(type), a)
 
 
 def _f32(x: float) -> float:
@@ -274,13 +238,10 @@ def _arange_steps(start: float, stop: float, step: float) -> int:
 )
 def arange(ctx: Context, start: float, stop: float, step: float) -> Tensor:
     """ggml_arange: start, start + step … below stop, in f32. It has no source."""
-    if not _f32(stop) > _f32(start):
-        raise GgmlAssert(
-            "ggml_arange", "stop > start", f"there is nothing from {start} to {stop}; stop must be greater"
-        )
+    why = "there is nothing from {} to {}; stop must be greater"
+    requirer("ggml_arange")(_f32(stop) > _f32(start), "stop > start", why, start, stop)
     result = new_tensor(ctx, F32, (_arange_steps(start, stop, step),))
-    result.set_op(Op.ARANGE, words(float_bits(start), float_bits(stop), float_bits(step)))
-    return result
+    return result.set_op(Op.ARANGE, words(float_bits(start), float_bits(stop), float_bits(step)))
 
 
 @constructor(
@@ -293,45 +254,35 @@ def arange(ctx: Context, start: float, stop: float, step: float) -> Tensor:
 )
 def timestep_embedding(ctx: Context, timesteps: Tensor, dim: int, max_period: int) -> Tensor:
     """ggml_timestep_embedding: for each timestep the cosines and sines of `dim` / 2 frequencies, f32[dim, steps]."""
-    result = new_tensor(ctx, F32, (dim, timesteps.ne[0]))
-    result.set_op(Op.TIMESTEP_EMBEDDING, words(dim, max_period), timesteps)
-    return result
-
-
-def _source(dst: Tensor) -> Tensor:
-    a = dst.src[0]
-    if a is None:
-        raise ValueError(f"{dst!r} lacks its operand")
-    return a
+    return new_tensor(ctx, F32, (dim, timesteps.ne[0])).set_op(Op.TIMESTEP_EMBEDDING, words(dim, max_period), timesteps)
 
 
 @kernel(Op.REPEAT)
 def _repeat(x: Arrays, dst: Tensor) -> None:
-    values, out = x.raw(_source(dst)), x.raw(dst, "writes")
+    values, out = x.raw(source(dst)), x.raw(dst, "writes")
     if values.size and out.size:
         out[...] = x.xp.tile(values, [n // m for n, m in zip(out.shape, values.shape, strict=True)])
 
 
 @kernel(Op.CONCAT)
 def _concat(x: Arrays, dst: Tensor) -> None:
-    a, b = dst.src
-    if a is None or b is None:
-        raise ValueError(f"{dst!r} lacks an operand")
+    a, b = sources_of(dst)
     if a.type.quantized:
         for i, t in enumerate((a, b)):
-            if t.ne[0] % t.type.block_size:
-                raise GgmlAssert(
-                    "ggml_compute_forward_concat",
-                    f"src{i}->ne[0] % ggml_blck_size(src{i}->type) == 0",
-                    f"the rows of {show(t)} are not whole blocks of {t.type.block_size}",
-                )
+            requirer("ggml_compute_forward_concat")(
+                t.ne[0] % t.type.block_size == 0,
+                f"src{i}->ne[0] % ggml_blck_size(src{i}->type) == 0",
+                "the rows of {} are not whole blocks of {}",
+                t,
+                t.type.block_size,
+            )
     axis = 3 - param_i32(dst, 0)
     x.raw(dst, "writes")[...] = x.xp.concatenate([x.raw(a), x.raw(b)], axis=axis)
 
 
 @kernel(Op.PAD)
 def _pad(x: Arrays, dst: Tensor) -> None:
-    values, out = x.raw(_source(dst)), x.raw(dst, "writes")
+    values, out = x.raw(source(dst)), x.raw(dst, "writes")
     circular = param_i32(dst, 8) != 0
     inside: list[slice] = []
     for axis in range(4):
@@ -364,7 +315,7 @@ def _pad_reflect_1d(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.ROLL)
 def _roll(x: Arrays, dst: Tensor) -> None:
     shifts = tuple(param_i32(dst, 3 - axis) for axis in range(4))
-    x.raw(dst, "writes")[...] = x.xp.roll(x.raw(_source(dst)), shifts, axis=(0, 1, 2, 3))
+    x.raw(dst, "writes")[...] = x.xp.roll(x.raw(source(dst)), shifts, axis=(0, 1, 2, 3))
 
 
 @kernel(Op.DIAG)
@@ -394,7 +345,7 @@ def _arange(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.TIMESTEP_EMBEDDING)
 def _timestep_embedding(x: Arrays, dst: Tensor) -> None:
-    require_elements(dst, *operands(dst))
+    require_elements(dst, *sources_of(dst))
     xp, f = x.xp, x.xp.float32
     dim, max_period = param_i32(dst, 0), param_i32(dst, 1)
     half = dim // 2

@@ -12,7 +12,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.cpu.mathfn import on_host
 from ggmltool.ggml.ops.cpu.vec_dot import as_dotted
 from ggmltool.ggml.ops.matmul import PREC, can_mul_mat
-from ggmltool.ggml.ops.operands import param_f32, show, show_nb
+from ggmltool.ggml.ops.operands import param_f32, requirer, show
 from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, kernel, words
 from ggmltool.ggml.ops.softmax import alibi_slopes
 from ggmltool.ggml.tensor import Tensor, is_contiguous
@@ -73,43 +73,34 @@ def flash_attn_ext(
     sinks f32 [heads]; result [dv, heads, queries, batch], permuted as ggml says.
     """
 
+    require = requirer("ggml_flash_attn_ext")
+
     def refuse(condition: str, why: str, function: str = "ggml_flash_attn_ext") -> GgmlAssert:
         return GgmlAssert(function, condition, why)
 
-    if not can_mul_mat(k, q):
-        raise refuse(
-            "ggml_can_mul_mat(k, q)",
-            f"{show(k)} and {show(q)}: the rows must be equally long, and the heads of q a multiple of k's",
-        )
-    if q.ne[3] != k.ne[3]:
-        raise refuse("q->ne[3] == k->ne[3]", f"{show(q)} and {show(k)} must have the same ne[3]")
-    if q.ne[3] != v.ne[3]:
-        raise refuse("q->ne[3] == v->ne[3]", f"{show(q)} and {show(v)} must have the same ne[3]")
+    why = "{} and {}: the rows must be equally long, and the heads of q a multiple of k's"
+    require(can_mul_mat(k, q), "ggml_can_mul_mat(k, q)", why, k, q)
+    require(q.ne[3] == k.ne[3], "q->ne[3] == k->ne[3]", "{} and {} must have the same ne[3]", q, k)
+    require(q.ne[3] == v.ne[3], "q->ne[3] == v->ne[3]", "{} and {} must have the same ne[3]", q, v)
     if mask is not None:
-        if mask.type is not F16:
-            raise refuse("mask->type == GGML_TYPE_F16", f"the mask must be f16, not {show(mask)}: cast it first")
-        if not is_contiguous(mask):
-            raise refuse("ggml_is_contiguous(mask)", f"{show_nb(mask)} must be contiguous")
+        require(mask.type is F16, "mask->type == GGML_TYPE_F16", "the mask must be f16, not {}: cast it first", mask)
+        require(is_contiguous(mask), "ggml_is_contiguous(mask)", "{:nb} must be contiguous", mask)
         for i in (2, 3):
-            if mask.ne[i] == 0 or q.ne[i] % mask.ne[i]:
-                raise refuse(f"q->ne[{i}] % mask->ne[{i}] == 0", f"{show(mask)} cannot be repeated over {show(q)}")
+            why = "{} cannot be repeated over {}"
+            require(mask.ne[i] != 0 and q.ne[i] % mask.ne[i] == 0, f"q->ne[{i}] % mask->ne[{i}] == 0", why, mask, q)
     elif max_bias > 0:
         raise refuse("mask", f"max_bias {max_bias} weighs a mask, but there is none")
     if sinks is not None:
         function = "ggml_flash_attn_ext_add_sinks"
-        if q.ne[2] != sinks.ne[0]:
-            raise refuse(
-                "a->src[0]->ne[2] == sinks->ne[0]", f"{show(sinks)} must have one sink per head of {show(q)}", function
-            )
-        if sinks.type is not F32:
-            raise refuse("sinks->type == GGML_TYPE_F32", f"the sinks must be f32, not {show(sinks)}", function)
+        why = "{} must have one sink per head of {}"
+        requirer(function)(q.ne[2] == sinks.ne[0], "a->src[0]->ne[2] == sinks->ne[0]", why, sinks, q)
+        requirer(function)(sinks.type is F32, "sinks->type == GGML_TYPE_F32", "the sinks must be f32, not {}", sinks)
     if n_kv_max < 0:
         function = "ggml_flash_attn_ext_set_n_kv_max"
         raise refuse("n_kv_max >= 0", f"n_kv_max is {n_kv_max}; it is a number of keys, or 0", function)
     result = ctx.new_tensor(F32, (v.ne[0], q.ne[2], q.ne[1], q.ne[3]))
     params = words(float_bits(scale), float_bits(max_bias), float_bits(logit_softcap), prec, n_kv_max)
-    result.set_op(Op.FLASH_ATTN_EXT, params, q, k, v, mask, sinks)
-    return result
+    return result.set_op(Op.FLASH_ATTN_EXT, params, q, k, v, mask, sinks)
 
 
 @constructor(

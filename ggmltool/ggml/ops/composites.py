@@ -11,11 +11,10 @@ from collections.abc import Callable
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
-from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.im2col import im2col, im2col_3d
 from ggmltool.ggml.ops.matmul import mul_mat
-from ggmltool.ggml.ops.operands import show
+from ggmltool.ggml.ops.operands import requirer
 from ggmltool.ggml.ops.reduce import SORT_ORDERS, argsort
 from ggmltool.ggml.ops.registry import Build, Constructor, int64_t
 from ggmltool.ggml.ops.views import cont, permute, reshape, view
@@ -136,8 +135,7 @@ def conv_2d_s1_ph(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
 @_composite(Op.VIEW)
 def argsort_top_k(ctx: Context, a: Tensor, k: int) -> Tensor:
     """ggml_argsort_top_k: the places of the k largest elements of each row, in order: a view of an argsort."""
-    if a.ne[0] < k:
-        raise GgmlAssert("ggml_argsort_top_k", "a->ne[0] >= k", f"{k} elements cannot be chosen from {show(a)}")
+    requirer("ggml_argsort_top_k")(a.ne[0] >= k, "a->ne[0] >= k", "{} elements cannot be chosen from {}", k, a)
     order = argsort(ctx, a, SORT_ORDERS["desc"])
     return view(ctx, order, (k, *order.ne[1:]), order.nb[1:])
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
-from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.im2col import (
     WINDOW,
@@ -21,7 +20,7 @@ from ggmltool.ggml.ops.im2col import (
     window,
     with_strides,
 )
-from ggmltool.ggml.ops.operands import param_i32, require_stride, show
+from ggmltool.ggml.ops.operands import param_i32, require_stride, requirer, sources_of
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
 from ggmltool.ggml.tensor import (
     Tensor,
@@ -48,15 +47,11 @@ _SPD = "i:s0 i:s1 i:p0 i:p1 i:d0 i:d1"
 )
 def conv_2d(ctx: Context, a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int, d0: int = 1, d1: int = 1) -> Tensor:
     """ggml_conv_2d_direct: the op CONV_2D (ggml_conv_2d is im2col and mul_mat instead)."""
-    if a.ne[2] != b.ne[2]:
-        raise GgmlAssert(
-            "ggml_conv_2d_direct", "a->ne[2] == b->ne[2]", f"{show(a)} and {show(b)}: the channels (ne[2]) differ"
-        )
+    why = "{} and {}: the channels (ne[2]) differ"
+    requirer("ggml_conv_2d_direct")(a.ne[2] == b.ne[2], "a->ne[2] == b->ne[2]", why, a, b)
     ow = conv_output_size(b.ne[0], a.ne[0], s0, p0, d0)
     oh = conv_output_size(b.ne[1], a.ne[1], s1, p1, d1)
-    result = ctx.new_tensor(b.type, (ow, oh, a.ne[3], b.ne[3]))
-    result.set_op(Op.CONV_2D, words(s0, s1, p0, p1, d0, d1), a, b)
-    return result
+    return ctx.new_tensor(b.type, (ow, oh, a.ne[3], b.ne[3])).set_op(Op.CONV_2D, words(s0, s1, p0, p1, d0, d1), a, b)
 
 
 @constructor(
@@ -92,21 +87,18 @@ def conv_2d_dw(
     Where the channels of b lie innermost, so do those of the result.
     """
     function = "ggml_conv_2d_dw_direct"
-    if a.ne[2] != 1:
-        raise GgmlAssert(function, "a->ne[2] == 1", f"{show(a)} must have one kernel per channel: ne[2] is 1")
-    if a.ne[3] != b.ne[2]:
-        raise GgmlAssert(function, "a->ne[3] == b->ne[2]", f"{show(a)} must have a kernel per channel of {show(b)}")
+    require = requirer(function)
+    require(a.ne[2] == 1, "a->ne[2] == 1", "{} must have one kernel per channel: ne[2] is 1", a)
+    require(a.ne[3] == b.ne[2], "a->ne[3] == b->ne[2]", "{} must have a kernel per channel of {}", a, b)
     ow = conv_output_size(b.ne[0], a.ne[0], stride0, pad0, dilation0)
     oh = conv_output_size(b.ne[1], a.ne[1], stride1, pad1, dilation1)
     result = ctx.new_tensor(b.type, (ow, oh, b.ne[2], b.ne[3]))
     if is_contiguous_channels(b):
-        if result.type.block_size != 1:
-            raise GgmlAssert(function, "ggml_blck_size(result->type) == 1", f"{show(b)} is quantized")
+        require(result.type.block_size == 1, "ggml_blck_size(result->type) == 1", "{} is quantized", b)
         ts = result.type.type_size
         nb0 = result.ne[2] * ts
         result.set_layout(result.ne, (nb0, result.ne[0] * nb0, ts, result.nb[3]))
-    result.set_op(Op.CONV_2D_DW, words(stride0, stride1, pad0, pad1, dilation0, dilation1), a, b)
-    return result
+    return result.set_op(Op.CONV_2D_DW, words(stride0, stride1, pad0, pad1, dilation0, dilation1), a, b)
 
 
 @constructor(
@@ -140,21 +132,15 @@ def conv_3d(
     oc: int,
 ) -> Tensor:
     """ggml_conv_3d_direct: kernel a [kw, kh, kd, c * oc], volumes b [w, h, d, c * n] (ggml_conv_3d is other nodes)."""
-    if a.ne[3] != c * oc:
-        raise GgmlAssert(
-            "ggml_conv_3d_direct", "a->ne[3] == (int64_t) c * oc", f"{show(a)} must have {c} times {oc} kernels"
-        )
-    if b.ne[3] != c * n:
-        raise GgmlAssert(
-            "ggml_conv_3d_direct", "b->ne[3] == (int64_t) c * n", f"{show(b)} must have {c} times {n} channels"
-        )
+    require = requirer("ggml_conv_3d_direct")
+    require(a.ne[3] == c * oc, "a->ne[3] == (int64_t) c * oc", "{} must have {} times {} kernels", a, c, oc)
+    require(b.ne[3] == c * n, "b->ne[3] == (int64_t) c * n", "{} must have {} times {} channels", b, c, n)
     ow, oh, od = (
         conv_output_size(b.ne[i], a.ne[i], s, p, d)
         for i, (s, p, d) in enumerate(((s0, p0, d0), (s1, p1, d1), (s2, p2, d2)))
     )
     result = ctx.new_tensor(F32, (ow, oh, od, oc * n))
-    result.set_op(Op.CONV_3D, words(s0, s1, s2, p0, p1, p2, d0, d1, d2, c, n, oc), a, b)
-    return result
+    return result.set_op(Op.CONV_3D, words(s0, s1, s2, p0, p1, p2, d0, d1, d2, c, n, oc), a, b)
 
 
 @constructor(
@@ -167,22 +153,15 @@ def conv_3d(
 def conv_transpose_1d(ctx: Context, a: Tensor, b: Tensor, s0: int, p0: int = 0, d0: int = 1) -> Tensor:
     """ggml_conv_transpose_1d: kernel a [k, channels out, channels in], signal b [length, channels in]."""
 
-    def refuse(condition: str, why: str) -> GgmlAssert:
-        return GgmlAssert("ggml_conv_transpose_1d", condition, why)
+    require = requirer("ggml_conv_transpose_1d")
 
-    if not is_matrix(b):
-        raise refuse("ggml_is_matrix(b)", f"{show(b)} must be a matrix: length, channels")
-    if a.ne[2] != b.ne[1]:
-        raise refuse("a->ne[2] == b->ne[1]", f"{show(a)} and {show(b)}: the channels differ")
-    if a.ne[3] != 1:
-        raise refuse("a->ne[3] == 1", f"{show(a)} must have at most three dimensions")
-    if p0 != 0:
-        raise refuse("p0 == 0", f"ggml has no padding here, p0 is {p0}")
-    if d0 != 1:
-        raise refuse("d0 == 1", f"ggml has no dilation here, d0 is {d0}")
+    require(is_matrix(b), "ggml_is_matrix(b)", "{} must be a matrix: length, channels", b)
+    require(a.ne[2] == b.ne[1], "a->ne[2] == b->ne[1]", "{} and {}: the channels differ", a, b)
+    require(a.ne[3] == 1, "a->ne[3] == 1", "{} must have at most three dimensions", a)
+    require(p0 == 0, "p0 == 0", "ggml has no padding here, p0 is {}", p0)
+    require(d0 == 1, "d0 == 1", "ggml has no dilation here, d0 is {}", d0)
     result = ctx.new_tensor(F32, ((b.ne[0] - 1) * s0 + (a.ne[0] - 1) + 1, a.ne[1], b.ne[2], 1))
-    result.set_op(Op.CONV_TRANSPOSE_1D, words(s0, p0, d0), a, b)
-    return result
+    return result.set_op(Op.CONV_TRANSPOSE_1D, words(s0, p0, d0), a, b)
 
 
 @constructor(
@@ -198,14 +177,10 @@ def conv_transpose_1d(ctx: Context, a: Tensor, b: Tensor, s0: int, p0: int = 0, 
 )
 def conv_transpose_2d(ctx: Context, a: Tensor, b: Tensor, stride: int) -> Tensor:
     """ggml_conv_transpose_2d_p0: kernel a [kw, kh, channels out, channels in], no padding."""
-    if a.ne[3] != b.ne[2]:
-        raise GgmlAssert(
-            "ggml_conv_transpose_2d_p0", "a->ne[3] == b->ne[2]", f"{show(a)} and {show(b)}: the channels differ"
-        )
+    why = "{} and {}: the channels differ"
+    requirer("ggml_conv_transpose_2d_p0")(a.ne[3] == b.ne[2], "a->ne[3] == b->ne[2]", why, a, b)
     ow, oh = ((b.ne[i] - 1) * stride + a.ne[i] for i in (0, 1))
-    result = ctx.new_tensor(F32, (ow, oh, a.ne[2], b.ne[3]))
-    result.set_op(Op.CONV_TRANSPOSE_2D, words(stride), a, b)
-    return result
+    return ctx.new_tensor(F32, (ow, oh, a.ne[2], b.ne[3])).set_op(Op.CONV_TRANSPOSE_2D, words(stride), a, b)
 
 
 def _as_kernel(x: Arrays, a: Tensor, b: Tensor) -> Any:
@@ -216,9 +191,7 @@ def _as_kernel(x: Arrays, a: Tensor, b: Tensor) -> Any:
 @kernel(Op.CONV_2D)
 def conv_2d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_conv_2d: patches times kernels, one image at a time; a half-precision kernel rounds b."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     s0, s1, p0, p1, d0, d1 = (param_i32(dst, i) for i in range(6))
     xp = x.xp
     columns = window(xp, dst.ne[0], a.ne[0], s0, p0, d0, b.ne[0])
@@ -235,9 +208,7 @@ def conv_2d_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.CONV_2D_DW)
 def conv_2d_dw_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_conv_2d_dw: a sum over the kernel's elements, for all channels at once."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     kernels = x.f32(with_strides(a, a.ne, contiguous_nb(a.type, a.ne)) if is_contiguous(b) else a)
     s0, s1, p0, p1, d0, d1 = (param_i32(dst, i) for i in range(6))
     xp = x.xp
@@ -256,9 +227,7 @@ def conv_2d_dw_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.CONV_3D)
 def conv_3d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_conv_3d: patches times kernels, one volume at a time."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     s0, s1, s2, p0, p1, p2, d0, d1, d2, c, n, oc = (param_i32(dst, i) for i in range(12))
     xp = x.xp
     columns = window(xp, dst.ne[0], a.ne[0], s0, p0, d0, b.ne[0])
@@ -277,9 +246,7 @@ def conv_3d_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.CONV_TRANSPOSE_1D)
 def conv_transpose_1d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_conv_transpose_1d: each element of the signal adds a scaled kernel to the result."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     signal = _as_kernel(x, a, b)
     kernels = x.f32(a)
     stride, length = param_i32(dst, 0), b.ne[0]
@@ -295,9 +262,7 @@ def conv_transpose_2d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_conv_transpose_2d: all images of the batch; in older ggml only the first one, and the others
     stay zero.
     """
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     image = _as_kernel(x, a, b)
     kernels = x.f32(contiguous_planes(a))
     stride, (w, h) = param_i32(dst, 0), b.ne[:2]

@@ -12,9 +12,9 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import DType
-from ggmltool.ggml.errors import GgmlAssert, NotComputable
+from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.elementwise import same_as
+from ggmltool.ggml.ops.operands import requirer, same_as
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, contiguous_nb
 
@@ -33,15 +33,10 @@ def _params(n_tasks: int) -> tuple[int, ...]:
 
 
 def _map_custom(n: int, op: Op, ctx: Context, sources: Sequence[Tensor], n_tasks: int, inplace: bool) -> Tensor:
-    if n_tasks != N_TASKS_MAX and n_tasks <= 0:
-        raise GgmlAssert(
-            f"ggml_map_custom{n}_impl",
-            "n_tasks == GGML_N_TASKS_MAX || n_tasks > 0",
-            f"n_tasks is {n_tasks}; it is the number of threads, or -1 for as many as there are",
-        )
-    result = same_as(ctx, sources[0], inplace)
-    result.set_op(op, _params(n_tasks), *sources)
-    return result
+    condition = "n_tasks == GGML_N_TASKS_MAX || n_tasks > 0"
+    why = "n_tasks is {}; it is the number of threads, or -1 for as many as there are"
+    requirer(f"ggml_map_custom{n}_impl")(n_tasks == N_TASKS_MAX or n_tasks > 0, condition, why, n_tasks)
+    return same_as(ctx, sources[0], inplace).set_op(op, _params(n_tasks), *sources)
 
 
 def _read_n_tasks(raw: Raw) -> dict[str, int] | None:
@@ -120,15 +115,9 @@ def _read_shape(raw: Raw) -> dict[str, Any] | None:
 )
 def custom(ctx: Context, *args: Tensor | None, type: DType, ne: Sequence[int], n_tasks: int = N_TASKS_MAX) -> Tensor:
     """ggml_custom_4d: what a function makes of at most 9 sources, in a type and extents of its own."""
-    if len(args) >= MAX_SRC:
-        raise GgmlAssert(
-            "ggml_custom_4d",
-            "n_args < GGML_MAX_SRC",
-            f"a custom op takes at most {MAX_SRC - 1} sources, not {len(args)}",
-        )
-    result = ctx.new_tensor(type, ne)
-    result.set_op(Op.CUSTOM, _params(n_tasks), *args)
-    return result
+    why = "a custom op takes at most {} sources, not {}"
+    requirer("ggml_custom_4d")(len(args) < MAX_SRC, "n_args < GGML_MAX_SRC", why, MAX_SRC - 1, len(args))
+    return ctx.new_tensor(type, ne).set_op(Op.CUSTOM, _params(n_tasks), *args)
 
 
 @constructor(Op.CUSTOM, choices=N_TASKS, prototype="iqqqqpipip")
@@ -149,15 +138,9 @@ def custom_4d(
 @constructor(Op.CUSTOM, choices=N_TASKS, prototype="tpipip")
 def custom_inplace(ctx: Context, a: Tensor, *args: Tensor | None, n_tasks: int = N_TASKS_MAX) -> Tensor:
     """ggml_custom_inplace: what a function makes of a and at most 8 further sources, in the memory of a."""
-    if len(args) >= MAX_SRC - 1:
-        raise GgmlAssert(
-            "ggml_custom_inplace",
-            "n_args < GGML_MAX_SRC - 1",
-            f"a custom op in place takes at most {MAX_SRC - 2} sources beside a, not {len(args)}",
-        )
-    result = ctx.view_tensor(a)
-    result.set_op(Op.CUSTOM, _params(n_tasks), a, *args)
-    return result
+    why = "a custom op in place takes at most {} sources beside a, not {}"
+    requirer("ggml_custom_inplace")(len(args) < MAX_SRC - 1, "n_args < GGML_MAX_SRC - 1", why, MAX_SRC - 2, len(args))
+    return ctx.view_tensor(a).set_op(Op.CUSTOM, _params(n_tasks), a, *args)
 
 
 @kernel(Op.MAP_CUSTOM1, Op.MAP_CUSTOM2, Op.MAP_CUSTOM3, Op.CUSTOM)

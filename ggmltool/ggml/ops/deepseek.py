@@ -13,7 +13,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import GgmlCrash
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import operands, param_f32, param_i32, requirer
+from ggmltool.ggml.ops.operands import param_f32, param_i32, requirer, sources_of
 from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, kernel, words
 from ggmltool.ggml.tensor import Tensor
 
@@ -46,27 +46,25 @@ def lightning_indexer(ctx: Context, q: Tensor, k: Tensor, weights: Tensor, mask:
     streams or a divisor]; the result is [kv, tokens, 1, streams].
     """
     require = _require_indexer
-    require(q.type is F32, "q->type == GGML_TYPE_F32", "{} must be f32", q)
-    require(weights.type is F32, "weights->type == GGML_TYPE_F32", "{} must be f32", weights)
-    require(mask.type is F16, "mask->type == GGML_TYPE_F16", "{} must be f16: cast it first", mask)
-    require(q.ne[0] == k.ne[0], "q->ne[0] == k->ne[0]", "the rows of {} and {} must be equally long", q, k)
-    require(mask.ne[0] == k.ne[2], "mask->ne[0] == k->ne[2]", "{} must have a column per key of {}", mask, k)
-    require(
-        q.ne[1] == weights.ne[0], "q->ne[1] == weights->ne[0]", "{1} must have a column per head of {0}", q, weights
-    )
-    require(k.ne[1] == 1, "k->ne[1] == 1", "{} must have one head", k)
-    require(mask.ne[1] == q.ne[2], "mask->ne[1] == q->ne[2]", "{} must have a row per token of {}", mask, q)
-    require(q.ne[2] == weights.ne[1], "q->ne[2] == weights->ne[1]", "{1} must have a row per token of {0}", q, weights)
-    require(weights.ne[2] == 1, "weights->ne[2] == 1", "ne[2] of {} must be 1", weights)
-    require(mask.ne[2] == 1, "mask->ne[2] == 1", "ne[2] of {} must be 1", mask)
-    require(q.ne[3] == k.ne[3], "q->ne[3] == k->ne[3]", "{} and {} must have as many streams, ne[3]", q, k)
-    streams = "{} and {} must have as many streams, ne[3]"
+    require(q.type is F32, "q->type == GGML_TYPE_F32", "{:nb} must be f32", q)
+    require(weights.type is F32, "weights->type == GGML_TYPE_F32", "{:nb} must be f32", weights)
+    require(mask.type is F16, "mask->type == GGML_TYPE_F16", "{:nb} must be f16: cast it first", mask)
+    require(q.ne[0] == k.ne[0], "q->ne[0] == k->ne[0]", "the rows of {:nb} and {:nb} must be equally long", q, k)
+    require(mask.ne[0] == k.ne[2], "mask->ne[0] == k->ne[2]", "{:nb} must have a column per key of {:nb}", mask, k)
+    why = "{1:nb} must have a column per head of {0:nb}"
+    require(q.ne[1] == weights.ne[0], "q->ne[1] == weights->ne[0]", why, q, weights)
+    require(k.ne[1] == 1, "k->ne[1] == 1", "{:nb} must have one head", k)
+    require(mask.ne[1] == q.ne[2], "mask->ne[1] == q->ne[2]", "{:nb} must have a row per token of {:nb}", mask, q)
+    why = "{1:nb} must have a row per token of {0:nb}"
+    require(q.ne[2] == weights.ne[1], "q->ne[2] == weights->ne[1]", why, q, weights)
+    require(weights.ne[2] == 1, "weights->ne[2] == 1", "ne[2] of {:nb} must be 1", weights)
+    require(mask.ne[2] == 1, "mask->ne[2] == 1", "ne[2] of {:nb} must be 1", mask)
+    require(q.ne[3] == k.ne[3], "q->ne[3] == k->ne[3]", "{:nb} and {:nb} must have as many streams, ne[3]", q, k)
+    streams = "{:nb} and {:nb} must have as many streams, ne[3]"
     require(k.ne[3] == weights.ne[3], "k->ne[3] == weights->ne[3]", streams, k, weights)
     repeats = mask.ne[3] != 0 and weights.ne[3] % mask.ne[3] == 0
-    require(repeats, "weights->ne[3] % mask->ne[3] == 0", "{} cannot be repeated over the streams of {}", mask, q)
-    result = ctx.new_tensor(F32, (k.ne[2], q.ne[2], 1, q.ne[3]))
-    result.set_op(Op.LIGHTNING_INDEXER, (), q, k, weights, mask)
-    return result
+    require(repeats, "weights->ne[3] % mask->ne[3] == 0", "{:nb} cannot be repeated over the streams of {:nb}", mask, q)
+    return ctx.new_tensor(F32, (k.ne[2], q.ne[2], 1, q.ne[3])).set_op(Op.LIGHTNING_INDEXER, (), q, k, weights, mask)
 
 
 @constructor(
@@ -90,24 +88,23 @@ def dsv4_hc_comb(ctx: Context, mixes: Tensor, scale: Tensor, base: Tensor, eps: 
     """
     require = _require_comb
     for name, t in (("mixes", mixes), ("scale", scale), ("base", base)):
-        require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{} must be f32", t)
+        require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{:nb} must be f32", t)
     require(n_iter > 0, "n_iter > 0", f"n_iter is {n_iter}")
     hc = isqrt(mixes.ne[0] + 1) - 1
-    columns = "the rows of {} must have hc * (hc + 2) elements, and hc must be 4: 24"
+    columns = "the rows of {:nb} must have hc * (hc + 2) elements, and hc must be 4: 24"
     require(hc > 0 and hc * (hc + 2) == mixes.ne[0], "hc > 0", columns, mixes)
     require(hc == HC, "hc == 4", columns, mixes)
-    require(mixes.ne[2] == 1, "mixes->ne[2] == 1", "{} must be a matrix", mixes)
-    require(mixes.ne[3] == 1, "mixes->ne[3] == 1", "{} must be a matrix", mixes)
-    require(scale.ne[0] >= 3, "scale->ne[0] >= 3", "{} must have three elements or more", scale)
+    require(mixes.ne[2] == 1, "mixes->ne[2] == 1", "{:nb} must be a matrix", mixes)
+    require(mixes.ne[3] == 1, "mixes->ne[3] == 1", "{:nb} must be a matrix", mixes)
+    require(scale.ne[0] >= 3, "scale->ne[0] >= 3", "{:nb} must have three elements or more", scale)
     for i in (1, 2, 3):
-        require(scale.ne[i] == 1, f"scale->ne[{i}] == 1", "{} must be a vector", scale)
-    as_long = "{} must be as long as the rows of {}"
+        require(scale.ne[i] == 1, f"scale->ne[{i}] == 1", "{:nb} must be a vector", scale)
+    as_long = "{:nb} must be as long as the rows of {:nb}"
     require(base.ne[0] == mixes.ne[0], "base->ne[0] == hc_mix_dim", as_long, base, mixes)
     for i in (1, 2, 3):
-        require(base.ne[i] == 1, f"base->ne[{i}] == 1", "{} must be a vector", base)
+        require(base.ne[i] == 1, f"base->ne[{i}] == 1", "{:nb} must be a vector", base)
     result = ctx.new_tensor(F32, (hc, hc, mixes.ne[1]))
-    result.set_op(Op.DSV4_HC_COMB, words(float_bits(eps), n_iter), mixes, scale, base)
-    return result
+    return result.set_op(Op.DSV4_HC_COMB, words(float_bits(eps), n_iter), mixes, scale, base)
 
 
 @constructor(
@@ -135,22 +132,21 @@ def dsv4_hc_pre(ctx: Context, x: Tensor, weights: Tensor, scale: float = 1.0, ga
     `scale` multiplies the sum; `gated`: the weights [n_embd, hc, tokens] are gates (ggml_dsv4_hc_pre_gated).
     """
     require = _require_pre
-    require(x.type is F32, "x->type == GGML_TYPE_F32", "{} must be f32", x)
-    require(weights.type is F32, "weights->type == GGML_TYPE_F32", "{} must be f32", weights)
-    require(x.ne[1] > 0, "hc > 0", "{} must have a stream, ne[1]", x)
-    require(x.ne[3] == 1, "x->ne[3] == 1", "{} must have no fourth dimension", x)
+    require(x.type is F32, "x->type == GGML_TYPE_F32", "{:nb} must be f32", x)
+    require(weights.type is F32, "weights->type == GGML_TYPE_F32", "{:nb} must be f32", weights)
+    require(x.ne[1] > 0, "hc > 0", "{:nb} must have a stream, ne[1]", x)
+    require(x.ne[3] == 1, "x->ne[3] == 1", "{:nb} must have no fourth dimension", x)
     expected = [("hc", x.ne[1]), ("n_tokens", x.ne[2]), ("1", 1), ("1", 1)]
     shape = "[hc, tokens]"
     if gated:
         expected = [("n_embd", x.ne[0]), *expected[:3]]
         shape = "[n_embd, hc, tokens]"
     for i, (name, n) in enumerate(expected):
-        require(weights.ne[i] == n, f"weights->ne[{i}] == {name}", f"{{}} must be {shape} of {{}}", weights, x)
+        require(weights.ne[i] == n, f"weights->ne[{i}] == {name}", f"{{:nb}} must be {shape} of {{:nb}}", weights, x)
     result = ctx.new_tensor(F32, (x.ne[0], x.ne[2]))
     is_told = ctx.rules.streams_are_scaled or gated or scale not in (0, 1)
     params = words(float_bits(scale), int(gated)) if is_told else ()
-    result.set_op(Op.DSV4_HC_PRE, params, x, weights)
-    return result
+    return result.set_op(Op.DSV4_HC_PRE, params, x, weights)
 
 
 @constructor(
@@ -187,10 +183,10 @@ def dsv4_hc_post(ctx: Context, x: Tensor, residual: Tensor, post: Tensor, comb: 
     if comb is not None:
         given.append(("comb", comb))
     for name, t in given:
-        require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{} must be f32", t)
+        require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{:nb} must be f32", t)
     n_embd, n_tokens = x.ne[:2]
     hc = residual.ne[1]
-    require(hc > 0, "hc > 0", "{} must have a stream, ne[1]", residual)
+    require(hc > 0, "hc > 0", "{:nb} must have a stream, ne[1]", residual)
     one, embd, streams, tokens = ("1", 1), ("n_embd", n_embd), ("hc", hc), ("n_tokens", n_tokens)
     shapes = {
         "x": ("[n_embd, tokens]", {2: one, 3: one}),
@@ -201,18 +197,14 @@ def dsv4_hc_post(ctx: Context, x: Tensor, residual: Tensor, post: Tensor, comb: 
     for name, t in given:
         shape, expected = shapes[name]
         for i, (text, n) in expected.items():
-            require(t.ne[i] == n, f"{name}->ne[{i}] == {text}", "{} must be " + shape, t)
-    result = ctx.new_tensor(F32, (n_embd, hc, n_tokens))
-    result.set_op(Op.DSV4_HC_POST, (), x, residual, post, comb)
-    return result
+            require(t.ne[i] == n, f"{name}->ne[{i}] == {text}", "{:nb} must be " + shape, t)
+    return ctx.new_tensor(F32, (n_embd, hc, n_tokens)).set_op(Op.DSV4_HC_POST, (), x, residual, post, comb)
 
 
 @kernel(Op.LIGHTNING_INDEXER)
 def lightning_indexer_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_lightning_indexer: a product per stream, some tokens at a time."""
-    if 0 in dst.ne:
-        return
-    q, k, weights, mask = operands(dst)
+    q, k, weights, mask = sources_of(dst)
     queries, factors, masks, keys = x.f32(q), x.f32(weights), x.f32(mask), x.raw(k)
     n_head, n_tokens = q.ne[1], q.ne[2]
     together = max(1, CHUNK // max(1, n_head * k.ne[2]))
@@ -240,7 +232,7 @@ def _normalised(values: Any, axis: int, eps: Any) -> Any:
 @kernel(Op.DSV4_HC_COMB)
 def dsv4_hc_comb_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_dsv4_hc_comb: softmax of the rows, then columns and rows in turn divided by their sums."""
-    mixes, scale, base = operands(dst)
+    mixes, scale, base = sources_of(dst)
     eps, n_iter = x.xp.float32(param_f32(dst, 0)), param_i32(dst, 1)
     values = x.f32(mixes)[0, 0] * x.f32(scale)[0, 0, 0, 2] + x.f32(base)[0, 0, 0]
     comb = values[:, 2 * HC :].reshape(-1, HC, HC)
@@ -255,7 +247,7 @@ def dsv4_hc_comb_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.DSV4_HC_PRE)
 def dsv4_hc_pre_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_dsv4_hc_pre."""
-    values, weights = (x.f32(t)[0] for t in operands(dst))
+    values, weights = (x.f32(t)[0] for t in sources_of(dst))
     scaled = x.rules.streams_are_scaled
     factors = 1 / (1 + x.xp.exp(-weights)) if scaled and param_i32(dst, 1) else weights[0, :, :, None]
     total = (values * factors).sum(axis=-2)
@@ -265,6 +257,6 @@ def dsv4_hc_pre_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.DSV4_HC_POST)
 def dsv4_hc_post_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_dsv4_hc_post."""
-    values, residual, post, *comb = (x.f32(t)[0] for t in operands(dst))
+    values, residual, post, *comb = (x.f32(t)[0] for t in sources_of(dst))
     mixed = comb[0].swapaxes(-1, -2) @ residual if comb else residual
     x.put(dst, post[0, :, :, None] * values[0, :, None, :] + mixed)

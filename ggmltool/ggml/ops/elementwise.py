@@ -17,13 +17,16 @@ from ggmltool.ggml.ops.operands import (
     flat,
     flat_operand,
     not_computable,
+    operand,
+    operands,
     param_f32,
     param_i32,
     require_same,
+    requirer,
+    same_as,
     show,
-    show_nb,
+    sources_of,
 )
-from ggmltool.ggml.ops.operands import operands as sources_of
 from ggmltool.ggml.ops.registry import Arrays, Build, Part, Raw, constructor, float_bits, kernel, size_t, words
 from ggmltool.ggml.tensor import (
     Tensor,
@@ -37,28 +40,14 @@ from ggmltool.ggml.values.extent import strided
 from ggmltool.ggml.version import SIZE_MAX
 
 
-def same_as(ctx: Context, a: Tensor, inplace: bool) -> Tensor:
-    """The result of an op that keeps its operand's type and extents: a view of it in place, else a new tensor."""
-    return ctx.view_tensor(a) if inplace else ctx.dup_tensor(a)
-
-
 def _require_repeat(function: str, b: Tensor, a: Tensor) -> None:
-    if not can_repeat(b, a):
-        raise GgmlAssert(
-            function,
-            "ggml_can_repeat(b, a)",
-            f"{show(b)} cannot be repeated into {show(a)}: each extent of the first operand must be a multiple of the "
-            "second's",
-        )
+    why = "{} cannot be repeated into {}: each extent of the first operand must be a multiple of the second's"
+    requirer(function)(can_repeat(b, a), "ggml_can_repeat(b, a)", why, b, a)
 
 
 def _require_padded_1d(function: str, a: Tensor) -> None:
-    if not is_padded_1d(a):
-        raise GgmlAssert(
-            function,
-            "ggml_is_padded_1d(a)",
-            f"{show_nb(a)} may have gaps between its rows only; make it contiguous first (cont)",
-        )
+    why = "{:nb} may have gaps between its rows only; make it contiguous first (cont)"
+    requirer(function)(is_padded_1d(a), "ggml_is_padded_1d(a)", why, a)
 
 
 def _add_type(raw: Raw) -> dict[str, Any]:
@@ -80,30 +69,22 @@ def add(ctx: Context, a: Tensor, b: Tensor, type: DType | None = None, *, inplac
     if type is not None and type is not a.type:
         return add_cast(ctx, a, b, type)
     _require_repeat("ggml_add_impl", b, a)
-    result = same_as(ctx, a, inplace)
-    result.set_op(Op.ADD, (), a, b)
-    return result
+    return same_as(ctx, a, inplace).set_op(Op.ADD, (), a, b)
 
 
 @constructor(Op.ADD)
 def add_cast(ctx: Context, a: Tensor, b: Tensor, type: DType) -> Tensor:
     """ggml_add_cast: a + b in another type; a is quantized or half precision."""
-    if a.ne[0] != b.ne[0] or not can_repeat(b, a):
-        raise GgmlAssert(
-            "ggml_add_cast_impl",
-            "ggml_can_repeat_rows(b, a)",
-            f"the rows of {show(b)} cannot be repeated into {show(a)}: ne[0] must be equal, every other extent of the "
-            "first operand a multiple of the second's",
-        )
-    if not (a.type.quantized or a.type is F16 or a.type is BF16):
-        raise GgmlAssert(
-            "ggml_add_cast_impl",
-            "ggml_is_quantized(a->type) || a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16",
-            f"add_cast takes a quantized, f16 or bf16 tensor first, not {show(a)}",
-        )
-    result = ctx.new_tensor(type, a.ne)
-    result.set_op(Op.ADD, (), a, b)
-    return result
+    require = requirer("ggml_add_cast_impl")
+    why = (
+        "the rows of {} cannot be repeated into {}: ne[0] must be equal, every other extent of the first operand a "
+        "multiple of the second's"
+    )
+    require(a.ne[0] == b.ne[0] and can_repeat(b, a), "ggml_can_repeat_rows(b, a)", why, b, a)
+    condition = "ggml_is_quantized(a->type) || a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16"
+    why = "add_cast takes a quantized, f16 or bf16 tensor first, not {}"
+    require(a.type.quantized or a.type is F16 or a.type is BF16, condition, why, a)
+    return ctx.new_tensor(type, a.ne).set_op(Op.ADD, (), a, b)
 
 
 @constructor(
@@ -114,17 +95,12 @@ def add_cast(ctx: Context, a: Tensor, b: Tensor, type: DType) -> Tensor:
 )
 def add_id(ctx: Context, a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     """ggml_add_id: adds row ids[i, j] of b to row i of matrix j of a (the biases of the experts chosen)."""
-    if a.ne[0] != b.ne[0]:
-        raise GgmlAssert("ggml_add_id", "a->ne[0] == b->ne[0]", f"the rows of {show(b)} must be as long as {show(a)}'s")
-    if a.ne[1] != ids.ne[0]:
-        raise GgmlAssert("ggml_add_id", "a->ne[1] == ids->ne[0]", f"{show(ids)} must have one id per row of {show(a)}")
-    if a.ne[2] != ids.ne[1]:
-        raise GgmlAssert("ggml_add_id", "a->ne[2] == ids->ne[1]", f"{show(ids)} must have one row per token: {show(a)}")
-    if ids.type is not I32:
-        raise GgmlAssert("ggml_add_id", "ids->type == GGML_TYPE_I32", f"the ids must be i32, not {show(ids)}")
-    result = ctx.dup_tensor(a)
-    result.set_op(Op.ADD_ID, (), a, b, ids)
-    return result
+    require = requirer("ggml_add_id")
+    require(a.ne[0] == b.ne[0], "a->ne[0] == b->ne[0]", "the rows of {} must be as long as {}'s", b, a)
+    require(a.ne[1] == ids.ne[0], "a->ne[1] == ids->ne[0]", "{} must have one id per row of {}", ids, a)
+    require(a.ne[2] == ids.ne[1], "a->ne[2] == ids->ne[1]", "{} must have one row per token: {}", ids, a)
+    require(ids.type is I32, "ids->type == GGML_TYPE_I32", "the ids must be i32, not {}", ids)
+    return ctx.dup_tensor(a).set_op(Op.ADD_ID, (), a, b, ids)
 
 
 @constructor(
@@ -132,12 +108,9 @@ def add_id(ctx: Context, a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
 )
 def add1(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor:
     """ggml_add1: adds the one element of b to every element of a."""
-    if not is_scalar(b):
-        raise GgmlAssert("ggml_add1_impl", "ggml_is_scalar(b)", f"{show(b)} must have exactly one element")
+    requirer("ggml_add1_impl")(is_scalar(b), "ggml_is_scalar(b)", "{} must have exactly one element", b)
     _require_padded_1d("ggml_add1_impl", a)
-    result = same_as(ctx, a, inplace)
-    result.set_op(Op.ADD1, (), a, b)
-    return result
+    return same_as(ctx, a, inplace).set_op(Op.ADD1, (), a, b)
 
 
 @constructor(
@@ -151,21 +124,16 @@ def acc(
     ctx: Context, a: Tensor, b: Tensor, nb1: size_t, nb2: size_t, nb3: size_t, offset: size_t, *, inplace: bool = False
 ) -> Tensor:
     """ggml_acc: a, with b added to the part of it that has strides nb1 … nb3 and starts at `offset` bytes."""
-    if nelements(b) > nelements(a):
-        raise GgmlAssert(
-            "ggml_acc_impl", "ggml_nelements(b) <= ggml_nelements(a)", f"{show(b)} has more elements than {show(a)}"
-        )
-    if not is_contiguous(a):
-        raise GgmlAssert("ggml_acc_impl", "ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
-    if a.type is not F32:
-        raise GgmlAssert("ggml_acc_impl", "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
-    if b.type is not F32:
-        raise GgmlAssert("ggml_acc_impl", "b->type == GGML_TYPE_F32", f"{show(b)} must be f32")
+    require = requirer("ggml_acc_impl")
+    why = "{} has more elements than {}"
+    require(nelements(b) <= nelements(a), "ggml_nelements(b) <= ggml_nelements(a)", why, b, a)
+    require(is_contiguous(a), "ggml_is_contiguous(a)", "{:nb} must be contiguous", a)
+    require(a.type is F32, "a->type == GGML_TYPE_F32", "{} must be f32", a)
+    require(b.type is F32, "b->type == GGML_TYPE_F32", "{} must be f32", b)
     result = same_as(ctx, a, inplace)
     if ctx.rules.bounds_acc:
         _require_near("ggml_acc_impl", offset)
-    result.set_op(Op.ACC, words(nb1, nb2, nb3, offset, int(inplace)), a, b)
-    return result
+    return result.set_op(Op.ACC, words(nb1, nb2, nb3, offset, int(inplace)), a, b)
 
 
 def _require_near(function: str, offset: int) -> None:
@@ -186,14 +154,11 @@ def set_(
     ctx: Context, a: Tensor, b: Tensor, nb1: size_t, nb2: size_t, nb3: size_t, offset: size_t, *, inplace: bool = False
 ) -> Tensor:
     """ggml_set: a, with the part of it that has strides nb1 … nb3 and starts at `offset` bytes replaced by b."""
-    if nelements(a) < nelements(b):
-        raise GgmlAssert(
-            "ggml_set_impl", "ggml_nelements(a) >= ggml_nelements(b)", f"{show(b)} has more elements than {show(a)}"
-        )
+    why = "{} has more elements than {}"
+    requirer("ggml_set_impl")(nelements(a) >= nelements(b), "ggml_nelements(a) >= ggml_nelements(b)", why, b, a)
     result = same_as(ctx, a, inplace)
     _require_near("ggml_set_impl", offset)
-    result.set_op(Op.SET, words(nb1, nb2, nb3, offset, int(inplace)), a, b)
-    return result
+    return result.set_op(Op.SET, words(nb1, nb2, nb3, offset, int(inplace)), a, b)
 
 
 @constructor(Op.SET, inplace=True)
@@ -214,9 +179,7 @@ def _binary(op: Op, name: str, meaning: str, example: str) -> Build:
     @constructor(op, name, inplace=True, example=example, shape="b repeats into a -> a.type[a.ne]")
     def build(ctx: Context, a: Tensor, b: Tensor, *, inplace: bool = False) -> Tensor:
         _require_repeat(function, b, a)
-        result = same_as(ctx, a, inplace)
-        result.set_op(op, (), a, b)
-        return result
+        return same_as(ctx, a, inplace).set_op(op, (), a, b)
 
     build.__doc__ = f"ggml_{name}: {meaning}, with b repeated into a."
     return build
@@ -230,9 +193,7 @@ div = _binary(Op.DIV, "div", "a / b", "a: f32[8, 4]; b: f32[8, 4]; div(a, b)")
 def _function(op: Op, name: str, meaning: str, since: str = "") -> Build:
     @constructor(op, name, inplace=True, since=since, example=f"x: f32[8, 4]; {name}(x)", shape="-> a.type[a.ne]")
     def build(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
-        result = same_as(ctx, a, inplace)
-        result.set_op(op, (), a)
-        return result
+        return same_as(ctx, a, inplace).set_op(op, (), a)
 
     build.__doc__ = f"ggml_{name}: {meaning} of every element."
     return build
@@ -260,9 +221,7 @@ cos = _function(Op.COS, "cos", "the cosine", since="2024-08-12")
 def scale(ctx: Context, a: Tensor, s: float, b: float = 0.0, *, inplace: bool = False) -> Tensor:
     """ggml_scale and ggml_scale_bias: a * s + b."""
     _require_padded_1d("ggml_scale_impl", a)
-    result = same_as(ctx, a, inplace)
-    result.set_op(Op.SCALE, words(float_bits(s), float_bits(b)), a)
-    return result
+    return same_as(ctx, a, inplace).set_op(Op.SCALE, words(float_bits(s), float_bits(b)), a)
 
 
 @constructor(
@@ -277,8 +236,7 @@ def scale(ctx: Context, a: Tensor, s: float, b: float = 0.0, *, inplace: bool = 
 def clamp(ctx: Context, a: Tensor, min: float, max: float, *, inplace: bool = False) -> Tensor:
     """ggml_clamp: every element kept within [min, max]. Until August 2026 always in place: a view of a."""
     result = same_as(ctx, a, inplace or not ctx.rules.clamp_is_new)
-    result.set_op(Op.CLAMP, words(float_bits(min), float_bits(max)), a)
-    return result
+    return result.set_op(Op.CLAMP, words(float_bits(min), float_bits(max)), a)
 
 
 @constructor(
@@ -292,9 +250,7 @@ def clamp(ctx: Context, a: Tensor, min: float, max: float, *, inplace: bool = Fa
 )
 def leaky_relu(ctx: Context, a: Tensor, negative_slope: float, *, inplace: bool = False) -> Tensor:
     """ggml_leaky_relu: x where positive, else negative_slope * x."""
-    result = same_as(ctx, a, inplace)
-    result.set_op(Op.LEAKY_RELU, words(float_bits(negative_slope)), a)
-    return result
+    return same_as(ctx, a, inplace).set_op(Op.LEAKY_RELU, words(float_bits(negative_slope)), a)
 
 
 @constructor(
@@ -308,42 +264,17 @@ def leaky_relu(ctx: Context, a: Tensor, negative_slope: float, *, inplace: bool 
 )
 def fill(ctx: Context, a: Tensor, c: float, *, inplace: bool = False) -> Tensor:
     """ggml_fill: a tensor like a with every element c."""
-    if a.type is not F32 and a.type is not F16:
-        raise GgmlAssert(
-            "ggml_fill_impl", "a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16", f"{show(a)} must be f32 or f16"
-        )
-    if not is_contiguous(a):
-        raise GgmlAssert("ggml_fill_impl", "ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
-    result = same_as(ctx, a, inplace)
-    result.set_op(Op.FILL, words(float_bits(c)), a)
-    return result
+    require = requirer("ggml_fill_impl")
+    why = "{} must be f32 or f16"
+    require(a.type is F32 or a.type is F16, "a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16", why, a)
+    require(is_contiguous(a), "ggml_is_contiguous(a)", "{:nb} must be contiguous", a)
+    return same_as(ctx, a, inplace).set_op(Op.FILL, words(float_bits(c)), a)
 
 
 @constructor(Op.SILU_BACK, example="grad: f32[8, 4]; x: f32[8, 4]; silu_back(grad, x)", shape="-> a.type[a.ne]")
 def silu_back(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_silu_back: the gradient of silu at b, given the gradient a of its result."""
-    result = ctx.dup_tensor(a)
-    result.set_op(Op.SILU_BACK, (), a, b)
-    return result
-
-
-def operands(x: Arrays, dst: Tensor) -> tuple[Any, Any]:
-    """The two operands of a binary op as float32, the second in a shape that broadcasts to the first."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None:
-        raise ValueError(f"{dst!r} lacks an operand")
-    left, right = x.f32(a), x.f32(b)
-    if any(n not in (1, m) for n, m in zip(b.ne, a.ne, strict=True)):
-        right = x.xp.tile(right, [m // n for n, m in zip(right.shape, left.shape, strict=True)])
-    return left, right
-
-
-def operand(x: Arrays, dst: Tensor) -> Any:
-    """The only operand of an op, as float32."""
-    a = dst.src[0]
-    if a is None:
-        raise ValueError(f"{dst!r} lacks its operand")
-    return x.f32(a)
+    return ctx.dup_tensor(a).set_op(Op.SILU_BACK, (), a, b)
 
 
 def _binary_kernel(op: Op, compute: Callable[[Any, Any], Any]) -> None:
@@ -378,9 +309,7 @@ def _add1(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.ADD_ID)
 def _add_id(x: Arrays, dst: Tensor) -> None:
-    a, b, ids = dst.src
-    if a is None or b is None or ids is None:
-        raise ValueError(f"{dst!r} lacks an operand")
+    a, b, ids = sources_of(dst)
     rows = x.raw(ids)[0, 0]
     if x.on_host and bool(((rows < 0) | (rows >= b.ne[1])).any()):
         raise GgmlAssert(
@@ -410,16 +339,13 @@ def _last_byte(dst: Tensor, b: Tensor) -> int:
 
 @kernel(Op.ACC)
 def _acc(x: Arrays, dst: Tensor) -> None:
-    a, b = dst.src
-    if a is None or b is None:
-        raise ValueError(f"{dst!r} lacks an operand")
-    if _last_byte(dst, b) >= dst.nbytes:
-        raise GgmlAssert(
-            "ggml_compute_forward_acc_f32",
-            "offset + (ne10 == 0 ? 0 : ne10-1)*nb0 + (ne11 == 0 ? 0 : ne11-1)*nb1 + (ne12 == 0 ? 0 : ne12-1)*nb2 + "
-            "(ne13 == 0 ? 0 : ne13-1)*nb3 < ggml_nbytes(dst)",
-            f"the part of {show(a)} that {show(b)} is added to leaves it",
-        )
+    a, b = sources_of(dst)
+    condition = (
+        "offset + (ne10 == 0 ? 0 : ne10-1)*nb0 + (ne11 == 0 ? 0 : ne11-1)*nb1 + (ne12 == 0 ? 0 : ne12-1)*nb2 + "
+        "(ne13 == 0 ? 0 : ne13-1)*nb3 < ggml_nbytes(dst)"
+    )
+    why = "the part of {} that {} is added to leaves it"
+    requirer("ggml_compute_forward_acc_f32")(_last_byte(dst, b) < dst.nbytes, condition, why, a, b)
     old = x.xp.array(x.f32(a), order="C")
     new = old.copy()
     _part(x, new, dst, b)[...] = _part(x, old, dst, b) + x.f32(b)
@@ -428,15 +354,10 @@ def _acc(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.SET)
 def _set(x: Arrays, dst: Tensor) -> None:
-    a, b = dst.src
-    if a is None or b is None:
-        raise ValueError(f"{dst!r} lacks an operand")
-    if _last_byte(dst, b) > dst.nbytes:
-        raise GgmlAssert(
-            "ggml_compute_forward_set_f32",
-            "offset + im0*nb0 + im1*nb1 + im2*nb2 + im3*nb3 <= ggml_nbytes(dst)",
-            f"the part of {show(a)} that {show(b)} replaces leaves it",
-        )
+    a, b = sources_of(dst)
+    condition = "offset + im0*nb0 + im1*nb1 + im2*nb2 + im3*nb3 <= ggml_nbytes(dst)"
+    why = "the part of {} that {} replaces leaves it"
+    requirer("ggml_compute_forward_set_f32")(_last_byte(dst, b) <= dst.nbytes, condition, why, a, b)
     if dst.type.type_size != 4 or b.type.type_size != 4:
         raise not_computable(dst, f"it moves elements of 4 bytes, not {show(a)} and {show(b)}")
     new = x.xp.array(x.raw(a), order="C")

@@ -7,10 +7,10 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.op import GluOp, Op
 from ggmltool.ggml.ops.cpu import mathfn
-from ggmltool.ggml.ops.operands import param_f32, param_i32, show, show_nb
+from ggmltool.ggml.ops.operands import param_f32, param_i32, requirer
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, float_bits, float_of, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous_1
 
@@ -27,25 +27,19 @@ _WHOLE = (
 
 
 def _require_contiguous_1(t: Tensor, name: str) -> None:
-    if not is_contiguous_1(t):
-        raise GgmlAssert(
-            "ggml_glu_impl",
-            f"ggml_is_contiguous_1({name})",
-            f"{show_nb(t)} may have gaps between its rows only; make it contiguous first (cont)",
-        )
+    why = "{:nb} may have gaps between its rows only; make it contiguous first (cont)"
+    requirer("ggml_glu_impl")(is_contiguous_1(t), f"ggml_is_contiguous_1({name})", why, t)
 
 
 def _build(ctx: Context, a: Tensor, b: Tensor | None, op: int, swapped: bool, *more: float) -> Tensor:
     _require_contiguous_1(a, "a")
+    require = requirer("ggml_glu_impl")
     if b is not None:
         _require_contiguous_1(b, "b")
-        if not are_same_shape(a, b):
-            raise GgmlAssert("ggml_glu_impl", "ggml_are_same_shape(a, b)", f"{show(a)} and {show(b)} differ in shape")
-        if a.type is not b.type:
-            raise GgmlAssert("ggml_glu_impl", "a->type == b->type", f"{show(a)} and {show(b)} differ in type")
+        require(are_same_shape(a, b), "ggml_are_same_shape(a, b)", "{} and {} differ in shape", a, b)
+        require(a.type is b.type, "a->type == b->type", "{} and {} differ in type", a, b)
     result = ctx.new_tensor(a.type, a.ne if b is not None else (a.ne[0] // 2, *a.ne[1:]))
-    result.set_op(Op.GLU, words(op, int(swapped), *(float_bits(v) for v in more)), a, b)
-    return result
+    return result.set_op(Op.GLU, words(op, int(swapped), *(float_bits(v) for v in more)), a, b)
 
 
 def _read(raw: Raw) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import not_computable, param_i32, show, show_nb
+from ggmltool.ggml.ops.operands import not_computable, param_i32, requirer, show, source, sources_of
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, int64_t, kernel, words
 from ggmltool.ggml.tensor import Dims, Tensor, is_contiguous, is_matrix, nelements
 
@@ -136,14 +136,12 @@ def im2col(
 
     2D: [ic * kh * kw, ow, oh, n]; 1D: [ic * k, ow, n].
     """
+    require = requirer("ggml_im2col")
     if is_2D:
-        if a.ne[2] != b.ne[2]:
-            raise GgmlAssert("ggml_im2col", "a->ne[2] == b->ne[2]", f"{show(a)} and {show(b)}: the channels differ")
+        require(a.ne[2] == b.ne[2], "a->ne[2] == b->ne[2]", "{} and {}: the channels differ", a, b)
     else:
-        if b.ne[1] != a.ne[1]:
-            raise GgmlAssert("ggml_im2col", "b->ne[1] == a->ne[1]", f"{show(a)} and {show(b)}: the channels differ")
-        if b.ne[3] != 1:
-            raise GgmlAssert("ggml_im2col", "b->ne[3] == 1", f"{show(b)} must have at most three dimensions")
+        require(b.ne[1] == a.ne[1], "b->ne[1] == a->ne[1]", "{} and {}: the channels differ", a, b)
+        require(b.ne[3] == 1, "b->ne[3] == 1", "{} must have at most three dimensions", b)
     oh = conv_output_size(b.ne[1], a.ne[1], s1, p1, d1) if is_2D else 0
     ow = conv_output_size(b.ne[0], a.ne[0], s0, p0, d0)
     if is_2D and oh <= 0:
@@ -152,8 +150,7 @@ def im2col(
         raise _too_small("ggml_im2col", f"(OW > 0) && {_TOO_SMALL}", a, b)
     kernel_size = a.ne[1] * a.ne[0]
     result = ctx.new_tensor(dst_type, (a.ne[2] * kernel_size, ow, oh, b.ne[3]) if is_2D else (kernel_size, ow, b.ne[2]))
-    result.set_op(Op.IM2COL, words(s0, s1, p0, p1, d0, d1, int(is_2D)), a, b)
-    return result
+    return result.set_op(Op.IM2COL, words(s0, s1, p0, p1, d0, d1, int(is_2D)), a, b)
 
 
 @constructor(
@@ -179,9 +176,7 @@ def im2col_back(
     is_2D: bool,  # noqa: N803 - ggml's name
 ) -> Tensor:
     """ggml_im2col_back: a, the gradient of an im2col with kernel b, folded back into an image with the extents `ne`."""
-    result = ctx.new_tensor(F32, ne)
-    result.set_op(Op.IM2COL_BACK, words(s0, s1, p0, p1, d0, d1, int(is_2D)), a, b)
-    return result
+    return ctx.new_tensor(F32, ne).set_op(Op.IM2COL_BACK, words(s0, s1, p0, p1, d0, d1, int(is_2D)), a, b)
 
 
 def _im2col_3d_params(raw: Raw) -> dict[str, Any]:
@@ -223,9 +218,7 @@ def im2col_3d(
         if size <= 0:
             raise _too_small("ggml_im2col_3d", f"({name} > 0) && {_TOO_SMALL}", a, b)
     ne = (a.ne[0] * a.ne[1] * a.ne[2] * IC, ow, oh, od * (b.ne[3] // IC))
-    result = ctx.new_tensor(dst_type, ne)
-    result.set_op(Op.IM2COL_3D, words(s0, s1, s2, p0, p1, p2, d0, d1, d2, IC), a, b)
-    return result
+    return ctx.new_tensor(dst_type, ne).set_op(Op.IM2COL_3D, words(s0, s1, s2, p0, p1, p2, d0, d1, d2, IC), a, b)
 
 
 @constructor(
@@ -242,36 +235,29 @@ def im2col_3d(
 def col2im_1d(ctx: Context, a: Tensor, s0: int, oc: int, p0: int) -> Tensor:
     """ggml_col2im_1d: the columns a [k * oc, length] added up into a signal [length of the result, oc]."""
 
+    require = requirer("ggml_col2im_1d")
+
     def refuse(condition: str, why: str) -> GgmlAssert:
         return GgmlAssert("ggml_col2im_1d", condition, why)
 
-    if not is_matrix(a):
-        raise refuse("ggml_is_matrix(a)", f"{show(a)} must be a matrix")
-    if not is_contiguous(a):
-        raise refuse("ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
+    require(is_matrix(a), "ggml_is_matrix(a)", "{} must be a matrix", a)
+    require(is_contiguous(a), "ggml_is_contiguous(a)", "{:nb} must be contiguous", a)
     if a.type not in (F32, F16, BF16):
         condition = "a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16"
         raise refuse(condition, f"{show(a)} must be f32, f16 or bf16")
     for name, value, low in (("s0", s0, 1), ("oc", oc, 1), ("p0", p0, 0)):
-        if value < low:
-            raise refuse(f"{name} >= 0" if low == 0 else f"{name} > 0", f"{name} is {value}")
+        require(value >= low, f"{name} >= 0" if low == 0 else f"{name} > 0", "{} is {}", name, value)
     k = a.ne[0] // oc
     length = (a.ne[1] - 1) * s0 + k - 2 * p0
-    if a.ne[0] != k * oc:
-        raise refuse("K_OC == K * oc", f"the rows of {show(a)} cannot be divided by {oc} channels")
-    if k <= 0 or length <= 0:
-        raise refuse("K > 0 && T_out > 0", f"nothing is left of {show(a)}")
-    result = ctx.new_tensor(a.type, (length, oc))
-    result.set_op(Op.COL2IM_1D, words(s0, oc, p0), a)
-    return result
+    require(a.ne[0] == k * oc, "K_OC == K * oc", "the rows of {} cannot be divided by {} channels", a, oc)
+    require(k > 0 and length > 0, "K > 0 && T_out > 0", "nothing is left of {}", a)
+    return ctx.new_tensor(a.type, (length, oc)).set_op(Op.COL2IM_1D, words(s0, oc, p0), a)
 
 
 @kernel(Op.IM2COL)
 def im2col_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_im2col: it takes the planes of b for contiguous."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     s0, s1, p0, p1, d0, d1, is_2d = (param_i32(dst, i) for i in range(7))
     xp = x.xp
     columns = window(xp, dst.ne[1], a.ne[0], s0, p0, d0, b.ne[0])
@@ -288,9 +274,7 @@ def im2col_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.IM2COL_BACK)
 def im2col_back_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_im2col_back_f32: each element of the kernel adds its part of the gradient to the image."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     s0, s1, p0, p1, d0, d1, is_2d = (param_i32(dst, i) for i in range(7))
     xp = x.xp
     w, h, channels, n = dst.ne if is_2d == 1 else (dst.ne[0], 1, dst.ne[1], dst.ne[2])
@@ -313,9 +297,7 @@ def im2col_back_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.IM2COL_3D)
 def im2col_3d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_im2col_3d."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     s0, s1, s2, p0, p1, p2, d0, d1, d2, channels = (param_i32(dst, i) for i in range(10))
     xp = x.xp
     n = b.ne[3] // channels
@@ -332,9 +314,7 @@ def im2col_3d_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.COL2IM_1D)
 def col2im_1d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_col2im_1d: overlapping columns are added up in f32, the padding is cut off."""
-    (a,) = dst.src
-    if a is None or 0 in dst.ne:
-        return
+    a = source(dst)
     s0, oc, p0 = (param_i32(dst, i) for i in range(3))
     k, n = a.ne[0] // oc, a.ne[1]
     columns = x.f32(a)[0, 0].reshape(n, oc, k)

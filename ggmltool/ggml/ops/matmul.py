@@ -15,7 +15,7 @@ from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.cpu.mathfn import on_host
 from ggmltool.ggml.ops.cpu.vec_dot import other_operand, weights
-from ggmltool.ggml.ops.operands import not_computable, param_i32, requirer, show, show_nb
+from ggmltool.ggml.ops.operands import not_computable, param_i32, requirer, show, show_nb, sources_of
 from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_transposed
 from ggmltool.ggml.values.product import times
@@ -71,17 +71,23 @@ def mul_mat(ctx: Context, a: Tensor, b: Tensor, prec: int = 0, hint: int = 0, pr
     """ggml_mul_mat: a's rows times b's rows. `prec` and `prec_b` are what ggml_prec_set_acc and _set_src set, the
     precision of the sums and of b; `hint` is that of ggml_mul_mat_set_hint.
     """
-    if not can_mul_mat(a, b):
-        raise GgmlAssert(
-            "ggml_mul_mat",
-            "ggml_can_mul_mat(a, b)",
-            f"{show(a)} times {show(b)}: the rows must be equally long ({a.ne[0]} and {b.ne[0]}), and ne[2], ne[3] of "
-            f"the second ({b.ne[2]}, {b.ne[3]}) multiples of the first's ({a.ne[2]}, {a.ne[3]})",
-        )
+    requirer("ggml_mul_mat")(
+        can_mul_mat(a, b),
+        "ggml_can_mul_mat(a, b)",
+        "{} times {}: the rows must be equally long ({} and {}), and ne[2], ne[3] of the second ({}, {}) multiples "
+        "of the first's ({}, {})",
+        a,
+        b,
+        a.ne[0],
+        b.ne[0],
+        b.ne[2],
+        b.ne[3],
+        a.ne[2],
+        a.ne[3],
+    )
     _require_not_transposed("ggml_mul_mat", "a", a)
     result = ctx.new_tensor(F32, (a.ne[1], b.ne[1], b.ne[2], b.ne[3]))
-    result.set_op(Op.MUL_MAT, words(prec, hint, 0, prec_b) if prec or hint or prec_b else (), a, b)
-    return result
+    return result.set_op(Op.MUL_MAT, words(prec, hint, 0, prec_b) if prec or hint or prec_b else (), a, b)
 
 
 @constructor(
@@ -106,32 +112,21 @@ def mul_mat_id(ctx: Context, as_: Tensor, b: Tensor, ids: Tensor, prec: int = 0,
     and `prec_b` are what ggml_prec_set_acc and _set_src set.
     """
 
-    def refuse(condition: str, why: str) -> GgmlAssert:
-        return GgmlAssert("ggml_mul_mat_id", condition, why)
+    require = requirer("ggml_mul_mat_id")
 
     _require_not_transposed("ggml_mul_mat_id", "as", as_)
-    if ids.type is not I32:
-        raise refuse("ids->type == GGML_TYPE_I32", f"the expert numbers must be i32, not {show(ids)}")
-    if as_.ne[3] != 1:
-        raise refuse("as->ne[3] == 1", f"{show(as_)} must have three dimensions, one matrix per expert")
-    if b.ne[3] != 1:
-        raise refuse("b->ne[3] == 1", f"{show(b)} must have at most three dimensions")
-    if ids.ne[2] != 1 or ids.ne[3] != 1:
-        raise refuse("ids->ne[2] == 1 && ids->ne[3] == 1", f"{show(ids)} must be a matrix: slots, tokens")
-    if ids.ne[1] != b.ne[2]:
-        raise refuse(
-            "ids->ne[1] == b->ne[2]", f"{show(ids)} must have a row of experts per matrix (token) of {show(b)}"
-        )
-    if as_.ne[0] != b.ne[0]:
-        raise refuse("as->ne[0] == b->ne[0]", f"the rows of {show(as_)} and {show(b)} must be equally long")
-    if b.ne[1] == 0 or ids.ne[0] % b.ne[1]:
-        raise refuse(
-            "ids->ne[0] % b->ne[1] == 0",
-            f"the {b.ne[1]} rows per token of {show(b)} cannot be repeated over the {ids.ne[0]} experts of {show(ids)}",
-        )
+    require(ids.type is I32, "ids->type == GGML_TYPE_I32", "the expert numbers must be i32, not {}", ids)
+    require(as_.ne[3] == 1, "as->ne[3] == 1", "{} must have three dimensions, one matrix per expert", as_)
+    require(b.ne[3] == 1, "b->ne[3] == 1", "{} must have at most three dimensions", b)
+    why = "{} must be a matrix: slots, tokens"
+    require(ids.ne[2] == 1 and ids.ne[3] == 1, "ids->ne[2] == 1 && ids->ne[3] == 1", why, ids)
+    why = "{} must have a row of experts per matrix (token) of {}"
+    require(ids.ne[1] == b.ne[2], "ids->ne[1] == b->ne[2]", why, ids, b)
+    require(as_.ne[0] == b.ne[0], "as->ne[0] == b->ne[0]", "the rows of {} and {} must be equally long", as_, b)
+    why = "the {} rows per token of {} cannot be repeated over the {} experts of {}"
+    require(b.ne[1] != 0 and ids.ne[0] % b.ne[1] == 0, "ids->ne[0] % b->ne[1] == 0", why, b.ne[1], b, ids.ne[0], ids)
     result = ctx.new_tensor(F32, (as_.ne[1], ids.ne[0], b.ne[2], 1))
-    result.set_op(Op.MUL_MAT_ID, words(prec, 0, 0, prec_b), as_, b, ids)
-    return result
+    return result.set_op(Op.MUL_MAT_ID, words(prec, 0, 0, prec_b), as_, b, ids)
 
 
 @constructor(
@@ -142,24 +137,21 @@ def mul_mat_id(ctx: Context, as_: Tensor, b: Tensor, ids: Tensor, prec: int = 0,
 )
 def out_prod(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_out_prod: the sum over k of column k of a times column k of b, [a0, b0, b2, b3]."""
-    if a.ne[1] != b.ne[1] or 0 in a.ne[2:] or b.ne[2] % a.ne[2] or b.ne[3] % a.ne[3]:
-        raise GgmlAssert(
-            "ggml_out_prod",
-            "ggml_can_out_prod(a, b)",
-            f"{show(a)} and {show(b)}: ne[1] must be equal, and ne[2], ne[3] of the second multiples of the first's",
-        )
+    requirer("ggml_out_prod")(
+        a.ne[1] == b.ne[1] and 0 not in a.ne[2:] and b.ne[2] % a.ne[2] == 0 and b.ne[3] % a.ne[3] == 0,
+        "ggml_can_out_prod(a, b)",
+        "{} and {}: ne[1] must be equal, and ne[2], ne[3] of the second multiples of the first's",
+        a,
+        b,
+    )
     _require_not_transposed("ggml_out_prod", "a", a)
-    result = ctx.new_tensor(F32, (a.ne[0], b.ne[0], b.ne[2], b.ne[3]))
-    result.set_op(Op.OUT_PROD, (), a, b)
-    return result
+    return ctx.new_tensor(F32, (a.ne[0], b.ne[0], b.ne[2], b.ne[3])).set_op(Op.OUT_PROD, (), a, b)
 
 
 @kernel(Op.MUL_MAT)
 def mul_mat_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_mul_mat."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     if param_i32(dst, 1) == HADAMARD:
         _fwht(x, dst, b)
         return
@@ -199,8 +191,7 @@ def _fwht(x: Arrays, dst: Tensor, b: Tensor) -> None:
     n = b.ne[0]
     if n != dst.ne[0]:
         raise not_computable(dst, f"a Hadamard matrix gives rows as long as those of {show(b)}, not of {dst.ne[0]}")
-    if n & (n - 1):
-        raise GgmlAssert("ggml_compute_forward_fwht_f32", "(n & (n - 1)) == 0", f"{n} is not a power of two")
+    requirer("ggml_compute_forward_fwht_f32")(n & n - 1 == 0, "(n & (n - 1)) == 0", "{} is not a power of two", n)
     out = x.f32(b) * x.xp.float32(1 / n**0.5)
     shape = out.shape
     half = 1
@@ -218,9 +209,7 @@ def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
 
     On a GPU the host waits for the choice, as ggml_cuda_mul_mat_id does.
     """
-    experts, b, ids = dst.src[0], dst.src[1], dst.src[2]
-    if experts is None or b is None or ids is None or 0 in dst.ne:
-        return
+    experts, b, ids = sources_of(dst)
     other = other_operand(x, b, experts.type)[0]
     chosen = x.to_host(x.raw(ids)[0, 0])
     wrong = chosen[(chosen < 0) | (chosen >= experts.ne[2])]
@@ -243,9 +232,7 @@ def mul_mat_id_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.OUT_PROD)
 def out_prod_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_out_prod."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     left = x.f32(a).repeat(b.ne[3] // a.ne[3], axis=0).repeat(b.ne[2] // a.ne[2], axis=1)
     x.put(dst, x.f32(b).swapaxes(-1, -2) @ left)
 
@@ -274,27 +261,24 @@ def _the_only_variant(raw: Raw) -> dict[str, Any]:
 def solve_tri(ctx: Context, a: Tensor, b: Tensor, left: bool = True, lower: bool = True, uni: bool = False) -> Tensor:
     """ggml_solve_tri: x of a x = b, where a [n, n] is lower triangular and b [k, n]; f32, the same batches."""
     require = _require
-    require(a.type is F32, "a->type == GGML_TYPE_F32", "{} must be f32", a)
-    require(b.type is F32, "b->type == GGML_TYPE_F32", "{} must be f32", b)
-    require(a.ne[0] == a.ne[1], "a->ne[0] == a->ne[1]", "{} must be square", a)
-    require(a.ne[1] == b.ne[1], "a->ne[1] == b->ne[1]", "{} and {} must have as many rows", a, b)
+    require(a.type is F32, "a->type == GGML_TYPE_F32", "{:nb} must be f32", a)
+    require(b.type is F32, "b->type == GGML_TYPE_F32", "{:nb} must be f32", b)
+    require(a.ne[0] == a.ne[1], "a->ne[0] == a->ne[1]", "{:nb} must be square", a)
+    require(a.ne[1] == b.ne[1], "a->ne[1] == b->ne[1]", "{:nb} and {:nb} must have as many rows", a, b)
     for i in (2, 3):
-        require(a.ne[i] == b.ne[i], f"a->ne[{i}] == b->ne[{i}]", "{} and {} must have the same ne[2] and ne[3]", a, b)
-    require(is_contiguous(a), "ggml_is_contiguous(a)", "{} must be contiguous", a)
-    require(is_contiguous(b), "ggml_is_contiguous(b)", "{} must be contiguous", b)
+        why = "{:nb} and {:nb} must have the same ne[2] and ne[3]"
+        require(a.ne[i] == b.ne[i], f"a->ne[{i}] == b->ne[{i}]", why, a, b)
+    require(is_contiguous(a), "ggml_is_contiguous(a)", "{:nb} must be contiguous", a)
+    require(is_contiguous(b), "ggml_is_contiguous(b)", "{:nb} must be contiguous", b)
     variant = f"ggml solves for left, lower and not uni only, not left={left}, lower={lower}, uni={uni}"
     require(lower and left and not uni, "lower && left && !uni", variant)
-    result = ctx.new_tensor(F32, b.ne)
-    result.set_op(Op.SOLVE_TRI, (), a, b)
-    return result
+    return ctx.new_tensor(F32, b.ne).set_op(Op.SOLVE_TRI, (), a, b)
 
 
 @kernel(Op.SOLVE_TRI)
 def solve_tri_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_solve_tri: row after row, all columns and matrices at once."""
-    a_, b_ = dst.src
-    if a_ is None or b_ is None or 0 in dst.ne:
-        return
+    a_, b_ = sources_of(dst)
     a, b = x.f32(a_), x.f32(b_)
     out = x.xp.empty(b.shape, dtype="float32")
     for i in range(b.shape[2]):

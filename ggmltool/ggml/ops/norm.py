@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.elementwise import operand, operands, same_as
-from ggmltool.ggml.ops.operands import operands as sources_of
-from ggmltool.ggml.ops.operands import param_f32, param_i32, require_same
+from ggmltool.ggml.ops.operands import (
+    operand,
+    operands,
+    param_f32,
+    param_i32,
+    require_same,
+    requirer,
+    same_as,
+    sources_of,
+)
 from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, kernel, words
 from ggmltool.ggml.tensor import Tensor
 
@@ -28,9 +35,7 @@ def _row_norm(op: Op, name: str, meaning: str, since: str = "", eps: str = _EPS)
         means={"eps": eps},
     )
     def build(ctx: Context, a: Tensor, eps: float, *, inplace: bool = False) -> Tensor:
-        result = same_as(ctx, a, inplace)
-        result.set_op(op, words(float_bits(eps)), a)
-        return result
+        return same_as(ctx, a, inplace).set_op(op, words(float_bits(eps)), a)
 
     build.__doc__ = f"ggml_{name}: {meaning}."
     return build
@@ -56,9 +61,7 @@ l2_norm = _row_norm(
 )
 def rms_norm_back(ctx: Context, a: Tensor, b: Tensor, eps: float) -> Tensor:
     """ggml_rms_norm_back: the gradient of rms_norm at b, given the gradient a of its result."""
-    result = ctx.dup_tensor(a)
-    result.set_op(Op.RMS_NORM_BACK, words(float_bits(eps)), a, b)
-    return result
+    return ctx.dup_tensor(a).set_op(Op.RMS_NORM_BACK, words(float_bits(eps)), a, b)
 
 
 @constructor(
@@ -71,15 +74,12 @@ def rms_norm_back(ctx: Context, a: Tensor, b: Tensor, eps: float) -> Tensor:
 )
 def group_norm(ctx: Context, a: Tensor, n_groups: int, eps: float, *, inplace: bool = False) -> Tensor:
     """ggml_group_norm: norm over `n_groups` groups of the channels (dimension 2) of a."""
-    result = same_as(ctx, a, inplace)
-    result.set_op(Op.GROUP_NORM, words(n_groups, float_bits(eps)), a)
-    return result
+    return same_as(ctx, a, inplace).set_op(Op.GROUP_NORM, words(n_groups, float_bits(eps)), a)
 
 
 def _eps(x: Arrays, dst: Tensor, function: str) -> Any:
     eps = x.xp.float32(param_f32(dst, 0))
-    if not eps >= 0:
-        raise GgmlAssert(function, "eps >= 0.0f", f"eps is {eps}; it must be 0 or more")
+    requirer(function)(eps >= 0, "eps >= 0.0f", "eps is {}; it must be 0 or more", eps)
     return eps
 
 

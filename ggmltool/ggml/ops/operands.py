@@ -24,22 +24,61 @@ def show_nb(t: Tensor) -> str:
     return f"{show(t)} (nb {list(t.nb)})"
 
 
-def requirer(function: str) -> Callable[..., None]:
-    """The assertions of a ggml function, one call each: `require(holds, condition, words, *tensors)`.
+class _Shown:
+    """A tensor in a format string: as `show`, and with `:nb` as `show_nb`."""
 
-    `condition` is ggml's text, `words` say what it means, with a {} for each tensor. Raises GgmlAssert.
+    def __init__(self, t: Tensor) -> None:
+        self._t = t
+
+    def __format__(self, spec: str) -> str:
+        return show_nb(self._t) if spec == "nb" else show(self._t)
+
+
+def requirer(function: str) -> Callable[..., None]:
+    """The assertions of a ggml function, one call each: `require(holds, condition, words, *shown)`.
+
+    `condition` is ggml's text, `words` say what it means, with a {} for each tensor or number, and {:nb} for a tensor
+    with its strides. Raises GgmlAssert.
     """
 
-    def require(holds: bool, condition: str, words: str, *tensors: Tensor) -> None:
+    def require(holds: bool, condition: str, words: str, *shown: object) -> None:
         if not holds:
-            raise GgmlAssert(function, condition, words.format(*map(show_nb, tensors)))
+            said = words.format(*(_Shown(s) if isinstance(s, Tensor) else s for s in shown)) if shown else words
+            raise GgmlAssert(function, condition, said)
 
     return require
 
 
-def operands(t: Tensor) -> list[Tensor]:
+def sources_of(t: Tensor) -> list[Tensor]:
     """The sources of a node, without empty slots."""
     return [s for s in t.src if s is not None]
+
+
+def source(t: Tensor, i: int = 0) -> Tensor:
+    """Source `i` of a node, which must have it."""
+    s = t.src[i]
+    if s is None:
+        raise ValueError(f"{t!r} lacks source {i}")
+    return s
+
+
+def operand(x: Arrays, dst: Tensor) -> Any:
+    """The only operand of an op, as float32."""
+    return x.f32(source(dst))
+
+
+def operands(x: Arrays, dst: Tensor) -> tuple[Any, Any]:
+    """The two operands of a binary op as float32, the second in a shape that broadcasts to the first."""
+    a, b = source(dst), source(dst, 1)
+    left, right = x.f32(a), x.f32(b)
+    if any(n not in (1, m) for n, m in zip(b.ne, a.ne, strict=True)):
+        right = x.xp.tile(right, [m // n for n, m in zip(right.shape, left.shape, strict=True)])
+    return left, right
+
+
+def same_as(ctx: Context, a: Tensor, inplace: bool) -> Tensor:
+    """The result of an op that keeps its operand's type and extents: a view of it in place, else a new tensor."""
+    return ctx.view_tensor(a) if inplace else ctx.dup_tensor(a)
 
 
 def param_i32(t: Tensor, i: int) -> int:
@@ -139,10 +178,7 @@ def memory(x: Arrays, t: Tensor, type: DType, n: int) -> Any:
 
 def flat_operand(x: Arrays, dst: Tensor, i: int = 0, dim: int = 1) -> Any:
     """Source `i` of `dst` as float32, as such a kernel reads it."""
-    t = dst.src[i]
-    if t is None:
-        raise ValueError(f"{dst!r} lacks source {i}")
-    return x.f32(flat(x, t, dim))
+    return x.f32(flat(x, source(dst, i), dim))
 
 
 def packed_operand(x: Arrays, dst: Tensor) -> Any:

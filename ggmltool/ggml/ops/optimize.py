@@ -7,32 +7,25 @@ from __future__ import annotations
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
-from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import memory, shadow, show
+from ggmltool.ggml.ops.operands import memory, requirer, shadow, source
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
 from ggmltool.ggml.tensor import FLAG_PARAM, Tensor, are_same_shape, nelements
 
 
 def _require_param(function: str, a: Tensor) -> None:
-    if not a.flags & FLAG_PARAM:
-        raise GgmlAssert(
-            function,
-            "a->flags & GGML_TENSOR_FLAG_PARAM",
-            f"{show(a)} is not a parameter to be trained: give it the flag param (ggml_set_param)",
-        )
+    why = "{} is not a parameter to be trained: give it the flag param (ggml_set_param)"
+    requirer(function)(a.flags & FLAG_PARAM, "a->flags & GGML_TENSOR_FLAG_PARAM", why, a)
 
 
 def _require_shape(function: str, name: str, a: Tensor, t: Tensor) -> None:
-    if not are_same_shape(a, t):
-        raise GgmlAssert(function, f"ggml_are_same_shape(a, {name})", f"{show(a)} and {show(t)} differ in shape")
+    requirer(function)(are_same_shape(a, t), f"ggml_are_same_shape(a, {name})", "{} and {} differ in shape", a, t)
 
 
 def _require_numbers(function: str, name: str, params: Tensor, n: int, which: str) -> None:
-    if params.type is not F32:
-        raise GgmlAssert(function, f"{name}->type == GGML_TYPE_F32", f"{show(params)} must be f32")
-    if nelements(params) != n:
-        raise GgmlAssert(function, f"ggml_nelements({name}) == {n}", f"{show(params)} must hold {which}")
+    require = requirer(function)
+    require(params.type is F32, f"{name}->type == GGML_TYPE_F32", "{} must be f32", params)
+    require(nelements(params) == n, f"ggml_nelements({name}) == {n}", "{} must hold {}", params, which)
 
 
 @constructor(
@@ -52,9 +45,7 @@ def opt_step_adamw(ctx: Context, a: Tensor, grad: Tensor, m: Tensor, v: Tensor, 
         _require_shape(function, name, a, t)
     which = "alpha, beta1, beta2, eps, weight decay, beta1h and beta2h"
     _require_numbers(function, "adamw_params", adamw_params, 7, which)
-    result = ctx.view_tensor(a)
-    result.set_op(Op.OPT_STEP_ADAMW, (), a, grad, m, v, adamw_params)
-    return result
+    return ctx.view_tensor(a).set_op(Op.OPT_STEP_ADAMW, (), a, grad, m, v, adamw_params)
 
 
 @constructor(
@@ -68,16 +59,7 @@ def opt_step_sgd(ctx: Context, a: Tensor, grad: Tensor, params: Tensor) -> Tenso
     _require_param(function, a)
     _require_shape(function, "grad", a, grad)
     _require_numbers(function, "params", params, 2, "alpha and the weight decay")
-    result = ctx.view_tensor(a)
-    result.set_op(Op.OPT_STEP_SGD, (), a, grad, params)
-    return result
-
-
-def _source(dst: Tensor, i: int) -> Tensor:
-    t = dst.src[i]
-    if t is None:
-        raise ValueError(f"{dst!r} lacks source {i}")
-    return t
+    return ctx.view_tensor(a).set_op(Op.OPT_STEP_SGD, (), a, grad, params)
 
 
 def _as_laid_out(t: Tensor, a: Tensor) -> Tensor:
@@ -89,10 +71,10 @@ def _as_laid_out(t: Tensor, a: Tensor) -> Tensor:
 def _opt_step_adamw(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_opt_step_adamw: m, v and a, in float32 as C computes it."""
     f = x.xp.float32
-    a = _source(dst, 0)
-    m, v = (_as_laid_out(_source(dst, i), a) for i in (2, 3))
-    weight, grad = x.f32(a), x.f32(_as_laid_out(_source(dst, 1), a))
-    alpha, beta1, beta2, eps, wd, beta1h, beta2h = memory(x, _source(dst, 4), F32, 7)
+    a = source(dst, 0)
+    m, v = (_as_laid_out(source(dst, i), a) for i in (2, 3))
+    weight, grad = x.f32(a), x.f32(_as_laid_out(source(dst, 1), a))
+    alpha, beta1, beta2, eps, wd, beta1h, beta2h = memory(x, source(dst, 4), F32, 7)
     first = x.f32(m) * beta1 + grad * (f(1) - beta1)
     second = x.f32(v) * beta2 + grad * grad * (f(1) - beta2)
     x.put(m, first)
@@ -104,7 +86,7 @@ def _opt_step_adamw(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.OPT_STEP_SGD)
 def _opt_step_sgd(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_opt_step_sgd."""
-    a = _source(dst, 0)
-    weight, grad = x.f32(a), x.f32(_as_laid_out(_source(dst, 1), a))
-    alpha, decay = memory(x, _source(dst, 2), F32, 2)
+    a = source(dst, 0)
+    weight, grad = x.f32(a), x.f32(_as_laid_out(source(dst, 1), a))
+    alpha, decay = memory(x, source(dst, 2), F32, 2)
     x.put(a, weight * (x.xp.float32(1) - alpha * decay) - alpha * grad)

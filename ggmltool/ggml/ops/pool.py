@@ -7,10 +7,9 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
-from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.im2col import WINDOW, not_empty, window, with_strides
-from ggmltool.ggml.ops.operands import not_computable, param_i32, show
+from ggmltool.ggml.ops.operands import not_computable, param_i32, requirer, show, source, sources_of
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor, contiguous_nb, nrows
 
@@ -36,10 +35,7 @@ def pool_output_size(size: int, kernel: int, stride: int, padding: float) -> int
 
 
 def _require_positive(function: str, i: int, size: int, a: Tensor) -> None:
-    if size <= 0:
-        raise GgmlAssert(
-            function, f"ne[{i}] > 0", f"{show(a)} with its padding is smaller than the window in dimension {i}"
-        )
+    requirer(function)(size > 0, f"ne[{i}] > 0", "{} with its padding is smaller than the window in dimension {}", a, i)
 
 
 @constructor(
@@ -54,9 +50,7 @@ def pool_1d(ctx: Context, a: Tensor, op: int, k0: int, s0: int, p0: int) -> Tens
     """ggml_pool_1d: windows of `k0` elements, `s0` apart, of rows padded by `p0` on both sides."""
     n0 = pool_output_size(a.ne[0], k0, s0, p0)
     _require_positive("ggml_pool_1d", 0, n0, a)
-    result = ctx.new_tensor(F32, (n0, *a.ne[1:]))
-    result.set_op(Op.POOL_1D, words(op, k0, s0, p0), a)
-    return result
+    return ctx.new_tensor(F32, (n0, *a.ne[1:])).set_op(Op.POOL_1D, words(op, k0, s0, p0), a)
 
 
 @constructor(
@@ -74,8 +68,7 @@ def pool_2d(ctx: Context, a: Tensor, op: int, k0: int, k1: int, s0: int, s1: int
     _require_positive("ggml_pool_2d", 0, n0, a)
     _require_positive("ggml_pool_2d", 1, n1, a)
     result = ctx.new_tensor(F32, (n0, n1, a.ne[2], a.ne[3]))
-    result.set_op(Op.POOL_2D, words(op, k0, k1, s0, s1, int(p0), int(p1)), a)
-    return result
+    return result.set_op(Op.POOL_2D, words(op, k0, k1, s0, s1, int(p0), int(p1)), a)
 
 
 @constructor(
@@ -92,9 +85,7 @@ def pool_2d_back(
     ctx: Context, a: Tensor, af: Tensor, op: int, k0: int, k1: int, s0: int, s1: int, p0: float, p1: float
 ) -> Tensor:
     """ggml_pool_2d_back: the gradient of pool_2d(af), from the gradient a of its result."""
-    result = ctx.new_tensor(F32, af.ne)
-    result.set_op(Op.POOL_2D_BACK, words(op, k0, k1, s0, s1, int(p0), int(p1)), a, af)
-    return result
+    return ctx.new_tensor(F32, af.ne).set_op(Op.POOL_2D_BACK, words(op, k0, k1, s0, s1, int(p0), int(p1)), a, af)
 
 
 def _pool(xp: Any, op: int, image: Any, rows: tuple[Any, Any], columns: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -120,9 +111,7 @@ def _pool(xp: Any, op: int, image: Any, rows: tuple[Any, Any], columns: tuple[An
 @kernel(Op.POOL_1D)
 def pool_1d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_pool_1d: an average counts only the elements inside. Rows are nb1 apart throughout."""
-    a = dst.src[0]
-    if a is None or 0 in dst.ne:
-        return
+    a = source(dst)
     op = param_i32(dst, 0)
     k0, s0, p0 = (param_i32(dst, i) for i in (1, 2, 3))
     n = nrows(a)
@@ -137,9 +126,7 @@ def pool_1d_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.POOL_2D)
 def pool_2d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_pool_2d: an average divides by the whole window. Planes are nb2 apart throughout."""
-    a = dst.src[0]
-    if a is None or 0 in dst.ne:
-        return
+    a = source(dst)
     op = param_i32(dst, 0)
     k0, k1, s0, s1, p0, p1 = (param_i32(dst, i) for i in range(1, 7))
     n = a.ne[2] * a.ne[3]
@@ -155,9 +142,7 @@ def pool_2d_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.POOL_2D_BACK)
 def pool_2d_back_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_pool_2d_back: the gradient goes to the largest element of a window, or to all of them."""
-    a, af = dst.src[0], dst.src[1]
-    if a is None or af is None or 0 in dst.ne:
-        return
+    a, af = sources_of(dst)
     xp = x.xp
     op, k0, k1, s0, s1, p0, p1 = (param_i32(dst, i) for i in range(7))
     w, h, n = dst.ne[0], dst.ne[1], dst.ne[2] * dst.ne[3]

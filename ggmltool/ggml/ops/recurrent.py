@@ -13,7 +13,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import operands, param_f32, param_i32, requirer, show
+from ggmltool.ggml.ops.operands import param_f32, param_i32, requirer, show, sources_of
 from ggmltool.ggml.ops.registry import Arrays, constructor, float_bits, int64_t, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_contiguous_rows, nelements
 
@@ -27,19 +27,15 @@ def _build(function: str, ctx: Context, sources: Named, like: Named, k: Tensor, 
     """The result of a recurrence over k [S, heads, tokens]: `sources` are contiguous, `like` are shaped as k."""
     require = requirer(function)
     for name, t in (*sources, ("state", state)):
-        require(is_contiguous(t), f"ggml_is_contiguous({name})", "{} must be contiguous", t)
+        require(is_contiguous(t), f"ggml_is_contiguous({name})", "{:nb} must be contiguous", t)
     size, heads, tokens = k.ne[:3]
     n_seqs = state.ne[1]
     for name, t in like:
         condition = f"{name}->ne[0] == S && {name}->ne[1] == H && {name}->ne[2] == n_tokens"
-        require(t.ne[:3] == k.ne[:3], condition, "{} must be [S, heads, tokens], as {}", t, k)
-    require(
-        nelements(state) == size * size * heads * n_seqs,
-        "ggml_nelements(state) == S * S * H * n_seqs",
-        "{} must have S * S elements per head of {} and sequence; the sequences are its ne[1]",
-        state,
-        k,
-    )
+        require(t.ne[:3] == k.ne[:3], condition, "{:nb} must be [S, heads, tokens], as {:nb}", t, k)
+    condition = "ggml_nelements(state) == S * S * H * n_seqs"
+    why = "{:nb} must have S * S elements per head of {:nb} and sequence; the sequences are its ne[1]"
+    require(nelements(state) == size * size * heads * n_seqs, condition, why, state, k)
     return ctx.new_tensor(F32, (size * heads, tokens + size * n_seqs, 1, 1))
 
 
@@ -61,8 +57,7 @@ def rwkv_wkv6(ctx: Context, k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Ten
     """
     sources = (("k", k), ("v", v), ("r", r), ("tf", tf), ("td", td))
     result = _build("ggml_rwkv_wkv6", ctx, sources, (("v", v), ("r", r), ("td", td)), k, state)
-    result.set_op(Op.RWKV_WKV6, (), k, v, r, tf, td, state)
-    return result
+    return result.set_op(Op.RWKV_WKV6, (), k, v, r, tf, td, state)
 
 
 @constructor(
@@ -85,8 +80,7 @@ def gated_linear_attn(ctx: Context, k: Tensor, v: Tensor, q: Tensor, g: Tensor, 
     """
     sources = (("k", k), ("v", v), ("q", q), ("g", g))
     result = _build("ggml_gated_linear_attn", ctx, sources, sources[1:], k, state)
-    result.set_op(Op.GATED_LINEAR_ATTN, words(float_bits(scale)), k, v, q, g, state)
-    return result
+    return result.set_op(Op.GATED_LINEAR_ATTN, words(float_bits(scale)), k, v, q, g, state)
 
 
 @constructor(
@@ -107,8 +101,7 @@ def rwkv_wkv7(ctx: Context, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tenso
     """
     sources = (("r", r), ("w", w), ("k", k), ("v", v), ("a", a), ("b", b))
     result = _build("ggml_rwkv_wkv7", ctx, sources, sources[1:], k, state)
-    result.set_op(Op.RWKV_WKV7, (), r, w, k, v, a, b, state)
-    return result
+    return result.set_op(Op.RWKV_WKV7, (), r, w, k, v, a, b, state)
 
 
 @constructor(
@@ -137,21 +130,20 @@ def gated_delta_net(
     require = requirer("ggml_gated_delta_net")
     named = (("q", q), ("k", k), ("v", v), ("g", g), ("beta", beta), ("state", state))
     for name, t in named[:3]:
-        require(is_contiguous_rows(t), f"ggml_is_contiguous_rows({name})", "the rows of {} have gaps", t)
+        require(is_contiguous_rows(t), f"ggml_is_contiguous_rows({name})", "the rows of {:nb} have gaps", t)
     for name, t in named[3:]:
-        require(is_contiguous(t), f"ggml_is_contiguous({name})", "{} must be contiguous", t)
+        require(is_contiguous(t), f"ggml_is_contiguous({name})", "{:nb} must be contiguous", t)
     for name, t in named:
-        require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{} must be f32", t)
+        require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{:nb} must be f32", t)
     size, heads, tokens, n_seqs = v.ne
-    gates = "{} must have 1 or S columns for {}"
+    gates = "{:nb} must have 1 or S columns for {:nb}"
     require(g.ne[0] in (1, size), "g->ne[0] == 1 || g->ne[0] == S_v", gates, g, v)
-    require(beta.ne[0] == 1, "beta->ne[0] == 1", "{} must have one column", beta)
+    require(beta.ne[0] == 1, "beta->ne[0] == 1", "{:nb} must have one column", beta)
     for i, (name, n) in enumerate((("S_v", size), ("S_v", size), ("H", heads), ("n_seqs", n_seqs))):
-        require(state.ne[i] == n, f"state->ne[{i}] == {name}", "{} must be [S, S, heads, seqs] of {}", state, v)
+        require(state.ne[i] == n, f"state->ne[{i}] == {name}", "{:nb} must be [S, S, heads, seqs] of {:nb}", state, v)
     require(K >= 1, "K >= 1", f"at least the last state is kept, but K is {K}")
     result = ctx.new_tensor(F32, (size * heads, tokens * n_seqs + K * size * n_seqs, 1, 1))
-    result.set_op(Op.GATED_DELTA_NET, words(K), q, k, v, g, beta, state)
-    return result
+    return result.set_op(Op.GATED_DELTA_NET, words(K), q, k, v, g, beta, state)
 
 
 def _too_small(dst: Tensor, t: Tensor, needed: str) -> NotComputable:
@@ -202,7 +194,7 @@ def _rows(matrix: Any, column: Any) -> Any:
 @kernel(Op.RWKV_WKV6)
 def rwkv_wkv6_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_rwkv_wkv6: out = r (tf k v + state), state = td state + k v."""
-    k_, v_, r_, tf, td, state = operands(dst)
+    k_, v_, r_, tf, td, state = sources_of(dst)
     size, heads = v_.ne[:2]
     if nelements(tf) < size * heads:
         raise _too_small(dst, tf, f"{size * heads} elements")
@@ -219,7 +211,7 @@ def rwkv_wkv6_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.GATED_LINEAR_ATTN)
 def gated_linear_attn_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_gla: state = g state + k v, out = scale q state."""
-    *per_token, state = operands(dst)
+    *per_token, state = sources_of(dst)
     scale = x.xp.float32(param_f32(dst, 0))
 
     def step(now: Any, token: list[Any]) -> tuple[Any, Any]:
@@ -236,7 +228,7 @@ def rwkv_wkv7_kernel(x: Arrays, dst: Tensor) -> None:
 
     ggml's vector code takes S to be a multiple of 32 or 64, as the CPU is; for others it computes something else.
     """
-    *per_token, state = operands(dst)
+    *per_token, state = sources_of(dst)
 
     def step(now: Any, token: list[Any]) -> tuple[Any, Any]:
         r, decay, k, v, a, b = token
@@ -265,7 +257,7 @@ def gated_delta_net_kernel(x: Arrays, dst: Tensor) -> None:
 
     Of the states that are kept, those of tokens before the first are left as they are.
     """
-    q_, k_, v_, g_, beta_, state = operands(dst)
+    q_, k_, v_, g_, beta_, state = sources_of(dst)
     size, heads, tokens, n_seqs = v_.ne
     for t in (g_, beta_):
         if t.ne[1] < heads or t.ne[2] < tokens or t.ne[3] < n_seqs:

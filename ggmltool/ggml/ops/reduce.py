@@ -6,17 +6,18 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32, I64
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
+from ggmltool.ggml.errors import GgmlAbort, NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.elementwise import operand
 from ggmltool.ggml.ops.operands import (
     flat_operand,
     new_tensor,
+    operand,
     packed_operand,
     param_i32,
     read_ne,
+    requirer,
     shadow,
-    show,
+    sources_of,
     target_shape,
 )
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
@@ -30,47 +31,35 @@ SORT_ORDERS: dict[str, int] = {"asc": 0, "desc": 1}
 @constructor(Op.SUM, example="x: f32[8, 4]; sum(x)", shape="-> a.type[1]")
 def sum_(ctx: Context, a: Tensor) -> Tensor:
     """ggml_sum: the sum of all elements; one element of a's type."""
-    result = ctx.new_tensor(a.type, (1,))
-    result.set_op(Op.SUM, (), a)
-    return result
+    return ctx.new_tensor(a.type, (1,)).set_op(Op.SUM, (), a)
 
 
 @constructor(Op.SUM_ROWS, example="x: f32[8, 4]; sum_rows(x)", shape="-> a.type[1, a.ne[1], a.ne[2], a.ne[3]]")
 def sum_rows(ctx: Context, a: Tensor) -> Tensor:
     """ggml_sum_rows: the sum of each row, [1, ne1, ne2, ne3]."""
-    result = ctx.new_tensor(a.type, (1, *a.ne[1:]))
-    result.set_op(Op.SUM_ROWS, (), a)
-    return result
+    return ctx.new_tensor(a.type, (1, *a.ne[1:])).set_op(Op.SUM_ROWS, (), a)
 
 
 @constructor(Op.MEAN, example="x: f32[8, 4]; mean(x)", shape="-> f32[1, a.ne[1], a.ne[2], a.ne[3]]")
 def mean(ctx: Context, a: Tensor) -> Tensor:
     """ggml_mean: the mean of each row, [1, ne1, ne2, ne3] in f32."""
-    result = ctx.new_tensor(F32, (1, *a.ne[1:]))
-    result.set_op(Op.MEAN, (), a)
-    return result
+    return ctx.new_tensor(F32, (1, *a.ne[1:])).set_op(Op.MEAN, (), a)
 
 
 @constructor(Op.CUMSUM, since="2025-11-13", example="x: f32[8, 4]; cumsum(x)", shape="a.type = f32 -> a.type[a.ne]")
 def cumsum(ctx: Context, a: Tensor) -> Tensor:
     """ggml_cumsum: the running sum along each row."""
-    if a.type is not F32:
-        raise GgmlAssert("ggml_cumsum", "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
-    result = ctx.dup_tensor(a)
-    result.set_op(Op.CUMSUM, (), a)
-    return result
+    requirer("ggml_cumsum")(a.type is F32, "a->type == GGML_TYPE_F32", "{} must be f32", a)
+    return ctx.dup_tensor(a).set_op(Op.CUMSUM, (), a)
 
 
 @constructor(Op.ARGMAX, example="x: f32[8, 4]; argmax(x)", shape="a is a matrix -> i32[a.ne[1]]")
 def argmax(ctx: Context, a: Tensor) -> Tensor:
     """ggml_argmax: the place of the largest element of each row of a matrix, i32[ne1]."""
-    if not is_matrix(a):
-        raise GgmlAssert("ggml_argmax", "ggml_is_matrix(a)", f"{show(a)} has more than two dimensions")
-    if a.ne[0] > INT32_MAX:
-        raise GgmlAssert("ggml_argmax", "a->ne[0] <= INT32_MAX", f"the rows of {show(a)} are too long for an i32 place")
-    result = ctx.new_tensor(I32, (a.ne[1],))
-    result.set_op(Op.ARGMAX, (), a)
-    return result
+    require = requirer("ggml_argmax")
+    require(is_matrix(a), "ggml_is_matrix(a)", "{} has more than two dimensions", a)
+    require(a.ne[0] <= INT32_MAX, "a->ne[0] <= INT32_MAX", "the rows of {} are too long for an i32 place", a)
+    return ctx.new_tensor(I32, (a.ne[1],)).set_op(Op.ARGMAX, (), a)
 
 
 @constructor(
@@ -81,11 +70,8 @@ def argmax(ctx: Context, a: Tensor) -> Tensor:
 )
 def count_equal(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_count_equal: how many elements of a equal b's, one i64."""
-    if not are_same_shape(a, b):
-        raise GgmlAssert("ggml_count_equal", "ggml_are_same_shape(a, b)", f"{show(a)} and {show(b)} differ in shape")
-    result = ctx.new_tensor(I64, (1,))
-    result.set_op(Op.COUNT_EQUAL, (), a, b)
-    return result
+    requirer("ggml_count_equal")(are_same_shape(a, b), "ggml_are_same_shape(a, b)", "{} and {} differ in shape", a, b)
+    return ctx.new_tensor(I64, (1,)).set_op(Op.COUNT_EQUAL, (), a, b)
 
 
 @constructor(
@@ -100,15 +86,9 @@ def repeat_back(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] 
     """ggml_repeat_back: sums a over the repetitions of b's shape. b gives only the shape, as `ne` does."""
     dims = target_shape("repeat_back", b, ne)
     small = b if b is not None else Tensor(a.type, dims)
-    if not can_repeat(small, a):
-        raise GgmlAssert(
-            "ggml_repeat_back",
-            "ggml_can_repeat(b, a)",
-            f"{show(a)} is not a repetition of the shape {list(dims)}: each extent must be a multiple",
-        )
-    result = ctx.new_tensor(a.type, dims)
-    result.set_op(Op.REPEAT_BACK, (), a)
-    return result
+    why = "{} is not a repetition of the shape {}: each extent must be a multiple"
+    requirer("ggml_repeat_back")(can_repeat(small, a), "ggml_can_repeat(b, a)", why, a, list(dims))
+    return ctx.new_tensor(a.type, dims).set_op(Op.REPEAT_BACK, (), a)
 
 
 @constructor(
@@ -121,16 +101,13 @@ def repeat_back(ctx: Context, a: Tensor, b: Tensor | None = None, ne: list[int] 
 )
 def argsort(ctx: Context, a: Tensor, order: int) -> Tensor:
     """ggml_argsort: the places of each row's elements in the `order` asc or desc, i32."""
-    if a.ne[0] > INT32_MAX:
-        raise GgmlAssert("ggml_argsort", "a->ne[0] <= INT32_MAX", f"the rows of {show(a)} are too long for i32 places")
-    result = ctx.new_tensor(I32, a.ne)
-    result.set_op(Op.ARGSORT, words(order), a)
-    return result
+    why = "the rows of {} are too long for i32 places"
+    requirer("ggml_argsort")(a.ne[0] <= INT32_MAX, "a->ne[0] <= INT32_MAX", why, a)
+    return ctx.new_tensor(I32, a.ne).set_op(Op.ARGSORT, words(order), a)
 
 
 def _require_k(function: str, a: Tensor, k: int) -> None:
-    if a.ne[0] < k:
-        raise GgmlAssert(function, "a->ne[0] >= k", f"{k} elements cannot be chosen from the rows of {show(a)}")
+    requirer(function)(a.ne[0] >= k, "a->ne[0] >= k", "{} elements cannot be chosen from the rows of {}", k, a)
 
 
 def _read_k(raw: Raw) -> dict[str, Any]:
@@ -148,9 +125,7 @@ def _read_k(raw: Raw) -> dict[str, Any]:
 def top_k(ctx: Context, a: Tensor, k: int) -> Tensor:
     """ggml_top_k: the places of the k largest elements of each row, i32[k, …]; their order means nothing."""
     _require_k("ggml_top_k", a, k)
-    result = new_tensor(ctx, I32, (k, *a.ne[1:]))
-    result.set_op(Op.TOP_K, (), a)
-    return result
+    return new_tensor(ctx, I32, (k, *a.ne[1:])).set_op(Op.TOP_K, (), a)
 
 
 def _running_sum(x: Arrays, values: Any, type: Any) -> Any:
@@ -232,9 +207,7 @@ def _rows_counted(x: Arrays, t: Tensor) -> Any:
 
 @kernel(Op.COUNT_EQUAL)
 def _count_equal(x: Arrays, dst: Tensor) -> None:
-    a, b = dst.src
-    if a is None or b is None:
-        raise ValueError(f"{dst!r} lacks an operand")
+    a, b = sources_of(dst)
     x.put(dst, (_rows_counted(x, a) == _rows_counted(x, b)).sum(dtype=x.xp.int64))
 
 

@@ -439,7 +439,7 @@ KERNELS: dict[int, Kernel] = {}
 
 
 def kernel(*ops: Op) -> Callable[[Kernel], Kernel]:
-    """Register the function that computes `ops`: it reads the sources and writes the result.
+    """Register the function that computes `ops`: it reads the sources and writes the result, which is not empty.
 
     Infinities and NaN are values to ggml, so numpy's warnings about them are off while it runs.
     """
@@ -449,6 +449,8 @@ def kernel(*ops: Op) -> Callable[[Kernel], Kernel]:
         def quiet(x: Arrays, dst: Tensor) -> None:
             import numpy as np
 
+            if 0 in dst.ne:
+                return
             with np.errstate(all="ignore"):
                 fn(x, dst)
             x.written(dst)

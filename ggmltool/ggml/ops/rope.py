@@ -13,7 +13,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import not_computable, param_f32, param_i32, show
+from ggmltool.ggml.ops.operands import not_computable, param_f32, param_i32, requirer, show
 from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, float_bits, float_of, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_vector
 
@@ -57,40 +57,35 @@ def _read_params(raw: Raw) -> dict[str, Any]:
 def _require(a: Tensor, b: Tensor, c: Tensor | None, n_dims: int, mode: int) -> None:
     """The assertions of ggml_rope_impl."""
 
+    require = requirer("ggml_rope_impl")
+
     def refuse(condition: str, why: str) -> GgmlAssert:
         return GgmlAssert("ggml_rope_impl", condition, why)
 
-    if mode & 1:
-        raise refuse('(mode & 1) == 0 && "mode & 1 == 1 is no longer supported"', f"the mode {mode} is odd")
-    if not is_vector(b):
-        raise refuse("ggml_is_vector(b)", f"the positions {show(b)} must be a vector")
-    if b.type is not I32:
-        raise refuse("b->type == GGML_TYPE_I32", f"the positions must be i32, not {show(b)}")
+    require(mode & 1 == 0, '(mode & 1) == 0 && "mode & 1 == 1 is no longer supported"', "the mode {} is odd", mode)
+    require(is_vector(b), "ggml_is_vector(b)", "the positions {} must be a vector", b)
+    require(b.type is I32, "b->type == GGML_TYPE_I32", "the positions must be i32, not {}", b)
     if mode & MROPE:
-        if a.ne[2] * N_SECTIONS != b.ne[0]:
-            raise refuse(
-                "a->ne[2] * 4 == b->ne[0]",
-                f"{show(b)} must have four positions for each of the {a.ne[2]} tokens of {show(a)}",
-            )
+        why = "{} must have four positions for each of the {} tokens of {}"
+        require(a.ne[2] * N_SECTIONS == b.ne[0], "a->ne[2] * 4 == b->ne[0]", why, b, a.ne[2], a)
     elif a.ne[2] != b.ne[0]:
         raise refuse(
             "a->ne[2] == b->ne[0]",
             f"{show(b)} must have a position for each of the {a.ne[2]} tokens (ne[2]) of {show(a)}",
         )
     if c is not None:
-        if c.type is not F32:
-            raise refuse("c->type == GGML_TYPE_F32", f"the frequency factors must be f32, not {show(c)}")
-        if c.ne[0] < int(n_dims / 2):
-            raise refuse("c->ne[0] >= n_dims / 2", f"{show(c)} must have a factor for each of {n_dims // 2} pairs")
+        require(c.type is F32, "c->type == GGML_TYPE_F32", "the frequency factors must be f32, not {}", c)
+        why = "{} must have a factor for each of {} pairs"
+        require(c.ne[0] >= int(n_dims / 2), "c->ne[0] >= n_dims / 2", why, c, n_dims // 2)
 
 
 def _require_offset(offset: int, mode: int) -> None:
     """The assertions of ggml_rope_set_offset, which is called where there is an offset."""
     function = "ggml_rope_set_offset"
-    if offset < 0:
-        raise GgmlAssert(function, "n_offs >= 0", f"the offset is {offset}; it is a number of elements")
-    if offset and mode == VISION:
-        raise GgmlAssert(function, "mode != GGML_ROPE_TYPE_VISION", "vision turns whole rows: there is no offset")
+    require = requirer(function)
+    require(offset >= 0, "n_offs >= 0", "the offset is {}; it is a number of elements", offset)
+    why = "vision turns whole rows: there is no offset"
+    require(not offset or mode != VISION, "mode != GGML_ROPE_TYPE_VISION", why)
 
 
 def _rope(
@@ -114,8 +109,7 @@ def _rope(
     _require_offset(offset, mode)
     used = [*sections, 0, 0, 0, 0][:N_SECTIONS] if mode & MROPE else [0] * N_SECTIONS
     params = words(0, n_dims, mode, 0, n_ctx_orig, *[float_bits(f) for f in floats], *used, offset)
-    result.set_op(Op.ROPE, params, a, b, c)
-    return result
+    return result.set_op(Op.ROPE, params, a, b, c)
 
 
 @constructor(
@@ -241,8 +235,7 @@ def rope_ext_back(
     """ggml_rope_ext_back: the turn of rope_ext, backwards."""
     floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
     result = _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, False, offset)
-    result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
-    return result
+    return result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
 
 
 @constructor(Op.ROPE_BACK, unpack=_read_params, choices=_CHOICES, prototype="tttipiiffffff")
@@ -267,8 +260,7 @@ def rope_multi_back(
     """ggml_rope_multi_back: the turn of rope_multi, backwards."""
     floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
     result = _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, False, offset)
-    result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
-    return result
+    return result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
 
 
 def yarn_corr_dims(

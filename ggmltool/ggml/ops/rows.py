@@ -9,7 +9,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32, I32, I64
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import show, show_nb
+from ggmltool.ggml.ops.operands import requirer, show, sources_of
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows, is_matrix, is_vector
 from ggmltool.ggml.values.extent import check
@@ -24,20 +24,14 @@ from ggmltool.ggml.values.extent import check
 def get_rows(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_get_rows: the rows of a that b names, as f32 (i32 stays i32)."""
 
-    def refuse(condition: str, why: str) -> GgmlAssert:
-        return GgmlAssert("ggml_get_rows", condition, why)
+    require = requirer("ggml_get_rows")
 
-    if a.ne[2] != b.ne[1]:
-        raise refuse("a->ne[2] == b->ne[1]", f"{show(b)} must have a row of numbers per matrix of {show(a)}")
-    if a.ne[3] != b.ne[2]:
-        raise refuse("a->ne[3] == b->ne[2]", f"{show(b)} must have a matrix of numbers per block of {show(a)}")
-    if b.ne[3] != 1:
-        raise refuse("b->ne[3] == 1", f"{show(b)} must have at most three dimensions")
-    if b.type is not I32:
-        raise refuse("b->type == GGML_TYPE_I32", f"the row numbers must be i32, not {show(b)}")
+    require(a.ne[2] == b.ne[1], "a->ne[2] == b->ne[1]", "{} must have a row of numbers per matrix of {}", b, a)
+    require(a.ne[3] == b.ne[2], "a->ne[3] == b->ne[2]", "{} must have a matrix of numbers per block of {}", b, a)
+    require(b.ne[3] == 1, "b->ne[3] == 1", "{} must have at most three dimensions", b)
+    require(b.type is I32, "b->type == GGML_TYPE_I32", "the row numbers must be i32, not {}", b)
     result = ctx.new_tensor(I32 if a.type is I32 else F32, (a.ne[0], b.ne[0], b.ne[1], b.ne[2]))
-    result.set_op(Op.GET_ROWS, (), a, b)
-    return result
+    return result.set_op(Op.GET_ROWS, (), a, b)
 
 
 @constructor(
@@ -55,26 +49,18 @@ def get_rows_back(
 
     `ne` stands for c if there is none: a node keeps its extents only.
     """
-    if not (is_matrix(a) and is_vector(b) and b.type is I32):
-        raise GgmlAssert(
-            "ggml_get_rows_back",
-            "ggml_is_matrix(a) && ggml_is_vector(b) && b->type == GGML_TYPE_I32",
-            f"{show(a)} must be a matrix and {show(b)} a vector of i32",
-        )
+    require = requirer("ggml_get_rows_back")
+    condition = "ggml_is_matrix(a) && ggml_is_vector(b) && b->type == GGML_TYPE_I32"
+    why = "{} must be a matrix and {} a vector of i32"
+    require(is_matrix(a) and is_vector(b) and (b.type is I32), condition, why, a, b)
     if c is not None:
         ne = c.ne
     if ne is None:
         raise ValueError("get_rows_back needs the extents of its result: a third source, or ne")
     n0, n1, n2, n3 = (*ne, 1, 1, 1)[:4]
-    if not (n2 == 1 and n3 == 1 and a.ne[0] == n0):
-        raise GgmlAssert(
-            "ggml_get_rows_back",
-            "ggml_is_matrix(c) && (a->ne[0] == c->ne[0])",
-            f"the result {list(ne)} must be a matrix with rows as long as those of {show(a)}",
-        )
-    result = ctx.new_tensor(F32, (n0, n1))
-    result.set_op(Op.GET_ROWS_BACK, (), a, b)
-    return result
+    why = "the result {} must be a matrix with rows as long as those of {}"
+    require(n2 == 1 and n3 == 1 and (a.ne[0] == n0), "ggml_is_matrix(c) && (a->ne[0] == c->ne[0])", why, list(ne), a)
+    return ctx.new_tensor(F32, (n0, n1)).set_op(Op.GET_ROWS_BACK, (), a, b)
 
 
 @constructor(
@@ -91,37 +77,24 @@ def set_rows(ctx: Context, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     The node's sources are b, c, a, in this order.
     """
 
-    def refuse(condition: str, why: str) -> GgmlAssert:
-        return GgmlAssert("ggml_set_rows", condition, why)
+    require = requirer("ggml_set_rows")
 
     for i in (0, 2, 3):
-        if a.ne[i] != b.ne[i]:
-            raise refuse(
-                f"a->ne[{i}] == b->ne[{i}]", f"{show(b)} and its destination {show(a)} may differ in ne[1] only"
-            )
-    if b.ne[1] != c.ne[0]:
-        raise refuse("b->ne[1] == c->ne[0]", f"{show(c)} must have a number for each row of {show(b)}")
-    if c.ne[1] == 0 or b.ne[2] % c.ne[1]:
-        raise refuse("b->ne[2] % c->ne[1] == 0", f"{show(c)} cannot be repeated over the matrices of {show(b)}")
-    if c.ne[2] == 0 or b.ne[3] % c.ne[2]:
-        raise refuse("b->ne[3] % c->ne[2] == 0", f"{show(c)} cannot be repeated over the blocks of {show(b)}")
-    if c.ne[3] != 1:
-        raise refuse("c->ne[3] == 1", f"{show(c)} must have at most three dimensions")
-    if b.type is not F32 and b.type is not F16:
-        raise refuse(
-            "b->type == GGML_TYPE_F32 || b->type == GGML_TYPE_F16", f"the rows to set must be f32 or f16, not {show(b)}"
-        )
-    if c.type is not I64 and c.type is not I32:
-        raise refuse(
-            "c->type == GGML_TYPE_I64 || c->type == GGML_TYPE_I32", f"the row numbers must be i64 or i32: {show(c)}"
-        )
-    if not is_contiguous_rows(a):
-        raise refuse("ggml_is_contiguous_rows(a)", f"the rows of {show_nb(a)} have gaps")
-    if not is_contiguous_rows(b):
-        raise refuse("ggml_is_contiguous_rows(b)", f"the rows of {show_nb(b)} have gaps")
-    result = ctx.view_tensor(a)
-    result.set_op(Op.SET_ROWS, (), b, c, a)
-    return result
+        why = "{} and its destination {} may differ in ne[1] only"
+        require(a.ne[i] == b.ne[i], f"a->ne[{i}] == b->ne[{i}]", why, b, a)
+    require(b.ne[1] == c.ne[0], "b->ne[1] == c->ne[0]", "{} must have a number for each row of {}", c, b)
+    why = "{} cannot be repeated over the matrices of {}"
+    require(c.ne[1] != 0 and b.ne[2] % c.ne[1] == 0, "b->ne[2] % c->ne[1] == 0", why, c, b)
+    why = "{} cannot be repeated over the blocks of {}"
+    require(c.ne[2] != 0 and b.ne[3] % c.ne[2] == 0, "b->ne[3] % c->ne[2] == 0", why, c, b)
+    require(c.ne[3] == 1, "c->ne[3] == 1", "{} must have at most three dimensions", c)
+    why = "the rows to set must be f32 or f16, not {}"
+    require(b.type is F32 or b.type is F16, "b->type == GGML_TYPE_F32 || b->type == GGML_TYPE_F16", why, b)
+    why = "the row numbers must be i64 or i32: {}"
+    require(c.type is I64 or c.type is I32, "c->type == GGML_TYPE_I64 || c->type == GGML_TYPE_I32", why, c)
+    require(is_contiguous_rows(a), "ggml_is_contiguous_rows(a)", "the rows of {:nb} have gaps", a)
+    require(is_contiguous_rows(b), "ggml_is_contiguous_rows(b)", "the rows of {:nb} have gaps", b)
+    return ctx.view_tensor(a).set_op(Op.SET_ROWS, (), b, c, a)
 
 
 def _check_numbers(
@@ -142,9 +115,7 @@ def _check_numbers(
 @kernel(Op.GET_ROWS)
 def get_rows_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_get_rows: only the rows named are read and dequantized."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None or 0 in dst.ne:
-        return
+    a, b = sources_of(dst)
     numbers = x.raw(b)[0].astype("int64")
     _check_numbers(x, "ggml_compute_forward_get_rows", "i01", "ne01", numbers, a, b)
     i12 = x.xp.arange(b.ne[2])[:, None, None]
@@ -182,9 +153,7 @@ def set_rows_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.GET_ROWS_BACK)
 def get_rows_back_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_get_rows_back: row i of a is added to row b[i] of the result."""
-    a, b = dst.src[0], dst.src[1]
-    if a is None or b is None:
-        return
+    a, b = sources_of(dst)
     if 0 in b.ne:
         x.put(dst, 0)
         return

@@ -9,37 +9,33 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.elementwise import operand, same_as
-from ggmltool.ggml.ops.operands import flat, flat_operand, operands, param_f32, param_i32, require_same, show, show_nb
+from ggmltool.ggml.ops.operands import (
+    flat,
+    flat_operand,
+    operand,
+    param_f32,
+    param_i32,
+    require_same,
+    requirer,
+    same_as,
+    sources_of,
+)
 from ggmltool.ggml.ops.registry import Arrays, Build, Part, constructor, float_bits, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_scalar
 
 
 def _check_mask(a: Tensor, mask: Tensor) -> None:
     function = "ggml_soft_max_impl"
-    if mask.type is not F16 and mask.type is not F32:
-        raise GgmlAssert(
-            function,
-            "mask->type == GGML_TYPE_F16 || mask->type == GGML_TYPE_F32",
-            f"the mask must be f16 or f32, not {show(mask)}",
-        )
-    if not is_contiguous(mask):
-        raise GgmlAssert(function, "ggml_is_contiguous(mask)", f"the mask {show_nb(mask)} must be contiguous")
-    if mask.ne[0] != a.ne[0]:
-        raise GgmlAssert(
-            function, "mask->ne[0] == a->ne[0]", f"the rows of the mask {show(mask)} must be as long as {show(a)}'s"
-        )
-    if mask.ne[1] < a.ne[1]:
-        raise GgmlAssert(
-            function, "mask->ne[1] >= a->ne[1]", f"the mask {show(mask)} has fewer rows than a matrix of {show(a)}"
-        )
+    require = requirer(function)
+    condition = "mask->type == GGML_TYPE_F16 || mask->type == GGML_TYPE_F32"
+    require(mask.type is F16 or mask.type is F32, condition, "the mask must be f16 or f32, not {}", mask)
+    require(is_contiguous(mask), "ggml_is_contiguous(mask)", "the mask {:nb} must be contiguous", mask)
+    why = "the rows of the mask {} must be as long as {}'s"
+    require(mask.ne[0] == a.ne[0], "mask->ne[0] == a->ne[0]", why, mask, a)
+    require(mask.ne[1] >= a.ne[1], "mask->ne[1] >= a->ne[1]", "the mask {} has fewer rows than a matrix of {}", mask, a)
     for i in (2, 3):
-        if mask.ne[i] == 0 or a.ne[i] % mask.ne[i]:
-            raise GgmlAssert(
-                function,
-                f"a->ne[{i}]%mask->ne[{i}] == 0",
-                f"the mask {show(mask)} cannot be repeated along dimension {i} of {show(a)}",
-            )
+        why = "the mask {} cannot be repeated along dimension {} of {}"
+        require(mask.ne[i] != 0 and a.ne[i] % mask.ne[i] == 0, f"a->ne[{i}]%mask->ne[{i}] == 0", why, mask, i, a)
 
 
 @constructor(
@@ -70,26 +66,18 @@ def soft_max_ext(
 
     The slope is 1, or that of ALiBi where `max_bias` > 0; `sinks` has one more logit per head (dimension 2 of a).
     """
-    if not is_contiguous(a):
-        raise GgmlAssert("ggml_soft_max_impl", "ggml_is_contiguous(a)", f"{show_nb(a)} must be contiguous")
+    require = requirer("ggml_soft_max_add_sinks")
+    requirer("ggml_soft_max_impl")(is_contiguous(a), "ggml_is_contiguous(a)", "{:nb} must be contiguous", a)
     if mask is not None:
         _check_mask(a, mask)
     elif max_bias > 0:
         raise GgmlAssert("ggml_soft_max_impl", "mask", f"max_bias is {max_bias}, but there is no mask to apply it to")
     result = same_as(ctx, a, inplace)
     if sinks is not None:
-        if a.ne[2] != sinks.ne[0]:
-            raise GgmlAssert(
-                "ggml_soft_max_add_sinks",
-                "a->src[0]->ne[2] == sinks->ne[0]",
-                f"the sinks {show(sinks)} must have one element for each of the {a.ne[2]} heads of {show(a)}",
-            )
-        if sinks.type is not F32:
-            raise GgmlAssert(
-                "ggml_soft_max_add_sinks", "sinks->type == GGML_TYPE_F32", f"the sinks must be f32, not {show(sinks)}"
-            )
-    result.set_op(Op.SOFT_MAX, words(float_bits(scale), float_bits(max_bias)), a, mask, sinks)
-    return result
+        why = "the sinks {} must have one element for each of the {} heads of {}"
+        require(a.ne[2] == sinks.ne[0], "a->src[0]->ne[2] == sinks->ne[0]", why, sinks, a.ne[2], a)
+        require(sinks.type is F32, "sinks->type == GGML_TYPE_F32", "the sinks must be f32, not {}", sinks)
+    return result.set_op(Op.SOFT_MAX, words(float_bits(scale), float_bits(max_bias)), a, mask, sinks)
 
 
 @constructor(
@@ -108,9 +96,7 @@ def soft_max_ext_back(
     ctx: Context, a: Tensor, b: Tensor, scale: float = 1.0, max_bias: float = 0.0, *, inplace: bool = False
 ) -> Tensor:
     """ggml_soft_max_ext_back: the gradient of soft_max_ext, whose result is b, given the gradient a of that result."""
-    result = same_as(ctx, a, inplace)
-    result.set_op(Op.SOFT_MAX_BACK, words(float_bits(scale), float_bits(max_bias)), a, b)
-    return result
+    return same_as(ctx, a, inplace).set_op(Op.SOFT_MAX_BACK, words(float_bits(scale), float_bits(max_bias)), a, b)
 
 
 def _diag_mask(op: Op, name: str, value: str) -> Build:
@@ -124,9 +110,7 @@ def _diag_mask(op: Op, name: str, value: str) -> Build:
         means={"n_past": "columns that are never masked"},
     )
     def build(ctx: Context, a: Tensor, n_past: int, *, inplace: bool = False) -> Tensor:
-        result = same_as(ctx, a, inplace)
-        result.set_op(op, words(n_past), a)
-        return result
+        return same_as(ctx, a, inplace).set_op(op, words(n_past), a)
 
     build.__doc__ = f"ggml_{name}: {value} wherever the column is beyond n_past + the row."
     return build
@@ -143,13 +127,9 @@ diag_mask_zero = _diag_mask(Op.DIAG_MASK_ZERO, "diag_mask_zero", "zero")
 )
 def cross_entropy_loss(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_cross_entropy_loss: the mean over rows of the cross entropy of the labels b and softmax(a); one element."""
-    if not are_same_shape(a, b):
-        raise GgmlAssert(
-            "ggml_cross_entropy_loss", "ggml_are_same_shape(a, b)", f"{show(a)} and {show(b)} differ in shape"
-        )
-    result = ctx.new_tensor(a.type, (1,))
-    result.set_op(Op.CROSS_ENTROPY_LOSS, (), a, b)
-    return result
+    why = "{} and {} differ in shape"
+    requirer("ggml_cross_entropy_loss")(are_same_shape(a, b), "ggml_are_same_shape(a, b)", why, a, b)
+    return ctx.new_tensor(a.type, (1,)).set_op(Op.CROSS_ENTROPY_LOSS, (), a, b)
 
 
 @constructor(
@@ -160,13 +140,10 @@ def cross_entropy_loss(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
 def cross_entropy_loss_back(ctx: Context, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """ggml_cross_entropy_loss_back: the gradient at the logits b with labels c, given the gradient a of the loss."""
     function = "ggml_cross_entropy_loss_back"
-    if not is_scalar(a):
-        raise GgmlAssert(function, "ggml_is_scalar(a)", f"{show(a)} must have exactly one element")
-    if not are_same_shape(b, c):
-        raise GgmlAssert(function, "ggml_are_same_shape(b, c)", f"{show(b)} and {show(c)} differ in shape")
-    result = ctx.dup_tensor(b)
-    result.set_op(Op.CROSS_ENTROPY_LOSS_BACK, (), a, b, c)
-    return result
+    require = requirer(function)
+    require(is_scalar(a), "ggml_is_scalar(a)", "{} must have exactly one element", a)
+    require(are_same_shape(b, c), "ggml_are_same_shape(b, c)", "{} and {} differ in shape", b, c)
+    return ctx.dup_tensor(b).set_op(Op.CROSS_ENTROPY_LOSS_BACK, (), a, b, c)
 
 
 def alibi_slopes(xp: Any, max_bias: float, n_head: int) -> Any:
@@ -224,11 +201,9 @@ def _soft_max(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.SOFT_MAX_BACK)
 def _soft_max_back(x: Arrays, dst: Tensor) -> None:
-    if param_f32(dst, 1) != 0:
-        raise GgmlAssert(
-            "ggml_compute_forward_soft_max_ext_back_f32", "max_bias == 0.0f", "its gradient is not implemented in ggml"
-        )
-    require_same(dst, *operands(dst))
+    why = "its gradient is not implemented in ggml"
+    requirer("ggml_compute_forward_soft_max_ext_back_f32")(param_f32(dst, 1) == 0, "max_bias == 0.0f", why)
+    require_same(dst, *sources_of(dst))
     grad, y = flat_operand(x, dst, 0), flat_operand(x, dst, 1)
     dot = (y * grad).sum(axis=-1, keepdims=True, dtype=x.xp.float64).astype(x.xp.float32)
     x.put(dst, (grad - dot) * y * x.xp.float32(param_f32(dst, 0)))
@@ -238,8 +213,7 @@ def _mask_kernel(op: Op, value: float) -> None:
     @kernel(op)
     def run(x: Arrays, dst: Tensor) -> None:
         xp, n_past = x.xp, param_i32(dst, 0)
-        if n_past < 0:
-            raise GgmlAssert("ggml_compute_forward_diag_mask_f32", "n_past >= 0", f"n_past is {n_past}")
+        requirer("ggml_compute_forward_diag_mask_f32")(n_past >= 0, "n_past >= 0", "n_past is {}", n_past)
         a = dst.src[0]
         if a is None:
             raise ValueError(f"{dst!r} lacks its operand")

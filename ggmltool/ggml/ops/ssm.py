@@ -9,7 +9,7 @@ from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.cpu.mathfn import exp, softplus
-from ggmltool.ggml.ops.operands import operands, param_i32, requirer, show
+from ggmltool.ggml.ops.operands import param_i32, requirer, show, sources_of
 from ggmltool.ggml.ops.registry import Arrays, Part, constructor, int64_t, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_3d, is_contiguous, is_matrix, is_vector, nelements
 
@@ -31,14 +31,12 @@ def ssm_conv(ctx: Context, sx: Tensor, c: Tensor) -> Tensor:
     The result is [d_inner, tokens, seqs].
     """
     require = _require_conv
-    require(is_3d(sx), "ggml_is_3d(sx)", "{} must have no fourth dimension", sx)
-    require(is_matrix(c), "ggml_is_matrix(c)", "{} must be a matrix", c)
+    require(is_3d(sx), "ggml_is_3d(sx)", "{:nb} must have no fourth dimension", sx)
+    require(is_matrix(c), "ggml_is_matrix(c)", "{:nb} must be a matrix", c)
     n_t = sx.ne[0] - c.ne[0] + 1
-    require(sx.ne[1] == c.ne[1], "sx->ne[1] == d_inner", "{} and {} must have the same channels, ne[1]", sx, c)
-    require(n_t >= 0, "n_t >= 0", "the rows of {} are shorter than those of the kernel {}", sx, c)
-    result = ctx.new_tensor(F32, (c.ne[1], n_t, sx.ne[2]))
-    result.set_op(Op.SSM_CONV, (), sx, c)
-    return result
+    require(sx.ne[1] == c.ne[1], "sx->ne[1] == d_inner", "{:nb} and {:nb} must have the same channels, ne[1]", sx, c)
+    require(n_t >= 0, "n_t >= 0", "the rows of {:nb} are shorter than those of the kernel {:nb}", sx, c)
+    return ctx.new_tensor(F32, (c.ne[1], n_t, sx.ne[2])).set_op(Op.SSM_CONV, (), sx, c)
 
 
 @constructor(
@@ -76,8 +74,7 @@ def ssm_scan(
     _check_scan_layout(s, x, dt, A, B, C, ids, K)
     _check_scan_shape(s, x, dt, A, B, ids, K)
     result = ctx.new_tensor(F32, (nelements(x) + K * s.ne[0] * s.ne[1] * s.ne[2] * ids.ne[0],))
-    result.set_op(Op.SSM_SCAN, words(K), s, x, dt, A, B, C, ids)
-    return result
+    return result.set_op(Op.SSM_SCAN, words(K), s, x, dt, A, B, C, ids)
 
 
 def _check_scan_layout(s: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, ids: Tensor, k: int) -> None:
@@ -85,47 +82,45 @@ def _check_scan_layout(s: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c
     require(k >= 1, "K >= 1", f"at least the last state is kept, but K is {k}")
     require(k <= INT32_MAX, "K <= INT32_MAX", f"K is {k}")
     for name, t in (("s", s), ("dt", dt), ("A", a)):
-        require(is_contiguous(t), f"ggml_is_contiguous({name})", "{} must be contiguous", t)
+        require(is_contiguous(t), f"ggml_is_contiguous({name})", "{:nb} must be contiguous", t)
     for name, t in (("x", x), ("B", b), ("C", c)):
         condition = f"{name}->nb[0] == ggml_type_size({name}->type)"
-        require(t.nb[0] == t.type.type_size, condition, "the rows of {} have gaps", t)
+        require(t.nb[0] == t.type.type_size, condition, "the rows of {:nb} have gaps", t)
     for name, t in (("x", x), ("B", b), ("C", c)):
         condition = f"{name}->nb[1] == {name}->ne[0]*{name}->nb[0]"
-        require(t.nb[1] == t.ne[0] * t.nb[0], condition, "there are gaps between the rows of {}", t)
-    require(are_same_shape(b, c), "ggml_are_same_shape(B, C)", "{} and {} must have the same shape", b, c)
-    require(ids.type is I32, "ids->type == GGML_TYPE_I32", "{} must be i32", ids)
+        require(t.nb[1] == t.ne[0] * t.nb[0], condition, "there are gaps between the rows of {:nb}", t)
+    require(are_same_shape(b, c), "ggml_are_same_shape(B, C)", "{:nb} and {:nb} must have the same shape", b, c)
+    require(ids.type is I32, "ids->type == GGML_TYPE_I32", "{:nb} must be i32", ids)
 
 
 def _check_scan_shape(s: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, ids: Tensor, k: int) -> None:
     require = _require_scan
     _, n_head, n_tokens, n_seqs = x.ne
-    steps = "{} must be [heads, tokens, seqs] of {}"
+    steps = "{:nb} must be [heads, tokens, seqs] of {:nb}"
     require(dt.ne[0] == n_head, "dt->ne[0] == n_head", steps, dt, x)
     require(dt.ne[1] == n_tokens, "dt->ne[1] == n_seq_tokens", steps, dt, x)
     require(dt.ne[2] == n_seqs, "dt->ne[2] == n_seqs", steps, dt, x)
     require(is_3d(dt), "ggml_is_3d(dt)", steps, dt, x)
-    states = "{} must be [d_state, dim, heads, …] for {}"
+    states = "{:nb} must be [d_state, dim, heads, …] for {:nb}"
     require(s.ne[1] == x.ne[0], "s->ne[1] == head_dim", states, s, x)
     require(s.ne[2] == n_head, "s->ne[2] == n_head", states, s, x)
-    groups = "{} must be [d_state, groups, tokens, seqs] for {} and {}"
+    groups = "{:nb} must be [d_state, groups, tokens, seqs] for {:nb} and {:nb}"
     require(b.ne[0] == s.ne[0], "B->ne[0] == d_state", groups, b, s, x)
     require(b.ne[2] == n_tokens, "B->ne[2] == n_seq_tokens", groups, b, s, x)
     require(b.ne[3] == n_seqs, "B->ne[3] == n_seqs", groups, b, s, x)
-    require(ids.ne[0] == n_seqs, "ids->ne[0] == n_seqs", "{} must name a state per sequence of {}", ids, x)
-    require(is_vector(ids), "ggml_is_vector(ids)", "{} must be a vector", ids)
-    require(a.ne[1] == n_head, "A->ne[1] == n_head", "{} must have a row per head of {}", a, x)
-    require(is_matrix(a), "ggml_is_matrix(A)", "{} must be a matrix", a)
+    require(ids.ne[0] == n_seqs, "ids->ne[0] == n_seqs", "{:nb} must name a state per sequence of {:nb}", ids, x)
+    require(is_vector(ids), "ggml_is_vector(ids)", "{:nb} must be a vector", ids)
+    require(a.ne[1] == n_head, "A->ne[1] == n_head", "{:nb} must have a row per head of {:nb}", a, x)
+    require(is_matrix(a), "ggml_is_matrix(A)", "{:nb} must be a matrix", a)
     if a.ne[0] != 1:
-        require(a.ne[0] == s.ne[0], "A->ne[0] == d_state", "{} must have 1 or d_state columns, as {}", a, s)
-        require(k == 1, "K == 1", "with a decay per state ({}) only the last states can be kept, K=1", a)
+        require(a.ne[0] == s.ne[0], "A->ne[0] == d_state", "{:nb} must have 1 or d_state columns, as {:nb}", a, s)
+        require(k == 1, "K == 1", "with a decay per state ({:nb}) only the last states can be kept, K=1", a)
 
 
 @kernel(Op.SSM_CONV)
 def ssm_conv_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_ssm_conv: a sliding window over the tokens."""
-    if 0 in dst.ne:
-        return
-    sx, c = operands(dst)
+    sx, c = sources_of(dst)
     values, weights = x.f32(sx)[0], x.f32(c)[0, 0]
     n_t = dst.ne[1]
     out = x.xp.zeros((dst.ne[2], dst.ne[0], n_t), dtype="float32")
@@ -153,9 +148,7 @@ def ssm_scan_kernel(x: Arrays, dst: Tensor) -> None:
 
     Snapshots of tokens before the first are left as they are.
     """
-    if 0 in dst.ne:
-        return
-    s, x_, dt_, a_, b_, c_, ids = operands(dst)
+    s, x_, dt_, a_, b_, c_, ids = sources_of(dst)
     dim, n_head, n_tokens, n_seqs = x_.ne
     n_group = b_.ne[1]
     if n_group == 0 or n_head % n_group:

@@ -8,11 +8,10 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.ops.cpu import mathfn
-from ggmltool.ggml.ops.elementwise import operand, same_as
-from ggmltool.ggml.ops.operands import operands, param_f32, param_i32, require_same, show_nb
+from ggmltool.ggml.ops.operands import operand, param_f32, param_i32, require_same, requirer, same_as, sources_of
 from ggmltool.ggml.ops.registry import Arrays, Build, Raw, constructor, float_bits, float_of, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows
 
@@ -41,15 +40,9 @@ _SHAPE = "a is contiguous in its rows -> a.type[a.ne]"
 
 
 def _build(ctx: Context, a: Tensor, op: int, inplace: bool) -> Tensor:
-    if not is_contiguous_rows(a):
-        raise GgmlAssert(
-            "ggml_unary_impl",
-            "ggml_is_contiguous_rows(a)",
-            f"the elements of a row of {show_nb(a)} must lie side by side; make it contiguous first (cont)",
-        )
-    result = same_as(ctx, a, inplace)
-    result.set_op(Op.UNARY, words(op), a)
-    return result
+    why = "the elements of a row of {:nb} must lie side by side; make it contiguous first (cont)"
+    requirer("ggml_unary_impl")(is_contiguous_rows(a), "ggml_is_contiguous_rows(a)", why, a)
+    return same_as(ctx, a, inplace).set_op(Op.UNARY, words(op), a)
 
 
 def _read_op(raw: Raw) -> dict[str, Any] | None:
@@ -127,8 +120,7 @@ def xielu(ctx: Context, a: Tensor, alpha_n: float, alpha_p: float, beta: float, 
     """
     result = ctx.dup_tensor(a)
     stored = (beta_n := _f32(beta)) + softplus_f32(alpha_n), softplus_f32(alpha_p), beta_n, eps
-    result.set_op(Op.UNARY, words(UnaryOp.XIELU, *(float_bits(v) for v in stored)), a)
-    return result
+    return result.set_op(Op.UNARY, words(UnaryOp.XIELU, *(float_bits(v) for v in stored)), a)
 
 
 def _elu(xp: Any, v: Any) -> Any:
@@ -183,7 +175,7 @@ def _xielu(x: Arrays, dst: Tensor) -> Any:
 @kernel(Op.UNARY)
 def _unary(x: Arrays, dst: Tensor) -> None:
     op, a = param_i32(dst, 0), dst.src[0]
-    require_same(dst, *operands(dst), dst)
+    require_same(dst, *sources_of(dst), dst)
     if op == UnaryOp.XIELU:
         x.put(dst, _xielu(x, dst))
     elif a is not None and a.type is BF16 and op in OF_BF16:

@@ -6,10 +6,9 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
+from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.elementwise import operand
-from ggmltool.ggml.ops.operands import new_tensor, operands, param_i32, require_elements, show
+from ggmltool.ggml.ops.operands import new_tensor, operand, param_i32, require_elements, requirer, sources_of
 from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor
 
@@ -47,19 +46,12 @@ def _read(raw: Raw) -> dict[str, Any]:
 def interpolate(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int, mode: int) -> Tensor:
     """ggml_interpolate and ggml_upscale_ext: a in the size ne0 … ne3; `mode` is a word or ggml's number."""
     function = "ggml_interpolate_impl"
-    if (mode & 0xFF) >= N_MODES:
-        raise GgmlAssert(function, "(mode & 0xFF) < GGML_SCALE_MODE_COUNT", f"there is no mode {mode & 0xFF}")
-    if mode & ANTIALIAS and (mode & 0xFF) != BILINEAR:
-        raise GgmlAssert(
-            function,
-            "!(mode & GGML_SCALE_FLAG_ANTIALIAS) || (mode & 0xFF) == GGML_SCALE_MODE_BILINEAR",
-            "antialias goes with bilinear only",
-        )
-    if a.type is not F32:
-        raise GgmlAssert(function, "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
-    result = new_tensor(ctx, a.type, (ne0, ne1, ne2, ne3))
-    result.set_op(Op.UPSCALE, words(mode), a)
-    return result
+    require = requirer(function)
+    require(mode & 255 < N_MODES, "(mode & 0xFF) < GGML_SCALE_MODE_COUNT", "there is no mode {}", mode & 255)
+    condition = "!(mode & GGML_SCALE_FLAG_ANTIALIAS) || (mode & 0xFF) == GGML_SCALE_MODE_BILINEAR"
+    require(mode & ANTIALIAS == 0 or mode & 255 == BILINEAR, condition, "antialias goes with bilinear only")
+    require(a.type is F32, "a->type == GGML_TYPE_F32", "{} must be f32", a)
+    return new_tensor(ctx, a.type, (ne0, ne1, ne2, ne3)).set_op(Op.UPSCALE, words(mode), a)
 
 
 @constructor(
@@ -72,10 +64,8 @@ def interpolate(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int,
 )
 def upscale(ctx: Context, a: Tensor, scale_factor: int, mode: int) -> Tensor:
     """ggml_upscale: dimensions 0 and 1 `scale_factor` times as large."""
-    if scale_factor <= 1:
-        raise GgmlAssert(
-            "ggml_upscale", "scale_factor > 1", f"the scale factor is {scale_factor}; it must be 2 or more"
-        )
+    why = "the scale factor is {}; it must be 2 or more"
+    requirer("ggml_upscale")(scale_factor > 1, "scale_factor > 1", why, scale_factor)
     return interpolate(ctx, a, a.ne[0] * scale_factor, a.ne[1] * scale_factor, a.ne[2], a.ne[3], mode)
 
 
@@ -158,7 +148,7 @@ def _bicubic(xp: Any, v: Any, dst: Tensor, factors: list[Any], offset: Any) -> A
 
 @kernel(Op.UPSCALE)
 def _upscale(x: Arrays, dst: Tensor) -> None:
-    require_elements(dst, *operands(dst))
+    require_elements(dst, *sources_of(dst))
     xp, v = x.xp, operand(x, dst)
     flags = param_i32(dst, 0)
     sizes = v.shape[::-1]

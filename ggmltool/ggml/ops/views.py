@@ -11,9 +11,8 @@ from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, DType
-from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import show, show_nb
+from ggmltool.ggml.ops.operands import requirer, show
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, int64_t, kernel, size_t, words
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, Tensor, cut_name, is_contiguous, nelements
 from ggmltool.ggml.version import SIZE_MAX
@@ -54,8 +53,7 @@ def view(ctx: Context, a: Tensor, ne: Sequence[int], nb: Sequence[int] = (), off
         while len(out) < MAX_DIMS:
             out.append(out[-1] * result.ne[len(out) - 1] & SIZE_MAX)
         result.set_layout(result.ne, (out[0], out[1], out[2], out[3]))
-    result.set_op(Op.VIEW, words(offset & 0xFFFFFFFF, offset >> 32), a)
-    return result
+    return result.set_op(Op.VIEW, words(offset & 0xFFFFFFFF, offset >> 32), a)
 
 
 @constructor(Op.VIEW)
@@ -96,22 +94,14 @@ def view_4d(
 
 
 def _reshaped(ctx: Context, a: Tensor, ne: Sequence[int], function: str, extents: str, want: int) -> Tensor:
-    if not is_contiguous(a):
-        raise GgmlAssert(
-            function,
-            "ggml_is_contiguous(a)",
-            f"{show_nb(a)} is not contiguous: make it so first (cont), or use cont with the new extents",
-        )
-    if nelements(a) != want:
-        raise GgmlAssert(
-            function,
-            f"ggml_nelements(a) == {extents}",
-            f"{show(a)} has {nelements(a)} elements, {list(ne)} would have {want}",
-        )
+    require = requirer(function)
+    why = "{:nb} is not contiguous: make it so first (cont), or use cont with the new extents"
+    require(is_contiguous(a), "ggml_is_contiguous(a)", why, a)
+    why = "{} has {} elements, {} would have {}"
+    require(nelements(a) == want, f"ggml_nelements(a) == {extents}", why, a, nelements(a), list(ne), want)
     result = ctx.new_tensor(a.type, ne, a, 0)
     result.name = cut_name(f"{a.name} (reshaped)")
-    result.set_op(Op.RESHAPE, (), a)
-    return result
+    return result.set_op(Op.RESHAPE, (), a)
 
 
 def _product(ne: Sequence[int]) -> int:
@@ -182,17 +172,13 @@ def permute(ctx: Context, a: Tensor, axis0: int, axis1: int, axis2: int, axis3: 
     """ggml_permute: dimension i of a becomes dimension `axis_i` of the result."""
     through_int = ctx.rules.permute_is_int
     axes = (axis0, axis1, axis2, axis3)
+    require = requirer("ggml_permute")
     for i, axis in enumerate(axes):
-        if not 0 <= axis < MAX_DIMS:
-            raise GgmlAssert(
-                "ggml_permute",
-                f"axis{i} >= 0 && axis{i} < GGML_MAX_DIMS",
-                f"axis{i} is {axis}; the dimensions are 0 to 3",
-            )
+        why = "axis{} is {}; the dimensions are 0 to 3"
+        require(0 <= axis < MAX_DIMS, f"axis{i} >= 0 && axis{i} < GGML_MAX_DIMS", why, i, axis)
     for i in range(MAX_DIMS):
         for j in range(i + 1, MAX_DIMS):
-            if axes[i] == axes[j]:
-                raise GgmlAssert("ggml_permute", f"axis{i} != axis{j}", f"{list(axes)} names dimension {axes[i]} twice")
+            require(axes[i] != axes[j], f"axis{i} != axis{j}", "{} names dimension {} twice", list(axes), axes[i])
     result = ctx.view_tensor(a)
     result.name = cut_name(f"{a.name} (permuted)")
     ne, nb = [0] * MAX_DIMS, [0] * MAX_DIMS
@@ -200,8 +186,7 @@ def permute(ctx: Context, a: Tensor, axis0: int, axis1: int, axis2: int, axis3: 
         ne[axis] = _through_int(a.ne[i], unsigned=False) if through_int else a.ne[i]
         nb[axis] = _through_int(a.nb[i], unsigned=True) if through_int else a.nb[i]
     result.set_layout((ne[0], ne[1], ne[2], ne[3]), (nb[0], nb[1], nb[2], nb[3]))
-    result.set_op(Op.PERMUTE, words(*axes), a)
-    return result
+    return result.set_op(Op.PERMUTE, words(*axes), a)
 
 
 @constructor(
@@ -216,8 +201,7 @@ def transpose(ctx: Context, a: Tensor) -> Tensor:
     ne: Dims = (a.ne[1], a.ne[0], a.ne[2], a.ne[3])
     nb: Dims = (a.nb[1], a.nb[0], a.nb[2], a.nb[3])
     result.set_layout(ne, nb)
-    result.set_op(Op.TRANSPOSE, (), a)
-    return result
+    return result.set_op(Op.TRANSPOSE, (), a)
 
 
 @kernel(Op.NONE, Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE)
@@ -229,8 +213,7 @@ def nothing(x: Arrays, dst: Tensor) -> None:
 def dup(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
     """ggml_dup: a contiguous copy of a."""
     result = ctx.view_tensor(a) if inplace else ctx.dup_tensor(a)
-    result.set_op(Op.DUP, (), a)
-    return result
+    return result.set_op(Op.DUP, (), a)
 
 
 @constructor(
@@ -238,16 +221,12 @@ def dup(ctx: Context, a: Tensor, *, inplace: bool = False) -> Tensor:
 )
 def cpy(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
     """ggml_cpy: a's elements into b's memory; the result is a view of b."""
-    if nelements(a) != nelements(b):
-        raise GgmlAssert(
-            "ggml_cpy_impl",
-            "ggml_nelements(a) == ggml_nelements(b)",
-            f"{show(a)} has {nelements(a)} elements, {show(b)} has {nelements(b)}",
-        )
+    condition = "ggml_nelements(a) == ggml_nelements(b)"
+    why = "{} has {} elements, {} has {}"
+    requirer("ggml_cpy_impl")(nelements(a) == nelements(b), condition, why, a, nelements(a), b, nelements(b))
     result = ctx.view_tensor(b)
     result.name = cut_name(f"{b.name} (copy of {a.name})" if b.name else f"{a.name} (copy)")
-    result.set_op(Op.CPY, (), a, b)
-    return result
+    return result.set_op(Op.CPY, (), a, b)
 
 
 @constructor(Op.CPY, slots="a self", unpack=lambda raw: {"type": raw.type}, shape="-> type[a.ne]")
@@ -255,8 +234,7 @@ def cast(ctx: Context, a: Tensor, type: DType) -> Tensor:
     """ggml_cast: a copy of a in another type, a CPY node that is its own second source."""
     result = ctx.new_tensor(type, a.ne)
     result.name = cut_name(f"{a.name} (copy)")
-    result.set_op(Op.CPY, (), a, result)
-    return result
+    return result.set_op(Op.CPY, (), a, result)
 
 
 @constructor(
@@ -266,16 +244,18 @@ def cont(ctx: Context, a: Tensor, ne: Sequence[int] | None = None) -> Tensor:
     """ggml_cont, and with `ne` ggml_cont_1d … _4d: a contiguous copy, with other extents if they are given."""
     if ne is not None:
         dims = (*ne, 1, 1, 1)[:4]
-        if nelements(a) != dims[0] * dims[1] * dims[2] * dims[3]:
-            raise GgmlAssert(
-                "ggml_cont_4d",
-                "ggml_nelements(a) == (ne0*ne1*ne2*ne3)",
-                f"{show(a)} has {nelements(a)} elements, {list(ne)} would have {dims[0] * dims[1] * dims[2] * dims[3]}",
-            )
+        requirer("ggml_cont_4d")(
+            nelements(a) == dims[0] * dims[1] * dims[2] * dims[3],
+            "ggml_nelements(a) == (ne0*ne1*ne2*ne3)",
+            "{} has {} elements, {} would have {}",
+            a,
+            nelements(a),
+            list(ne),
+            dims[0] * dims[1] * dims[2] * dims[3],
+        )
     result = ctx.new_tensor(a.type, a.ne if ne is None else ne)
     result.name = cut_name(f"{a.name} (cont)")
-    result.set_op(Op.CONT, (), a)
-    return result
+    return result.set_op(Op.CONT, (), a)
 
 
 @constructor(Op.CONT)

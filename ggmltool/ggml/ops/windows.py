@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32
-from ggmltool.ggml.errors import GgmlAssert, NotComputable
+from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.elementwise import same_as
-from ggmltool.ggml.ops.operands import flat, memory, new_tensor, param_i32, show, show_nb
+from ggmltool.ggml.ops.operands import flat, memory, new_tensor, param_i32, requirer, same_as, show, source
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous
 
@@ -42,14 +41,11 @@ def win_part(ctx: Context, a: Tensor, w: int) -> Tensor:
 
     Windows at the edges are filled up with zeros. op_params: windows per row, per column, w.
     """
-    if a.ne[3] != 1:
-        raise GgmlAssert("ggml_win_part", "a->ne[3] == 1", f"{show(a)} must be one image: channels, columns, rows")
-    if a.type is not F32:
-        raise GgmlAssert("ggml_win_part", "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
+    require = requirer("ggml_win_part")
+    require(a.ne[3] == 1, "a->ne[3] == 1", "{} must be one image: channels, columns, rows", a)
+    require(a.type is F32, "a->type == GGML_TYPE_F32", "{} must be f32", a)
     npx, npy = _windows(a.ne[1], w), _windows(a.ne[2], w)
-    result = ctx.new_tensor(F32, (a.ne[0], w, w, npx * npy))
-    result.set_op(Op.WIN_PART, words(npx, npy, w), a)
-    return result
+    return ctx.new_tensor(F32, (a.ne[0], w, w, npx * npy)).set_op(Op.WIN_PART, words(npx, npy, w), a)
 
 
 def _read_image(raw: Raw) -> dict[str, int] | None:
@@ -67,12 +63,9 @@ def _read_image(raw: Raw) -> dict[str, int] | None:
 )
 def win_unpart(ctx: Context, a: Tensor, w0: int, h0: int, w: int) -> Tensor:
     """ggml_win_unpart: the image [channels, w0, h0] that win_part cut into the windows a of w columns and rows."""
-    if a.type is not F32:
-        raise GgmlAssert("ggml_win_unpart", "a->type == GGML_TYPE_F32", f"{show(a)} must be f32")
+    requirer("ggml_win_unpart")(a.type is F32, "a->type == GGML_TYPE_F32", "{} must be f32", a)
     _windows(w0, w)
-    result = new_tensor(ctx, F32, (a.ne[0], w0, h0))
-    result.set_op(Op.WIN_UNPART, words(w), a)
-    return result
+    return new_tensor(ctx, F32, (a.ne[0], w0, h0)).set_op(Op.WIN_UNPART, words(w), a)
 
 
 @constructor(
@@ -87,17 +80,11 @@ def get_rel_pos(ctx: Context, a: Tensor, qh: int, kh: int) -> Tensor:
 
     a has a row per distance, 2 * kh - 1 of them.
     """
-    if qh != kh:
-        raise GgmlAssert("ggml_get_rel_pos", "qh == kh", f"{qh} queries and {kh} keys: ggml wants as many of both")
-    if 2 * qh - 1 != a.ne[1]:
-        raise GgmlAssert(
-            "ggml_get_rel_pos",
-            "2*MAX(qh, kh) - 1 == a->ne[1]",
-            f"{qh} positions have {2 * qh - 1} distances, and {show(a)} must have a row for each",
-        )
-    result = new_tensor(ctx, F16, (a.ne[0], kh, qh))
-    result.set_op(Op.GET_REL_POS, (), a)
-    return result
+    require = requirer("ggml_get_rel_pos")
+    require(qh == kh, "qh == kh", "{} queries and {} keys: ggml wants as many of both", qh, kh)
+    why = "{} positions have {} distances, and {} must have a row for each"
+    require(2 * qh - 1 == a.ne[1], "2*MAX(qh, kh) - 1 == a->ne[1]", why, qh, 2 * qh - 1, a)
+    return new_tensor(ctx, F16, (a.ne[0], kh, qh)).set_op(Op.GET_REL_POS, (), a)
 
 
 @constructor(
@@ -116,39 +103,25 @@ def add_rel_pos(ctx: Context, a: Tensor, pw: Tensor, ph: Tensor, *, inplace: boo
     """
     function = "ggml_add_rel_pos_impl"
 
-    def refuse(condition: str, why: str) -> GgmlAssert:
-        return GgmlAssert(function, condition, why)
+    require = requirer(function)
 
-    if not are_same_shape(pw, ph):
-        raise refuse("ggml_are_same_shape(pw, ph)", f"{show(pw)} and {show(ph)} differ in shape")
+    require(are_same_shape(pw, ph), "ggml_are_same_shape(pw, ph)", "{} and {} differ in shape", pw, ph)
     for name, t in (("a", a), ("pw", pw), ("ph", ph)):
-        if not is_contiguous(t):
-            raise refuse(f"ggml_is_contiguous({name})", f"{show_nb(t)} must be contiguous")
+        require(is_contiguous(t), f"ggml_is_contiguous({name})", "{:nb} must be contiguous", t)
     for name, t in (("ph", ph), ("pw", pw)):
-        if t.type is not F32:
-            raise refuse(f"{name}->type == GGML_TYPE_F32", f"{show(t)} must be f32")
-    if pw.ne[3] != a.ne[2]:
-        raise refuse("pw->ne[3] == a->ne[2]", f"{show(pw)} must have as many windows as {show(a)}")
-    if pw.ne[0] * pw.ne[0] != a.ne[0]:
-        raise refuse("pw->ne[0]*pw->ne[0] == a->ne[0]", f"the keys of {show(a)} must be a square of side {pw.ne[0]}")
-    if pw.ne[1] * pw.ne[2] != a.ne[1]:
-        raise refuse("pw->ne[1]*pw->ne[2] == a->ne[1]", f"{show(pw)} must have a row for each query of {show(a)}")
-    result = same_as(ctx, a, inplace)
-    result.set_op(Op.ADD_REL_POS, words(int(inplace)), a, pw, ph)
-    return result
-
-
-def _source(dst: Tensor, i: int = 0) -> Tensor:
-    t = dst.src[i]
-    if t is None:
-        raise ValueError(f"{dst!r} lacks source {i}")
-    return t
+        require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{} must be f32", t)
+    require(pw.ne[3] == a.ne[2], "pw->ne[3] == a->ne[2]", "{} must have as many windows as {}", pw, a)
+    why = "the keys of {} must be a square of side {}"
+    require(pw.ne[0] * pw.ne[0] == a.ne[0], "pw->ne[0]*pw->ne[0] == a->ne[0]", why, a, pw.ne[0])
+    why = "{} must have a row for each query of {}"
+    require(pw.ne[1] * pw.ne[2] == a.ne[1], "pw->ne[1]*pw->ne[2] == a->ne[1]", why, pw, a)
+    return same_as(ctx, a, inplace).set_op(Op.ADD_REL_POS, words(int(inplace)), a, pw, ph)
 
 
 @kernel(Op.WIN_PART)
 def _win_part(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_win_part."""
-    a, w = _source(dst), param_i32(dst, 2)
+    a, w = source(dst), param_i32(dst, 2)
     npx, npy = param_i32(dst, 0), param_i32(dst, 1)
     if dst.ne != (a.ne[0], w, w, npx * npy):
         raise NotComputable(
@@ -166,13 +139,11 @@ def _win_part(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.WIN_UNPART)
 def _win_unpart(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_win_unpart: which windows there are follows from the result's extents and w."""
-    a, w = _source(dst), param_i32(dst, 0)
+    a, w = source(dst), param_i32(dst, 0)
     n0, n1, n2, _ = dst.ne
     if w < 1:
         function = "ggml_compute_forward_win_unpart_f32"
         raise NotComputable(function, f"w is {w}", explanation="ggml divides by it; a window has at least one column")
-    if 0 in dst.ne:
-        return
     row, column = x.xp.arange(n2)[:, None], x.xp.arange(n1)[None, :]
     window = row // w * -(-n1 // w) + column // w
     first = ((window * a.ne[2] + row % w) * a.ne[1] + column % w) * a.ne[0]
@@ -183,10 +154,8 @@ def _win_unpart(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.GET_REL_POS)
 def _get_rel_pos(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_get_rel_pos: the bytes are moved, also those of bf16, which the result then has as f16."""
-    a = _source(dst)
+    a = source(dst)
     n0, n1, n2, _ = dst.ne
-    if 0 in dst.ne:
-        return
     first = (x.xp.arange(n1 - 1, -1, -1)[None, :] + x.xp.arange(n2)[:, None]) * a.ne[0]
     values = memory(x, a, F16, int(first.max()) + n0)
     x.raw(dst, "writes")[0] = values[first[..., None] + x.xp.arange(n0)]
@@ -195,7 +164,7 @@ def _get_rel_pos(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.ADD_REL_POS)
 def _add_rel_pos(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_add_rel_pos."""
-    a, pw, ph = (_source(dst, i) for i in range(3))
+    a, pw, ph = (source(dst, i) for i in range(3))
     n = pw.ne[0]
     values = x.xp.array(x.f32(a))
     patches = values.reshape(-1, n, n)[: pw.ne[1] * pw.ne[2] * pw.ne[3]]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import operands, show, show_nb
+from ggmltool.ggml.ops.operands import show, show_nb, sources_of
 from ggmltool.ggml.tensor import Tensor
 
 Check = Callable[[Tensor], None]
@@ -34,7 +34,7 @@ def _first_is_f32(function: str, a: Tensor) -> None:
 
 
 def _ssm_conv(dst: Tensor) -> None:
-    sx, c = operands(dst)
+    sx, c = sources_of(dst)
     name = "ggml_compute_forward_ssm_conv"
     function = f"{name}_f32"
     _first_is_f32(name, sx)
@@ -54,7 +54,7 @@ def _ssm_conv(dst: Tensor) -> None:
 
 
 def _ssm_scan(dst: Tensor) -> None:
-    sources = operands(dst)
+    sources = sources_of(dst)
     name = "ggml_compute_forward_ssm_scan"
     _first_is_f32(name, sources[0])
     for i, t in enumerate(sources):
@@ -66,7 +66,7 @@ def _ssm_scan(dst: Tensor) -> None:
 
 def _linear_attention(function: str) -> Check:
     def check(dst: Tensor) -> None:
-        sources = operands(dst)
+        sources = sources_of(dst)
         _first_is_f32(function, sources[0])
         _require_f32(f"{function}_f32", sources)
 
@@ -75,10 +75,10 @@ def _linear_attention(function: str) -> Check:
 
 def _lightning_indexer(dst: Tensor) -> None:
     function = "ggml_compute_forward_lightning_indexer"
-    for t, name in zip(operands(dst), "qkwm", strict=True):
+    for t, name in zip(sources_of(dst), "qkwm", strict=True):
         if t.nb[0] != t.type.type_size:
             raise _refuse(function, f"nb{name}0 == ggml_type_size( {name}->type)", t)
-    k = operands(dst)[1]
+    k = sources_of(dst)[1]
     if k.type.name in NO_TO_FLOAT:
         condition = '(k->type == GGML_TYPE_F32 || k_to_float) && "lightning indexer: unsupported K-type"'
         raise _refuse(function, condition, k)

@@ -15,7 +15,7 @@ from ggmltool.ggml.bounds import check_memory
 from ggmltool.ggml.buffer import bounds_of
 from ggmltool.ggml.errors import GgmlFailed
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import operands, param_i32, show
+from ggmltool.ggml.ops.operands import param_i32, show, sources_of
 from ggmltool.ggml.tensor import Tensor, nelements, op_desc
 
 STEP = 1 << 20
@@ -40,7 +40,7 @@ def check(n: Tensor, work: Work) -> None:
     bounds = bounds_of(n)
     check_memory(work.nbytes, f"computing {n.label} ({op_desc(n)})", bounds)
     if work.operations > bounds.operations:
-        of = ", ".join(show(s) for s in operands(n))
+        of = ", ".join(show(s) for s in sources_of(n))
         raise GgmlFailed(
             "ggml_graph_compute",
             f"{n.label} needs about {work.operations:.1e} operations, and the limit for a node is "
