@@ -13,7 +13,6 @@ from ggmltool.ask.checked import checked_methods
 from ggmltool.ggml.printable import printable
 
 if TYPE_CHECKING:
-    from ggmltool.api.look import Look
     from ggmltool.ask.report.document import ReportComparisonDocument, ReportDocument
 
 
@@ -49,12 +48,3 @@ class Report:
 
     def __repr__(self) -> str:
         return f"<report of {printable(self.document.title)}>"
-
-
-def report(look: Look, other: Look | None) -> Report:
-    from ggmltool.ask.report.build import report as document_of
-    from ggmltool.ask.report.compare import compared
-
-    if other is None:
-        return Report(document_of(look.opened, look.moment))
-    return Report(compared((look.opened, look.moment), (other.opened, other.moment)))

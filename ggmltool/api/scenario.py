@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from ggmltool.api.look import Look, look
 from ggmltool.api.sources import read
 from ggmltool.ask.allocs import Allocs
 from ggmltool.ask.buffers import Buffers
@@ -16,12 +15,14 @@ from ggmltool.ask.context import ContextQuestion
 from ggmltool.ask.graph import Graph
 from ggmltool.ask.hash import Hash
 from ggmltool.ask.lifetime import Lifetime
-from ggmltool.ask.moment import When
+from ggmltool.ask.moment import OfMoment, When
 from ggmltool.ask.place.record import PlacementShown
+from ggmltool.ask.plan import PlanQuestion
 from ggmltool.ask.question import method
 from ggmltool.ask.splits import Splits
 from ggmltool.ask.sweep.record import SweepShown
 from ggmltool.ask.tensor import TensorQuestion
+from ggmltool.ask.trace import TraceQuestion
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.opened import Opened, WhatIf
 from ggmltool.scenario.scenario import Scenario as Base
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from ggmltool.ask.explain.split import ExplainedSplitShown
     from ggmltool.ask.run.next_token import NextToken
     from ggmltool.ask.supports.record import State, SupportMatrix
-    from ggmltool.ask.trace.record import Trace
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.events import Listener
     from ggmltool.scenario.spec import ScenarioSpec
@@ -74,9 +74,6 @@ class Scenario(Base):
         options = "" if ggml is None else f"--ggml {ggml}"
         self.opened = Opened(self, argument or model.source, options)
 
-    def _look(self, **when: Unpack[When]) -> Look:
-        return look(self.opened, **when)
-
     def plan(
         self,
         graph: str | None = None,
@@ -96,13 +93,13 @@ class Scenario(Base):
         """
         if after is None and parallel is None and op_offload is None:
             return self._plan_to_compute(graph, step, events)
-        at = self._look(graph=graph, step=step, after=after, parallel=parallel, op_offload=op_offload)
         if after is None:
-            return at.opened.scenario._plan_to_compute(graph, step, events)
+            opened = self.opened.what_if(WhatIf(parallel, op_offload))
+            return opened.scenario._plan_to_compute(graph, step, events)
         if events is not None:
             raise InspectError("events are heard of a fresh scheduler; scenario.start(events) hears those of all steps")
-        watched = at.watch()
-        return watched.run.as_computed(watched.plan)
+        at = PlanQuestion(graph=graph, step=step, after=after, parallel=parallel, op_offload=op_offload)  # type: ignore[arg-type]
+        return at.ask(self.opened).facts.plan
 
     def next_token(self, values: Mapping[str, NDArray[Any]] | None = None) -> NextToken | None:
         """The likeliest tokens after a captured prompt, by the `values` that `compute` gave (None: computed here).
@@ -124,8 +121,8 @@ class Scenario(Base):
         """
         from ggmltool.ask.splits.sched_debug import debug_text
 
-        at = self._look(**when)
-        return debug_text(at.opened, at.moment, level, causes, after_pass)[1]
+        at: OfMoment[Any] = OfMoment(**when)
+        return debug_text(at.of(self.opened), at.moment, level, causes, after_pass)[1]
 
     buffers = method(Buffers)
 
@@ -172,28 +169,20 @@ class Scenario(Base):
         from ggmltool.ask.explain import ExplainNode, ExplainSplit, realloc_of
         from ggmltool.ask.explain.realloc import Side
 
-        at = self._look(**when)
-        moment = at.moment._asdict()
         if isinstance(what, str):
-            return ExplainNode(what, **moment).ask(at.opened)
+            return ExplainNode(what, **when).ask(self.opened)
         if isinstance(what, int):
-            return ExplainSplit(what, **moment).ask(at.opened)
+            return ExplainSplit(what, **when).ask(self.opened)
         whose = self if other is None else _own(other)
-        opened = [at.opened, at.opened if whose is self else whose._look(**when).opened]
+        at: OfMoment[Any] = OfMoment(**when)
+        opened = at.of(self.opened)
         sides = []
-        for of, graph in zip(opened, what, strict=True):
+        for of, graph in zip((opened, opened if whose is self else at.of(whose.opened)), what, strict=True):
             name = of.scenario.graph_name(graph)
             sides.append(Side(of, name, name if whose is self else f"{of.title}:{name}"))
-        return realloc_of(sides[0], sides[1], at.opened.title if whose is self else "two scenarios")
+        return realloc_of(sides[0], sides[1], opened.title if whose is self else "two scenarios")
 
-    def trace(self, *, compute: bool = True, decisions: bool = False, zeros: bool = False) -> Answer[Trace]:
-        """The calls that ggml makes in every step, in order, with `decisions` also what it decided meanwhile.
-
-        Without `compute` only what is planned. Raises InspectError for weights without values, unless `zeros`.
-        """
-        from ggmltool.api import schedule
-
-        return schedule.trace(self.opened, compute, decisions, zeros)
+    trace = method(TraceQuestion, "trace")
 
     def record(self, path: str | Path | None = None, *, compute: bool = False, zeros: bool = False) -> History:
         """Every decision of the scenario's steps, and the state at each: `load("moe").record().cells(30)`.
@@ -227,7 +216,7 @@ class Scenario(Base):
     def dot(
         self,
         *,
-        style: str = "ggmltool",
+        style: Literal["ggml", "ggmltool"] = "ggmltool",
         around: str | None = None,
         radius: int = 2,
         split: int | None = None,
@@ -239,9 +228,10 @@ class Scenario(Base):
 
         Raises InspectError for a part that is not there, or options that exclude each other.
         """
-        from ggmltool.api import schedule
+        from ggmltool.ask.dot import Dot
 
-        return schedule.dot(self._look(**when), style, around, radius, split, fold, overview)
+        asked = Dot(style=style, around=around, radius=radius, split=split, fold=fold, overview=overview, **when)
+        return asked.draw(self.opened, style).text
 
     def report(
         self, other: Base | str | Path | None = None, *, other_graph: str | None = None, **when: Unpack[When]
@@ -251,13 +241,16 @@ class Scenario(Base):
         With `other`, a scenario (loaded, or as `load` takes one), or `other_graph`, a second plan stands beside it, and
         the first node where the two part is marked. Raises InspectError for a step that is not there.
         """
-        from ggmltool.api import report
+        from ggmltool.api.report import Report
+        from ggmltool.ask.report.build import report
+        from ggmltool.ask.report.compare import compared
 
-        second: Look | None = None
-        if other is not None or other_graph is not None:
-            second = (self if other is None else _own(other))._look(**when)
-            second = Look(second.opened, second.moment._replace(graph=other_graph or second.moment.graph))
-        return report.report(self._look(**when), second)
+        at: OfMoment[Any] = OfMoment(**when)
+        one = at.of(self.opened), at.moment
+        if other is None and other_graph is None:
+            return Report(report(*one))
+        theirs = at.of(self.opened if other is None else _own(other).opened)
+        return Report(compared(one, (theirs, at.moment._replace(graph=other_graph or at.graph))))
 
     def diff(
         self,
@@ -278,29 +271,28 @@ class Scenario(Base):
         Raises InspectError if there is nothing to compare, or no such part.
         """
         from ggmltool.ask.answer import Answer
-        from ggmltool.ask.diff import diff
+        from ggmltool.ask.diff import Diff
         from ggmltool.ask.diff.side import Titles, log_side, scenario_side
 
-        mine = self._look(**when)
+        asked = Diff(only=only, **when)
+        mine, moment = asked.of(self.opened), asked.moment
         if isinstance(other, Answer):
             from ggmltool.sources.sched_log.records import LogGraph
 
             if not isinstance(other.facts, LogGraph):
                 raise InspectError("name a graph of the log: import_log(path, graph=1)")
-            titles = Titles(mine.opened.title, f"{other.heading} of {other.title}")
-            return diff(scenario_side(*mine), log_side(other.facts), titles, only)
-        theirs = (self if other is None else _own(other))._look(**when)
-        if other_graph is not None:
-            theirs = Look(theirs.opened, theirs.moment._replace(graph=other_graph))
-        elif other is None or other is self:
-            options = WhatIf(when.get("parallel"), when.get("op_offload"))
-            if not str(options):
+            titles = Titles(mine.title, f"{other.heading} of {other.title}")
+            return asked.between(scenario_side(mine, moment), log_side(other.facts), titles)
+        theirs = asked.of((self if other is None else _own(other)).opened)
+        there = moment if other_graph is None else moment._replace(graph=other_graph)
+        if other_graph is None and (other is None or other is self):
+            if not str(asked.what_if):
                 raise InspectError("name another scenario, another graph or an option: diff(parallel=True)")
-            mine = Look(self.opened.what_if(options.opposite), mine.moment)
-        a, b = mine.opened.title, theirs.opened.title
-        if a == b:
-            a, b = (f"{at.opened.title}:{at.moment.graph or ''}".rstrip(":") for at in (mine, theirs))
-        return diff(scenario_side(*mine), scenario_side(*theirs), Titles(a, b), only)
+            mine = self.opened.what_if(asked.what_if.opposite)
+        titles = Titles(mine.title, theirs.title)
+        if mine.title == theirs.title:
+            titles = Titles(*(f"{mine.title}:{at.graph or ''}".rstrip(":") for at in (moment, there)))
+        return asked.between(scenario_side(mine, moment), scenario_side(theirs, there), titles)
 
     def compare(
         self,
@@ -350,7 +342,7 @@ class Scenario(Base):
         """
         from ggmltool.ask.verify import Verify
 
-        return Verify(values=values, vulkan=vulkan).ask(self.opened)
+        return Verify(values=values, real="vulkan" if vulkan else "library").ask(self.opened)
 
     def place(
         self,

@@ -23,7 +23,7 @@ class When(TypedDict, total=False):
     """
 
     graph: str | None
-    step: str
+    step: Literal["reserve", "alloc"]
     after: int | None
     parallel: bool | None
     op_offload: bool | None
@@ -66,9 +66,14 @@ class OfMoment(Question[R], frozen=True, kw_only=True):
         """When to look."""
         return Moment(self.graph, self.step, self.after)
 
+    @property
+    def what_if(self) -> WhatIf:
+        """The options that stand in for the scenario's own."""
+        return WhatIf(self.parallel, self.op_offload)
+
     def of(self, opened: Opened) -> Opened:
         """The scenario, with the options that stand in for its own. Raises InspectError for one that it cannot have."""
-        return opened.what_if(WhatIf(self.parallel, self.op_offload))
+        return opened.what_if(self.what_if)
 
 
 def answer(at: Watched, record: S, heading: str = "") -> Answer[S]:

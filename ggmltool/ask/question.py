@@ -1,15 +1,6 @@
 """What a question is: a class whose fields are its options; command, completion and method derive from it.
 
-How a question is made, by the example of `ask/hash/`:
-
-1. `record.py`: the answer's record, a `StepDocument` (or `Document`), which is what --json prints, its rows, and the
-   function that makes it from what happened. Its `view` names the function that shows it. It knows no question.
-2. `text.py`, and a module for each other format: functions of an `Answer` and a `Style`.
-3. `__init__.py`: the question, here `Hash`. Each field is an `Annotated[type, Option(…)]` with its default, or an
-   `Argument`; what it shares with others is a base (`moment.OfMoment`); its docstring is the command's help, up to the
-   example the method's. `ask` imports the record when it is called, so that defining questions is cheap.
-4. A line in `api/scenario.py` (`hash = method(Hash)`), one in `cli/main.py` (its summary and `QUESTIONS`), and one in
-   `ask/reference/schemas.py` for the module of its records.
+`ggmltool help house` says how one is added, by the example of `ask/hash/`.
 """
 
 from __future__ import annotations
@@ -33,7 +24,8 @@ R = TypeVar("R", covariant=True)
 
 class Option(NamedTuple):
     """An option of the command line. `names` are those that it has beside `--field-name`, or instead; `complete` is the
-    name of a completer. A number is at least `least`, at most `most`."""
+    name of a completer. A number is at least `least`, at most `most`. `implied` is shown as the default where that is
+    None: where the option is left out."""
 
     help: str
     metavar: str | None = None
@@ -41,6 +33,7 @@ class Option(NamedTuple):
     complete: str = ""
     least: int | None = None
     most: int | None = None
+    implied: int | str | None = None
 
 
 class Argument(NamedTuple):
@@ -90,6 +83,10 @@ class Question(Struct, Generic[R], frozen=True, kw_only=True):
     exclusions: ClassVar[tuple[Exclusion, ...]] = ()
     in_ggmls_words: ClassVar[bool] = False
     """Whether it is answered with what ggml itself prints: then the command has --raw."""
+    bounds: ClassVar[tuple[str, ...]] = ()
+    """What its command can be told to exceed when it computes: "memory", "operations"."""
+    own_after: ClassVar[str] = ""
+    """The field behind whose option those of the command alone stand."""
     only_python: ClassVar[tuple[str, ...]] = ()
     """Fields that are no options of the command."""
     raises: ClassVar[str] = ""

@@ -222,9 +222,7 @@ class ReadValues:
         """The nodes computed here from the same inputs. Raises InspectError, ScenarioError, GgmlError."""
         from ggmltool.ask.compare import Compare
         from ggmltool.ask.compare.record import ComparedSide
-        from ggmltool.cli.progress import progress
         from ggmltool.cli.scenario import opened
-        from ggmltool.inspect.work import Work
 
         with tempfile.TemporaryDirectory(prefix="ggmltool-attach-") as folder:
             values = Path(folder) / "values.gguf"
@@ -232,14 +230,15 @@ class ReadValues:
             with values.open("wb") as file:
                 self.store.write_gguf(file.write)
             scenario.write_bytes(_packed(scenario, self.scenario(values.name)))
-            model = opened(str(scenario), self.title)
-            (graph,) = model.model.graphs
+            made = opened(str(scenario), self.title)
+            (graph,) = made.model.graphs
             asked = Compare(graph=graph, values=values, tolerance=self.asked.tolerance, worst=self.asked.worst)
-            found = asked.ask(model, Work(progress, note), checks_memory=True).facts
+            answer = asked.ask(replace(made, work=made.work._replace(checks_memory=True)))
+        found = answer.facts
         ran_on = {id: self.written.names.backend(i) for id, i in self.captured.ran_on.items()}
         nodes = [structs.replace(n, ran_on=ran_on.get(n.id) or UNSET) for n in found.nodes]
         sides = found.backends[0], ComparedSide(PROGRAM, "read")
-        return asked.answer(structs.replace(found.document(), backends=sides, nodes=nodes), self.title)
+        return replace(answer, facts=structs.replace(found, backends=sides, nodes=nodes), title=self.title)
 
     def tell(self) -> None:
         """Say on standard error what was not read, and why."""

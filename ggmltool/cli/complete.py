@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,8 +39,29 @@ def complete_keys(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
     """What nodes are counted by, each after a comma too."""
     from ggmltool.ask.splits import KEYS
 
+    return _listed(KEYS, incomplete)
+
+
+def complete_parts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """What of plans is compared, each after a comma too."""
+    from ggmltool.ask.diff import PARTS
+
+    return _listed(PARTS, incomplete)
+
+
+def _listed(words: Iterable[str], incomplete: str) -> list[str]:
     *before, last = incomplete.split(",")
-    return [",".join([*before, key]) for key in KEYS if key.startswith(last) and key not in before]
+    return [",".join([*before, word]) for word in words if word.startswith(last) and word not in before]
+
+
+def complete_injection(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The nodes, each with the `=` that follows; behind it the ops."""
+    node, equals, op = incomplete.rpartition("=")
+    if not equals:
+        return [f"{id}=" for id in complete_nodes(ctx, param, incomplete)]
+    from ggmltool.ggml.op import KEY_NAMES
+
+    return [f"{node}={name}" for name in KEY_NAMES if name.startswith(op)]
 
 
 def complete_graphs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -99,8 +121,7 @@ def _model_on_the_line(ctx: click.Context, named: str | None = None) -> Scenario
 
 
 def complete_pair(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    *before, last = incomplete.split(",")
-    return [",".join([*before, name]) for name in complete_releases(ctx, param, last) if name not in before]
+    return _listed(complete_releases(ctx, param, incomplete.rpartition(",")[2]), incomplete)
 
 
 def complete_releases(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`ggmltool debug`, `tui` and `record`: the history of a run, at a prompt, on a whole screen, and as a file."""
+"""`ggmltool debug`, `tui`, `record` and `trace`: a run at a prompt, on a whole screen, in a file, as text."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ggmltool.ask.trace import TraceQuestion
 from ggmltool.cli.command import Command, current_settings
+from ggmltool.cli.derive import Asking, question_command
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
-from ggmltool.cli.options import ggml_option, output_to, scenario_argument
+from ggmltool.cli.options import depth_option, ggml_option, memory_option, output_to, scenario_argument, zeros_option
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.values import check_run, memory_option, zeros_option
-from ggmltool.inspect.ready import check_memory, computed_graphs
+from ggmltool.inspect.ready import check_run, computed_graphs
 from ggmltool.show.table import Style
-from ggmltool.show.text import count, printable
+from ggmltool.show.text import count, ggml_error, printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.prompt import Given
@@ -68,7 +69,6 @@ def debug(
     echo: bool,
     compute: bool | None,
     zeros: bool,
-    memory_check: bool,
     release: Release | None,
 ) -> int:
     """Step through what ggml does, forward and back, at a prompt like gdb's.
@@ -89,7 +89,7 @@ def debug(
     from ggmltool.state.story.history import record_history
 
     opened = open_scenario(scenario, release)
-    history = record_history(opened.scenario, _computes(opened, compute, zeros, memory_check))
+    history = record_history(opened.scenario, _computes(opened, compute, zeros))
     interactive = not batch and sys.stdin.isatty() and sys.stdout.isatty()
     terminal = Terminal(Output().style, interactive)
     session = Session(history, _title(opened), terminal)
@@ -123,16 +123,14 @@ def _given(ctx: click.Context, commands: tuple[str, ...], scripts: tuple[str, ..
     return [Given(left[name].pop(0), name == "command") for name in order if left[name]]
 
 
-def _computes(opened: Opened, compute: bool | None, zeros: bool, memory_check: bool) -> bool:
+def _computes(opened: Opened, compute: bool | None, zeros: bool) -> bool:
     """Whether all steps are done; where nothing is said, if their weights have values. Raises InspectError."""
     from ggmltool.state.errors import InspectError
 
     if compute is False or not computed_graphs(opened.model):
         return compute is not False
     try:
-        check_run(opened.model, zeros)
-        if memory_check:
-            check_memory(opened)
+        check_run(opened, zeros)
     except InspectError as error:
         if compute:
             raise
@@ -161,7 +159,6 @@ def tui(
     compute: bool | None,
     light: bool,
     zeros: bool,
-    memory_check: bool,
     release: Release | None,
 ) -> int:
     """Walk through a run on a whole screen, forward and back: the graph, a map of the memory, every event with its
@@ -180,11 +177,7 @@ def tui(
     steps = opened.model.steps
     computes = not any(step.kind in PLANNING[:3] for step in steps) if compute is None else compute
     if computes:
-        check_run(opened.model, zeros)
-        if memory_check:
-            from ggmltool.inspect.ready import check_memory
-
-            check_memory(opened)
+        check_run(opened, zeros)
     from ggmltool.debugger.prompt import Prompt
     from ggmltool.debugger.session import Session
     from ggmltool.debugger.terminal import Terminal
@@ -210,7 +203,6 @@ def record(
     scenario: str | None,
     compute: bool,
     zeros: bool,
-    memory_check: bool,
     release: Release | None,
     output: Output,
 ) -> int:
@@ -228,10 +220,7 @@ def record(
         raise CliError("a record cannot be shown on a terminal; name a file with -o graph.ggtrace")
     opened = open_scenario(scenario, release)
     if compute:
-        check_run(opened.model, zeros)
-        if memory_check:
-            check_memory(opened)
-    from ggmltool.show.text import ggml_error
+        check_run(opened, zeros)
     from ggmltool.state.story.history import record_history
     from ggmltool.state.story.record import record_bytes
 
@@ -240,3 +229,33 @@ def record(
     if history.error is not None:
         note(ggml_error(history.error))
     return FINE if history.error is None else GGML_FAILED
+
+
+@question_command(TraceQuestion)
+@click.option(
+    "--measured", is_flag=True, help="For Perfetto, compute the steps here and show how long each node takes."
+)
+@depth_option
+def trace(asking: Asking[TraceQuestion], measured: bool, n_depth: int) -> int:
+    question, output = asking.question, asking.output
+    if measured and (asking.format != "perfetto" or not question.compute):
+        raise click.UsageError("--measured computes, and is shown with --perfetto or -o FILE.perfetto.json.")
+    if question.decisions and asking.format == "perfetto":
+        raise click.UsageError("--decisions are lines of text; leave them out with --perfetto.")
+    opened = asking.open()
+    if asking.format != "perfetto":
+        answer = question.ask(opened)
+        if answer.facts.error is not None:
+            note(ggml_error(answer.facts.error))
+        return asking.print(answer)
+    from ggmltool.ask.trace.perfetto import measured_trace, planned_trace
+    from ggmltool.show.perfetto import perfetto_text
+
+    if measured:
+        check_run(opened, question.zeros)
+    found = (measured_trace if measured else planned_trace)(opened, n_depth)
+    note(f"Durations: {found.about}")
+    if found.error is not None:
+        note(ggml_error(found.error))
+    output.write(perfetto_text(found).encode())
+    return FINE if found.error is None else GGML_FAILED

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import click
 from msgspec import NODEFAULT
@@ -19,18 +19,22 @@ from ggmltool.cli import complete
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import wrong_use
 from ggmltool.cli.options import (
+    DOCUMENTS,
     Pipeline,
     format_option,
     ggml_option,
+    memory_option,
     no_other_step,
     output_option,
     raw_option,
     scenario_argument,
+    work_option,
 )
 from ggmltool.cli.output import Output
 from ggmltool.cli.scenario import is_scenario, open_for, open_scenario
 
 if TYPE_CHECKING:
+    from ggmltool.ask.answer import Answer
     from ggmltool.ggml.releases.release import Release
     from ggmltool.inspect.opened import Opened
 
@@ -50,6 +54,11 @@ class Asking(Generic[Q]):
     usage: str = ""
     word: str = ""
 
+    @property
+    def json(self) -> bool:
+        """Whether a document is wanted, which the output writes in its format."""
+        return self.format in DOCUMENTS
+
     def open(self) -> Opened:
         """The scenario. Raises ScenarioError for a mistake in it."""
         if self.word:
@@ -58,7 +67,10 @@ class Asking(Generic[Q]):
 
     def answer(self, opened: Opened | None = None) -> int:
         """Ask, and print the answer; the exit status."""
-        answer = self.question.ask(opened or self.open())
+        return self.print(self.question.ask(opened or self.open()))
+
+    def print(self, answer: Answer[Any]) -> int:
+        """Print an answer; the exit status."""
         return self.output.answer(answer, self.format or self.question.formats[0])
 
 
@@ -69,7 +81,9 @@ class _Parameters:
         self.name = name_of(question)
         self.words: dict[str, tuple[Argument, bool]] = {}
         self.options: dict[str, click.Option] = {}
-        self.shared = 0
+        self.implied: list[str] = []
+        self.own_after = 0
+        """After how many options those of the command alone stand."""
         hints = get_type_hints(question, include_extras=True)
         base = next(cls for cls in question.__mro__[1:] if issubclass(cls, Question))
         for field in fields(question):
@@ -77,8 +91,11 @@ class _Parameters:
             if isinstance(about, Argument):
                 self.words[field.name] = about, field.default is NODEFAULT
             elif field.name not in question.only_python:
-                self.options[field.name] = _option(field.name, type, field.default, about)
-                self.shared += field.name in base.__struct_fields__
+                default = field.default if about.implied is None else about.implied
+                self.options[field.name] = _option(field.name, type, default, about)
+                self.implied += [field.name] if about.implied is not None else []
+                if field.name in base.__struct_fields__ or field.name == question.own_after:
+                    self.own_after = len(self.options)
 
     @property
     def usage(self) -> str:
@@ -110,6 +127,7 @@ class _Parameters:
     def make(self, question: type[Q], given: dict[str, Any], words: dict[str, str]) -> Q:
         """The question, with what is wrong with it said of options."""
         values = {field: given.pop(option.name or "") for field, option in self.options.items()}
+        values |= dict.fromkeys(field for field in self.implied if _is_default(self.options[field]))
         if issubclass(question, OfMoment) and values["after"] is not None:
             no_other_step("graph", "step")
         try:
@@ -125,13 +143,16 @@ class _Parameters:
 def command(question: type[Q], run: Callable[..., int] | None = None) -> Command:
     """The command that asks a question and prints the answer.
 
-    With `run` that does it: it is called with an Asking, and with the options that it has of its own, which stand
-    between those that the question shares with others and its own.
+    With `run` that does it: it is called with an Asking, and with the parameters that it has of its own. Its options
+    stand between those that the question shares with others and its own; its arguments beside the scenario. What is
+    called as a parameter of the frame stands in for that.
     """
     own: list[click.Parameter] = [] if run is None else run.__dict__.pop("__click_params__", [])[::-1]
     known = _Parameters(question)
 
-    def ask(scenario: str | None, format: str | None, output: Output, release: Release | None, **given: Any) -> int:
+    def ask(
+        scenario: str | None, format: str | None, output: Output, release: Release | None = None, **given: Any
+    ) -> int:
         words, scenario = known.take_words(given, scenario)
         usage = " ".join([known.name, *(word.metavar for word, needed in known.words.values() if needed)])
         *_, last = ("", *words.values())
@@ -141,14 +162,36 @@ def command(question: type[Q], run: Callable[..., int] | None = None) -> Command
             return asking.answer() if run is None else run(asking, **given)
 
     framed: Any = ggml_option(format_option(*question.formats, help=question.formats_help)(output_option(ask)))
-    scenarios: Any = scenario_argument(lambda: None)
-    options = list(known.options.values())
-    options[known.shared : known.shared] = [param for param in own if isinstance(param, click.Option)]
-    if question.in_ggmls_words:
-        raw: Any = raw_option(lambda: None)
-        options += raw.__click_params__
-    params = [*known.arguments(), *scenarios.__click_params__, *options, *reversed(framed.__click_params__)]
+    arguments = [*known.arguments(), *_made_by(scenario_argument)]
+    frame: list[click.Parameter] = framed.__click_params__[::-1]
+    for param in own:
+        among = arguments if isinstance(param, click.Argument) else frame
+        same = next((n for n, other in enumerate(among) if {*other.opts} & {*param.opts}), None)
+        if same is not None:
+            among[same] = param
+        elif among is arguments:
+            among.insert(0, param) if param.nargs == -1 else among.append(param)
+    options: list[click.Parameter] = [*known.options.values()]
+    options[known.own_after : known.own_after] = [p for p in own if p not in arguments and p not in frame]
+    shared = {
+        raw_option: question.in_ggmls_words,
+        memory_option: "memory" in question.bounds,
+        work_option: "operations" in question.bounds,
+    }
+    options += (param for option, wanted in shared.items() if wanted for param in _made_by(option))
+    params = [*arguments, *options, *frame]
     return Command(known.name, params=params, callback=framed, help=question.__doc__)
+
+
+def _made_by(decorator: Callable[[Any], Any]) -> list[click.Parameter]:
+    """The parameters that an option's decorator gives a command."""
+    made: list[click.Parameter] = decorator(lambda: None).__click_params__
+    return made
+
+
+def _is_default(option: click.Option) -> bool:
+    source = click.get_current_context().get_parameter_source(option.name or "")
+    return source is click.core.ParameterSource.DEFAULT
 
 
 def question_command(question: type[Question[Any]]) -> Callable[[Callable[..., int]], Command]:
@@ -157,22 +200,26 @@ def question_command(question: type[Question[Any]]) -> Callable[[Callable[..., i
 
 
 def _option(name: str, type: Any, default: Any, about: Option) -> click.Option:
-    kinds = get_args(type) if get_origin(type) in (types.UnionType, Literal) else (type,)
+    kinds = get_args(type) if get_origin(type) in (types.UnionType, Union) else (type,)
     long = f"--{name.replace('_', '-')}"
     own = [alias for alias in about.names if alias.startswith("--")]
     more: dict[str, Any] = {"default": default or None, "help": about.help}
     if about.complete:
         more["shell_complete"] = _completer(about.complete)
-    if get_origin(type) is Literal:
-        more |= {"type": click.Choice(kinds), "show_default": True}
+    choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    if choices:
+        more |= {"type": click.Choice(choices), "show_default": default is not None}
+    elif get_origin(type) is Sequence:
+        more["multiple"] = True
     elif bool in kinds:
-        can_be_none = types.NoneType in kinds
-        long = f"{long}/--no-{long[2:]}" if can_be_none else long
-        more |= {} if can_be_none else {"is_flag": True, "default": default}
+        both = types.NoneType in kinds or default is True
+        long = f"{long}/--no-{long[2:]}" if both else long
+        more |= {} if types.NoneType in kinds else {"is_flag": True, "default": default}
         more |= {"cls": Pipeline} if len(own) > 1 else {}
-    elif int in kinds:
+    elif int in kinds or float in kinds:
         bounded = about.least is not None or about.most is not None
-        more["type"] = click.IntRange(about.least, about.most) if bounded else int
+        number, range = (int, click.IntRange) if int in kinds else (float, click.FloatRange)
+        more["type"] = range(about.least, about.most) if bounded else number
         more |= {"default": default, "show_default": default is not None}
     elif Path in kinds:
         more["type"] = click.Path(path_type=Path)

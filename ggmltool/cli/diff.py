@@ -1,26 +1,43 @@
-"""`ggmltool diff`: what differs between two plans, and where they part first."""
+"""`ggmltool diff`, and two plans or graphs as the command line names them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ggmltool.ask.diff import PARTS_OF_LOGS, Diff
 from ggmltool.ask.diff.side import DiffSide, Titles, log_side, scenario_side
 from ggmltool.ask.explain.realloc import Side as ReallocSide
-from ggmltool.cli.command import Command
+from ggmltool.ask.moment import OfMoment
 from ggmltool.cli.complete import complete_sides
-from ggmltool.cli.errors import CliError, suggestion
-from ggmltool.cli.logs import OpenedLog, open_either, refuse_moment, refuse_what_if
-from ggmltool.cli.options import ggml_pair_option, json_option, moment_options, output_option, what_if_options
-from ggmltool.cli.output import Output
+from ggmltool.cli.derive import Asking, question_command
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.logs import OpenedLog, open_either, refuse_moment, refuse_options, refuse_what_if
+from ggmltool.cli.options import ggml_pair_option
 from ggmltool.cli.scenario import is_scenario, open_scenario
-from ggmltool.ggml.releases.release import Release
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
 from ggmltool.scenario.samples import find_sample
+
+if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
+
+
+@question_command(Diff)
+@click.argument("scenario", required=False, metavar="[A[:GRAPH]]", shell_complete=complete_sides)
+@click.argument("other", required=False, metavar="[B[:GRAPH]]", shell_complete=complete_sides)
+@ggml_pair_option
+def diff(asking: Asking[Diff], other: str | None, releases: tuple[Release, ...]) -> int:
+    question = asking.question
+    if question.brief and asking.json:
+        raise click.UsageError("--brief is a line of text; --json says whether they differ in `same`.")
+    titles, (a, b) = open_sides(asking.scenario, other, question, releases)
+    if (a.is_log or b.is_log) and set(question.parts) - set(PARTS_OF_LOGS):
+        refuse_options(only=f"has no shapes and no memory; it has {', '.join(PARTS_OF_LOGS)}")
+    return asking.print(question.between(a, b, titles))
 
 
 def with_graph(argument: str) -> tuple[str, str | None]:
@@ -40,13 +57,14 @@ def _is_there(name: str) -> bool:
 
 
 def open_sides(
-    a: str | None, b: str | None, moment: Moment, what_if: WhatIf, releases: Sequence[Release] = ()
+    a: str | None, b: str | None, question: Diff, releases: Sequence[Release]
 ) -> tuple[Titles, tuple[DiffSide, DiffSide]]:
-    """What A and B are called, and their plans. Without `b`, A has the options of `what_if` the other way round.
+    """What A and B are called, and their plans. Without `b`, A has the options of the scheduler the other way round.
 
     `releases` are the two of ggml that plan A and B, or the one that plans both; none: their own. Raises UsageError,
     ScenarioError and CliError.
     """
+    moment, what_if = question.moment, question.what_if
     both = releases[0] if len(releases) == 1 else None
     releases = releases if len(releases) == 2 else ()
     if a is None or (b is None and not str(what_if) and not releases):
@@ -105,104 +123,21 @@ def _titles(asked: Sequence[Asked]) -> Titles:
 
 
 def named_sides(
-    given: list[str], graph: str | None, what_if: WhatIf, release: Release | None
+    given: list[str], question: OfMoment[Any], release: Release | None
 ) -> tuple[str, ReallocSide, ReallocSide]:
     """The two graphs that the command line names, and a title: two graphs of one scenario (the third word, else the
     one that is taken by default), or two scenarios with their graphs. Raises UsageError, CliError and ScenarioError.
     """
     named = [with_graph(word) for word in given[:2]]
     if len(given) == 2 and all(is_scenario(file) for file, _ in named):
-        opened = {file: open_scenario(file, release).what_if(what_if) for file, _ in dict(named).items()}
+        opened = {file: question.of(open_scenario(file, release)) for file, _ in dict(named).items()}
         sides = [
-            ReallocSide(opened[file], opened[file].scenario.graph_name(at or graph), word)
+            ReallocSide(opened[file], opened[file].scenario.graph_name(at or question.graph), word)
             for (file, at), word in zip(named, given, strict=True)
         ]
         return "two scenarios" if len(opened) > 1 else sides[0].opened.title, sides[0], sides[1]
-    if graph is not None:
+    if question.graph is not None:
         raise click.UsageError("The graphs are already named; leave out --graph.")
-    only = open_scenario(given[2] if len(given) > 2 else None, release).what_if(what_if)
+    only = question.of(open_scenario(given[2] if len(given) > 2 else None, release))
     one, other = (ReallocSide(only, only.scenario.graph_name(name), name) for name in given[:2])
     return only.title, one, other
-
-
-PARTS = ("nodes", "splits", "copies", "buffers", "sizes", "contexts")
-OF_LOGS = PARTS[:3]
-"""What a log can tell."""
-
-
-def _parts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """`splits,buffers` as names of parts; all of them by default."""
-    if value is None:
-        return PARTS
-    parts = tuple(part.strip() for part in value.split(","))
-    for part in parts:
-        if part not in PARTS:
-            hint = suggestion(part, PARTS) or f" The parts are {', '.join(PARTS)}."
-            raise click.BadParameter(f"{part!r} is not a part to compare.{hint}", ctx, param)
-    return parts
-
-
-def _complete_parts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    *before, last = incomplete.split(",")
-    return [",".join([*before, part]) for part in PARTS if part.startswith(last) and part not in before]
-
-
-@click.command(cls=Command)
-@click.argument("scenario", required=False, metavar="[A[:GRAPH]]", shell_complete=complete_sides)
-@click.argument("other", required=False, metavar="[B[:GRAPH]]", shell_complete=complete_sides)
-@moment_options
-@what_if_options
-@click.option(
-    "--only",
-    "parts",
-    metavar="PARTS",
-    envvar="GGMLTOOL_DIFF_ONLY",
-    callback=_parts,
-    shell_complete=_complete_parts,
-    help=f"Compare only some of {', '.join(PARTS)}; they alone decide the exit status.",
-)
-@click.option("--brief", is_flag=True, help="Only say whether the plans differ, and in which parts.")
-@ggml_pair_option
-@json_option
-@output_option
-def diff(
-    scenario: str | None,
-    other: str | None,
-    moment: Moment,
-    what_if: WhatIf,
-    parts: tuple[str, ...],
-    brief: bool,
-    releases: tuple[Release, ...],
-    json: bool,
-    output: Output,
-) -> int:
-    """Show what differs between two plans, and the first node where they diverge.
-
-    Nodes are matched by id, else by name, else by what they are computed from. Only ggml's decisions are compared, not
-    values and parameters. Exit status as diff's: 0 no difference, 1 a difference (or ggml fails on one of the plans), 2
-    wrong use or a bad file.
-
-    One scenario and an option of the scheduler: its plans without and with that option are compared. Graphs of a
-    GGML_SCHED_DEBUG=2 log are compared with another (`LOG:1 LOG:3`) or with a scenario, as far as a log tells.
-
-    One scenario and two versions of ggml: it is planned by each, and each rule of ggml that changed between them is
-    named with what it did to this graph.
-
-    \b
-    Example:
-      ggmltool diff before.yaml after.yaml
-      ggmltool diff --step reserve model.yaml:prompt model.yaml:token
-      ggmltool diff --pipeline model.yaml
-      ggmltool diff --ggml 0.20.2,0.26 model.yaml
-      ggmltool diff model.json.gz llama.log:2
-    """
-    from ggmltool.ask.diff import PARTS_OF_LOGS
-    from ggmltool.ask.diff import diff as ask_diff
-    from ggmltool.cli.logs import refuse_options
-
-    if brief and json:
-        raise click.UsageError("--brief is a line of text; --json says whether they differ in `same`.")
-    titles, (a, b) = open_sides(scenario, other, moment, what_if, releases)
-    if (a.is_log or b.is_log) and set(parts) - set(PARTS_OF_LOGS):
-        refuse_options(parts=f"has no shapes and no memory; it has {', '.join(PARTS_OF_LOGS)}")
-    return output.answer(ask_diff(a, b, titles, parts, brief), "json" if json else "text")

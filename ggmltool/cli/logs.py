@@ -11,8 +11,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError
-from ggmltool.cli.moment import option_of
-from ggmltool.cli.options import DOCUMENTS, json_option, output_option
+from ggmltool.cli.options import DOCUMENTS, json_option, option_of, output_option
 from ggmltool.cli.output import Output, note
 from ggmltool.cli.progress import WRITER, progress, waiting_for
 from ggmltool.scenario.errors import quoted

@@ -50,15 +50,17 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and its one line of help, so that `--help` imports none of them."""
 
-QUESTIONS = frozenset({"graph", "allocs", "check", "context", "hash", "lifetime", "tensor"})
+QUESTIONS = frozenset({"graph", "allocs", "check", "compare", "context", "hash", "lifetime", "tensor", "verify"})
 """The commands that derive from the question of their name in `ask/`."""
 
 MODULES = {
     command: module
     for module, commands in {
-        "debug": "tui record",
+        "debug": "tui record trace",
         "logs": "import",
+        "pictures": "buffers dot",
         "place": "sweep",
+        "plans": "plan splits explain",
         "reference": "help man schema sample ops types",
     }.items()
     for command in commands.split()

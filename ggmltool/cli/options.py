@@ -11,7 +11,6 @@ import click
 
 from ggmltool.cli.complete import complete_graphs, complete_pair, complete_releases, complete_scenarios
 from ggmltool.cli.output import Output, ending_of, format_of, refusal
-from ggmltool.inspect.opened import Moment, WhatIf
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
@@ -40,17 +39,6 @@ def graph_option(command: F) -> F:
     )(command)
 
 
-def step_option(command: F) -> F:
-    """--step: reserve or alloc."""
-    return click.option(
-        "--step",
-        type=click.Choice(["reserve", "alloc"]),
-        default="alloc",
-        show_default=True,
-        help="Show the state after ggml_backend_sched_reserve or ggml_backend_sched_alloc_graph.",
-    )(command)
-
-
 def work_option(command: F) -> F:
     """--max-operations: how large a product may be that is computed; the scenario's bounds have it."""
     return click.option(
@@ -72,7 +60,7 @@ def _keep_operations(ctx: click.Context, param: click.Parameter, value: str | No
         raise click.BadParameter(f"{value!r} is not a number, e.g. 1e13.", ctx, param) from None
     if not 1 <= number <= _MOST_OPERATIONS:
         raise click.BadParameter(f"{value} is not between 1 and {_MOST_OPERATIONS:.0e}.", ctx, param)
-    ctx.meta["ggmltool.bounds.operations"] = int(number)
+    ctx.meta["ggmltool.operations"] = int(number)
 
 
 class ReleaseOption(click.Option):
@@ -141,25 +129,6 @@ def _release(ctx: click.Context, param: click.Parameter, name: str) -> Release:
     return BY_NAME[name]
 
 
-def moment_options(command: F) -> F:
-    """--graph, --step and --after, together the parameter `moment`, a Moment."""
-
-    @wraps(command)
-    def with_moment(*args: object, graph: str | None, step: str, after: int | None, **kwargs: object) -> object:
-        if after is not None:
-            no_other_step("graph", "step")
-        return command(*args, moment=Moment(graph, step, after), **kwargs)
-
-    option = click.option(
-        "--after",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Show the state after step N of the scenario (numbered as in `run`), with all steps up to it on one "
-        "scheduler.",
-    )
-    return graph_option(step_option(option(cast(F, with_moment))))
-
-
 def no_other_step(*names: str) -> None:
     """Refuse options that say which step is looked at, beside one that says it already. Raises UsageError."""
     ctx = click.get_current_context()
@@ -168,8 +137,10 @@ def no_other_step(*names: str) -> None:
             raise click.UsageError(f"--after names a step, which has its own graph; leave out --{name}.")
 
 
-PIPELINE = ("--parallel/--no-parallel", "--pipeline/--no-pipeline", "pipeline")
-"""The names of the option and its parameter. --parallel was its first name; in llama.cpp that is -np."""
+def option_of(name: str) -> str:
+    """How a parameter of the command that runs is written on the command line."""
+    params = click.get_current_context().command.params
+    return next(param.opts[-1] for param in params if param.name == name)
 
 
 class Pipeline(click.Option):
@@ -181,25 +152,33 @@ class Pipeline(click.Option):
         return None if record is None else (f"{self.opts[-1]} / {self.secondary_opts[-1]}", record[1])
 
 
-def what_if_options(command: F) -> F:
-    """--pipeline and --op-offload with their opposites, together the parameter `what_if`, a WhatIf."""
+def depth_option(command: F) -> F:
+    """-d, for estimates: the tokens that the caches hold already."""
+    return click.option(
+        "-d",
+        "--n-depth",
+        type=click.IntRange(0, 1 << 30),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Of estimated seconds: the tokens that the caches hold before, as llama-bench has it.",
+    )(command)
 
-    @wraps(command)
-    def with_what_if(*args: object, pipeline: bool | None, op_offload: bool | None, **kwargs: object) -> object:
-        return command(*args, what_if=WhatIf(pipeline, op_offload), **kwargs)
 
-    offload = click.option(
-        "--op-offload/--no-op-offload",
-        default=None,
-        help="Let devices offload ops whose weights are in host memory, or not. Overrides the scenario.",
-    )
-    pipeline = click.option(
-        *PIPELINE,
-        cls=Pipeline,
-        default=None,
-        help="Plan with the four copies of pipeline parallelism, or without. Overrides the scenario.",
-    )
-    return pipeline(offload(cast(F, with_what_if)))
+def zeros_option(command: F) -> F:
+    """--zeros: compute with weights that have no values."""
+    return click.option("--zeros", is_flag=True, help="Compute even if weights have no values: they are zero.")(command)
+
+
+def memory_option(command: F) -> F:
+    """--memory-check: refuse what does not fit into the machine's memory."""
+    return click.option(
+        "--memory-check/--no-memory-check",
+        default=True,
+        expose_value=False,
+        callback=_keep,
+        help="Stop before computing if it needs more memory than is free on this machine (default), or try.",
+    )(command)
 
 
 def json_option(command: F) -> F:
@@ -318,19 +297,6 @@ def _check_ending(ctx: click.Context, path: Path | None) -> None:
 def _output_file(ctx: click.Context) -> _OutputFile:
     """The command's -o."""
     return next(param for param in ctx.command.params if isinstance(param, _OutputFile))
-
-
-def depth_option(command: F) -> F:
-    """-d, for estimates: the tokens that the caches hold already."""
-    return click.option(
-        "-d",
-        "--n-depth",
-        type=click.IntRange(0, 1 << 30),
-        metavar="N",
-        default=0,
-        show_default=True,
-        help="Of estimated seconds: the tokens that the caches hold before, as llama-bench has it.",
-    )(command)
 
 
 def raw_option(command: F) -> F:

@@ -1,4 +1,4 @@
-"""Pictures as files: SVG, a page, pixels by a program that draws SVG; and graphs as Graphviz lays them out."""
+"""Commands that draw, `buffers` and `dot`; pictures as SVG, a page, pixels; and graphs as Graphviz lays them out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from ggmltool.cli.errors import CliError
-from ggmltool.cli.output import Output
+import click
+
+from ggmltool.ask.buffers import Buffers
+from ggmltool.ask.dot import Dot
+from ggmltool.cli.derive import Asking, question_command
+from ggmltool.cli.errors import FINE, CliError
+from ggmltool.cli.logs import OpenedLog, open_either, refuse_moment, refuse_options
+from ggmltool.cli.options import option_of
+from ggmltool.cli.output import Output, ending_of, note, status_of
 from ggmltool.cli.progress import progress
 from ggmltool.show.svg import FONT
 
@@ -111,3 +119,82 @@ def _by_wasm(text: str, format: str) -> bytes:
 
 def _said(stderr: bytes | None) -> str:
     return (stderr or b"").decode("utf-8", "replace").strip()
+
+
+@question_command(Buffers)
+def buffers(asking: Asking[Buffers[Any]]) -> int:
+    question, format, output, view = asking.question, asking.format, asking.output, asking.question.view
+    picture = format if format in PICTURES else None
+    if picture is not None and view not in ("", "chart"):
+        raise click.UsageError(f"only --chart is a drawing; leave out {option_of(view)}, or name a .txt or .json file.")
+    if picture is not None and (question.all or question.ascii):
+        wrong = option_of("all" if question.all else "ascii")
+        raise click.UsageError(f"{wrong} is for text; leave it out for a drawing.")
+    if question.chart and format in ("json", "csv"):
+        raise click.UsageError("--chart is a drawing; --json without it has the tensors at the peak.")
+    if format == "pickle" and view:
+        raise click.UsageError(f"a pickle has what is allocated and freed; leave out {option_of(view)}.")
+    if format == "pickle" and output.to_terminal:
+        raise CliError("a pickle cannot be shown on a terminal; name a file with -o memory.pickle")
+    check_picture(picture, output, "map")
+    if picture is None and format != "pickle":
+        return asking.answer()
+    from ggmltool.inspect.built import graph_numbers
+
+    opened = asking.open()
+    answer = question.ask(opened)
+    plan, memory = answer.facts.plan, answer.facts.memory
+    numbers = graph_numbers(opened.scenario, plan.graph)
+    if picture is not None:
+        from ggmltool.ask.buffers.svg import map_svg
+
+        drawn = map_svg(plan, memory, answer.title, numbers)
+        return output.answer(answer, picture, picture_of(drawn, picture, answer.title, output))
+    from ggmltool.ask.buffers.torch_snapshot import devices_of, snapshot_pickle
+
+    named = (f"{number} is {name}" for number, name in enumerate(devices_of(plan, memory)))
+    note(f"Devices in the viewer: {', '.join(named) or 'none, no memory is planned'}")
+    return output.answer(answer, "pickle", snapshot_pickle(plan, memory, answer.facts.tensors, numbers))
+
+
+@question_command(Dot)
+def dot(asking: Asking[Dot]) -> int:
+    question, output = asking.question, asking.output
+    opened = open_either(asking.scenario, question.graph, asking.release)
+    is_log = isinstance(opened, OpenedLog)
+    if is_log:
+        refuse_moment()
+        refuse_options(fold="has no shapes and no views, and equal layers are recognized by them")
+        if question.style == "ggml":
+            refuse_options(style="has no shapes and types; leave --style ggml out")
+    style = question.in_style("ggmltool" if is_log else "ggml")
+    if asking.format is None and output.path is not None and ending_of(output.path) not in (".txt", ""):
+        raise CliError(
+            f"cannot tell a format from {output.path.name}; use .svg, .png, .pdf, .html or .dot, or say --format"
+        )
+    format = asking.format or "dot"
+    check_picture(format, output, "graph")
+    if isinstance(opened, OpenedLog):
+        from ggmltool.sources.sched_log.plan import log_plan
+
+        made = question.of_plan(*log_plan(opened.graph()), opened.title)
+    else:
+        made = question.draw(opened, style)
+    status = FINE if made.at is None else status_of(made.at)
+    if format == "dot":
+        output.write(made.text)
+        return status
+    from ggmltool.ask.dot.splits import LARGE, simpler_layout
+    from ggmltool.show.svg import finished
+
+    if made.nodes > LARGE:
+        note(
+            f"A picture of {made.nodes} nodes is huge and can take Graphviz minutes; --overview fits a screen, "
+            "--style ggmltool --fold draws repeated layers once, --around ID or --split N a part"
+        )
+    text = simpler_layout(made.text, made.nodes) if style == "ggml" else made.text
+    if format == "pdf" or (format == "png" and has_pixels()):
+        output.write(draw(text, format))
+    else:
+        output.write(picture_of(finished(draw(text, "svg").decode(), made.title), format, made.title, output))
+    return status

@@ -11,13 +11,20 @@ import click
 from ggmltool.ask.run.text import StepReport, steps_view
 from ggmltool.cli.command import Command
 from ggmltool.cli.complete import complete_nodes, complete_tensors
-from ggmltool.cli.options import ggml_option, json_option, output_option, scenario_argument, work_option
+from ggmltool.cli.options import (
+    ggml_option,
+    json_option,
+    memory_option,
+    output_option,
+    scenario_argument,
+    work_option,
+    zeros_option,
+)
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
-from ggmltool.cli.values import check_run, memory_option, tell_of_undone, zeros_option
 from ggmltool.inspect.opened import Opened
-from ggmltool.inspect.ready import check_memory
+from ggmltool.inspect.ready import check_run, tell_of_undone
 from ggmltool.inspect.use_after_free import FreedMemoryUse, uses_after_free, uses_view
 from ggmltool.scenario.tensor_info import tensor_infos
 from ggmltool.show.text import count, shortened
@@ -76,7 +83,6 @@ def run(
     compute: bool,
     times: bool,
     zeros: bool,
-    memory_check: bool,
     json: bool,
     release: Release | None,
     output: Output,
@@ -113,9 +119,7 @@ def run(
     if watcher is not None:
         watcher.check()
     if compute:
-        check_run(opened.model, zeros)
-        if memory_check:
-            check_memory(opened)
+        check_run(opened, zeros)
     try:
         result.do_steps()
     finally:
@@ -243,7 +247,7 @@ class _Result:
             return StepReport(str(step), did)
         done = self.run.step(step, number)
         if isinstance(done, Plan):
-            undone = tell_of_undone(self.run, step)
+            undone = tell_of_undone(self.run, step, self.opened.work)
             return (
                 StepReport(str(step), undone, plan=done)
                 if done.step == step.kind

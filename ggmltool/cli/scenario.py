@@ -6,14 +6,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from ggmltool.cli.command import current_settings
 from ggmltool.cli.output import detail, log_lines, note
-from ggmltool.cli.progress import WRITER, waiting_for
-from ggmltool.cli.values import bounds_asked_for
+from ggmltool.cli.progress import WRITER, progress, waiting_for
 from ggmltool.inspect.opened import Opened, environment_number
+from ggmltool.inspect.work import Work
 from ggmltool.scenario.samples import DEFAULT, ENDINGS, find_sample, sample_name, samples_folder, scenario_path
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.bounds import Bounds
     from ggmltool.ggml.releases.release import Release
     from ggmltool.scenario.text.text import Readable
 
@@ -58,8 +61,9 @@ def opened(path: str, argument: str, stream: Readable | None = None, release: Re
     from ggmltool.scenario.load import load_spec
     from ggmltool.scenario.scenario import Scenario
 
+    bounds, checks_memory = _bounds_asked_for()
     with waiting_for(path, WRITER):
-        model = load_spec(path, stream=stream, ggml=release, bounds=bounds_asked_for())
+        model = load_spec(path, stream=stream, ggml=release, bounds=bounds)
     if model.left_out:
         note(f"ggml {model.ggml} does not have {', '.join(dict.fromkeys(model.left_out))}: ignored")
     options = "" if release is None else f"--ggml {release.name}"
@@ -69,7 +73,18 @@ def opened(path: str, argument: str, stream: Readable | None = None, release: Re
         from ggmltool.ask.splits.sched_debug import split_printer
 
         scenario.on_debug = split_printer(level, detail)
-    return Opened(scenario, argument, options, log_lines, debug=current_settings().verbosity > 0)
+    work = Work(progress, note, of_command=True, checks_memory=checks_memory)
+    return Opened(scenario, argument, options, log_lines, current_settings().verbosity > 0, work)
+
+
+def _bounds_asked_for() -> tuple[Bounds, bool]:
+    """The bounds that the command's options set, and whether it checks memory before it computes."""
+    from ggmltool.ggml.bounds import MAX_OPERATIONS, NO_END, Bounds
+
+    ctx = click.get_current_context(silent=True)
+    meta = ctx.meta if ctx is not None else {}
+    checks = meta.get("ggmltool.memory_check")
+    return Bounds(meta.get("ggmltool.operations", MAX_OPERATIONS), NO_END if checks is False else None), bool(checks)
 
 
 def default_scenario() -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ggmltool.inspect.work import UNSEEN, Work
 from ggmltool.show.text import count
 from ggmltool.state.errors import InspectError
 
@@ -50,7 +51,7 @@ class WhatIf(NamedTuple):
 class Opened:
     """A loaded scenario. `argument` is how the user would name it again, `options` those that stand in for its own.
 
-    `log` is given the lines that ggml logs; with `debug` those of a debug build, too.
+    `log` is given the lines that ggml logs; with `debug` those of a debug build, too. `work` says how far work is.
     """
 
     scenario: Scenario
@@ -58,6 +59,7 @@ class Opened:
     options: str = ""
     log: Callable[[Iterable[str]], None] | None = None
     debug: bool = False
+    work: Work = UNSEEN
     _tensors: dict[str, Tensors] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

@@ -19,7 +19,9 @@ from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
-    from ggmltool.scenario.spec import ScenarioSpec, Step
+    from ggmltool.inspect.work import Work
+    from ggmltool.scenario.run.run import Run
+    from ggmltool.scenario.spec import Step
 
 _FLOAT = 4
 
@@ -118,6 +120,31 @@ def check_weights(model: ScenarioSpec, graphs: Iterable[str], steps: Iterable[St
             f"(for a model, `ggmltool capture --weights` does). {without} only plans; --zeros computes with zeros"
         )
     return found.inputs
+
+
+def check_run(opened: Opened, zeros: bool, method: str = "") -> None:
+    """Refuse to do steps whose weights have no values, unless they are `zeros`, or that need more memory than is free;
+    say which inputs are zero. `method` plans without computing, as --no-compute. Raises InspectError."""
+    model, work = opened.model, opened.work
+    graphs = computed_graphs(model)
+    if graphs and not zeros:
+        inputs = check_weights(model, graphs, model.steps, "--no-compute" if work.of_command else method)
+        if inputs:
+            work.note(f"no data, so zero: {shortened(inputs, _NAMES_SHOWN)}")
+    if work.checks_memory:
+        check_memory(opened)
+
+
+def tell_of_undone(run: Run, step: Step, work: Work) -> str:
+    """What a step undid of a `set` before it, for a table ("": nothing); the remedy is noted."""
+    if not run.undone or step.kind not in ("reserve", "alloc", "measure", "compute"):
+        return ""
+    names = shortened(run.undone, _NAMES_SHOWN)
+    work.note(
+        f"{step} creates {names} anew, so what `set` wrote is gone. Put `set` after the `alloc` that allocates the "
+        "tensor, or the tensor into a context with a `buft`"
+    )
+    return f"undoes set {names}"
 
 
 def computed_graphs(model: ScenarioSpec) -> list[str]:

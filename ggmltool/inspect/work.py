@@ -24,11 +24,18 @@ def _unseen(label: str, total: int = 0, unit: str = "") -> Iterator[Advance]:
     yield lambda n=1, /: None
 
 
+def _unsaid(text: str) -> None:
+    """Nobody listens."""
+
+
 class Work(NamedTuple):
-    """Where it is said how far the work is, and what else is worth knowing; by default nowhere."""
+    """Where it is said how far the work is, and what else is worth knowing; by default nowhere. `of_command`: it is a
+    command's; `checks_memory`: it is refused where it needs more memory than is free."""
 
     progress: Progress = _unseen
-    note: Callable[[str], None] = lambda text: None
+    note: Callable[[str], None] = _unsaid
+    of_command: bool = False
+    checks_memory: bool = False
 
 
 UNSEEN = Work()

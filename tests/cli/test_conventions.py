@@ -215,7 +215,7 @@ def test_a_mistake_of_ours_is_told_apart(call: Call, monkeypatch: pytest.MonkeyP
     def broken(*args: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("ggmltool.cli.plan.open_either", broken)
+    monkeypatch.setattr("ggmltool.cli.plans.open_either", broken)
     result = call("plan", MATMUL)
     assert result.status == 3
     assert "internal error: ZeroDivisionError: oops" in result.err

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 import ggmltool
+from ggmltool.ask.diff import PARTS
 from ggmltool.ask.diff import plans as plan_diff
 from ggmltool.ask.diff.rules import changes, changes_between
-from ggmltool.cli.diff import PARTS
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.scenario.samples import samples
 from tests.cli.conftest import SAMPLES, Call

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace as replace_row
 
-from ggmltool.ask.diff import diff
+from ggmltool.ask.diff import Diff
 from ggmltool.ask.diff.plans import PARTS, PlanDiff, plan_diff
 from ggmltool.ask.diff.side import DiffSide, Held, HeldBuffer, Titles
 from ggmltool.ask.words import words
@@ -97,7 +97,7 @@ def diff_of(name: str) -> PlanDiff:
 @pytest.mark.parametrize("width", STYLES)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_difference_looks_as_accepted(name: str, width: str) -> None:
-    text = diff(*PAIRS[name], TITLES).shown("text", STYLES[width])
+    text = Diff().between(*PAIRS[name], TITLES).shown("text", STYLES[width])
     if width in ("80", "200") and name != "refused":
         assert max(map(len, text.splitlines())) <= int(width)
     check_golden(GOLDEN / f"diff_{name}_{width}.txt", text)
@@ -105,7 +105,7 @@ def test_a_difference_looks_as_accepted(name: str, width: str) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_its_json_looks_as_accepted(name: str) -> None:
-    text = json_text(diff(*PAIRS[name], TITLES).document())
+    text = json_text(Diff().between(*PAIRS[name], TITLES).document())
     document = json.loads(text)
     assert document["same"] == (not document["differing"]) == (name == "same")
     check_golden(GOLDEN / f"diff_{name}_json.txt", text)
@@ -156,12 +156,12 @@ def test_a_refused_plan_differs_in_every_part() -> None:
 
 def test_only_the_parts_that_are_asked_for_are_compared() -> None:
     b = replace(A, plan=replace(TWO_DEVICES, buffer_sizes=(("CUDA0", 1), ("CPU", 1))))
-    assert diff(A, b, TITLES).facts.differing == ("buffers",)
-    text = diff(A, b, TITLES, ("splits", "copies")).shown("text", Style(80))
+    assert Diff().between(A, b, TITLES).facts.differing == ("buffers",)
+    text = Diff(only=("splits", "copies")).between(A, b, TITLES).shown("text", Style(80))
     assert text.startswith("before.yaml and after.yaml · no difference in splits, copies · ")
-    line = diff(A, b, TITLES, brief=True).shown("text", Style(80))
+    line = Diff(brief=True).between(A, b, TITLES).shown("text", Style(80))
     assert line == "before.yaml and after.yaml differ in buffers\n"
-    assert diff(A, b, TITLES, ("sizes",)).facts.document().compared == ("sizes",)
+    assert Diff(only=("sizes",)).between(A, b, TITLES).facts.document().compared == ("sizes",)
 
 
 def test_many_of_everything_are_counted() -> None:
@@ -175,7 +175,7 @@ def test_many_of_everything_are_counted() -> None:
         tensors = {n.id: TENSORS["a"]._replace(id=n.id, name=n.id, src=(), nbytes=n.alloc_size or 0) for n in nodes}
         return DiffSide(replace(TWO_DEVICES, nodes=nodes, splits=splits, leafs=()), tensors, memory_plan([]))
 
-    text = diff(long("CPU", 1), long("CUDA0", 2), TITLES).shown("text", Style(80))
+    text = Diff().between(long("CPU", 1), long("CUDA0", 2), TITLES).shown("text", Style(80))
     assert "30 rows" in text
     assert "and 29 tensors more, together +435 B" in text
     assert "40  CPU → CUDA0" in text
@@ -192,5 +192,5 @@ def test_names_cannot_steer_a_terminal() -> None:
                        held=[*side.held, Held(bad, bad, bad, len(side.plan.splits))])  # fmt: skip
 
     for brief in (False, True):
-        answer = diff(renamed(A), renamed(ON_ONE_DEVICE), Titles(bad, bad), brief=brief)
+        answer = Diff(brief=brief).between(renamed(A), renamed(ON_ONE_DEVICE), Titles(bad, bad))
         assert "\x1b" not in answer.shown("text", Style(80))

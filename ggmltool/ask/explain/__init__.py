@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.moment import OfMoment, answer
-from ggmltool.ask.question import Argument
+from ggmltool.ask.question import Argument, R
 from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
@@ -17,7 +17,37 @@ if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
 
 
-class ExplainNode(OfMoment["ExplainedNodeShown"], frozen=True):
+class Explain(OfMoment[R], frozen=True):
+    """Explain a decision of ggml: which rules were asked, which one decided, and what would change it.
+
+    \b
+    WHAT is one of these:
+      NODE     why it runs on its backend: every rule that was asked, what each
+               backend answers, and changes that would move it
+      split N  why a new split begins there, what it copies and for which nodes,
+               and changes that make fewer splits
+      realloc A B
+               would the memory planned for A serve B? A and B are graphs of the
+               scenario, or two scenarios (FILE:GRAPH, or --graph for both)
+      error TEXT
+               what a message of ggml or llama.cpp means, what causes it, what to
+               do. TEXT is a line of a log, a part of one, a file, or `-` for
+               standard input
+    A node called `split`, `realloc` or `error` is `node NAME`. Every change that
+    is shown was verified by planning.
+
+    \b
+    Example:
+      ggmltool explain kq graph.yaml
+      ggmltool explain split 1 graph.yaml
+      ggmltool explain realloc prompt token graph.yaml
+      ggmltool explain error "tensor buffer not set"
+    """
+
+    only_python = ()
+
+
+class ExplainNode(Explain["ExplainedNodeShown"], frozen=True):
     """Why a node is on its backend: every rule that was asked, what each backend answers, what would move it."""
 
     name: Annotated[str, Argument("NODE")]
@@ -30,7 +60,7 @@ class ExplainNode(OfMoment["ExplainedNodeShown"], frozen=True):
         return answer(at, ExplainedNodeShown.of(at.plan, facts))
 
 
-class ExplainSplit(OfMoment["ExplainedSplitShown"], frozen=True):
+class ExplainSplit(Explain["ExplainedSplitShown"], frozen=True):
     """Why a split begins, what it copies and for whom, and what makes fewer splits."""
 
     number: Annotated[int, Argument("N")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,10 +23,12 @@ from ggmltool.ggml.events import (
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.inspect.memory import MemoryRecorder
+from ggmltool.inspect.ready import computed_graphs, tell_of_undone
 from ggmltool.show.perfetto import Clock, PerfettoTrace
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
+    from ggmltool.inspect.work import Advance
     from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import Step
 
@@ -45,14 +46,11 @@ def planned_trace(opened: Opened, cached: int = 0) -> PerfettoTrace:
     return _Planned(opened, times, times.clock, times.about).do()
 
 
-def measured_trace(
-    opened: Opened,
-    cached: int = 0,
-    advance: Callable[[int], None] = lambda n: None,
-    stepped: Callable[[Run, Step], object] = lambda run, step: None,
-) -> PerfettoTrace:
-    """The steps of a scenario, computed here; `advance` is told how many nodes more, `stepped` after each step."""
-    return _Measured(opened, PlanTimes(opened.model, cached), Clock.MEASURED, _MEASURED).do(advance, stepped)
+def measured_trace(opened: Opened, cached: int = 0) -> PerfettoTrace:
+    """The steps of a scenario, computed here."""
+    total = sum(len(opened.model.graphs[name].nodes) for name in computed_graphs(opened.model))
+    with opened.work.progress("computing", total, "nodes") as advance:
+        return _Measured(opened, PlanTimes(opened.model, cached), Clock.MEASURED, _MEASURED).do(advance)
 
 
 class _Planned(TraceDrawing):
@@ -160,7 +158,7 @@ class _Heard(NamedTuple):
 class _Measured(TraceDrawing):
     """The run under way: what was heard in a step is drawn when the step is done."""
 
-    def do(self, advance: Callable[[int], None], stepped: Callable[[Run, Step], object]) -> PerfettoTrace:
+    def do(self, advance: Advance) -> PerfettoTrace:
         """All steps, up to one that ggml refuses."""
         self.heard: list[_Heard] = []
         self.advance = advance
@@ -174,7 +172,7 @@ class _Measured(TraceDrawing):
         self._draw(None)
         for step in self.opened.model.steps:
             error = self._step(step)
-            stepped(self.run, step)
+            tell_of_undone(self.run, step, self.opened.work)
             self._draw(step)
             if error:
                 self.refused(error)

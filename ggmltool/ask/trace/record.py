@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -13,9 +13,9 @@ from ggmltool.ask.events import EventRow, event_row
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Computed, Event, UsedAfterFree
 from ggmltool.ggml.plan import Plan
-from ggmltool.scenario.run.run import Run
-from ggmltool.scenario.scenario import Scenario
-from ggmltool.scenario.spec import Step
+from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.ready import computed_graphs, tell_of_undone
+from ggmltool.inspect.work import Advance
 from ggmltool.show.document import Error, ReleaseDocument, Row
 from ggmltool.state.story.history import backend_names
 from ggmltool.state.story.points import BackendNames, Point, entered_at
@@ -89,13 +89,16 @@ class Announcements:
         return entered_at(self.points)
 
 
-def trace_steps(
-    scenario: Scenario,
-    compute: bool,
-    advance: Callable[[int], None] = lambda n: None,
-    stepped: Callable[[Run, Step], object] = lambda run, step: None,
-) -> Trace:
-    """Do the scenario's steps, without `compute` only those that plan; `stepped` is called after each."""
+def trace_steps(opened: Opened, compute: bool, decisions: bool = False) -> Trace:
+    """Do the scenario's steps, without `compute` only those that plan; with `decisions` they are shown, too."""
+    graphs = opened.model.graphs
+    total = sum(len(graphs[name].nodes) for name in computed_graphs(opened.model)) if compute else 0
+    with opened.work.progress("tracing", total, "nodes") as advance:
+        return replace(_traced(opened, compute, advance), decisions=decisions)
+
+
+def _traced(opened: Opened, compute: bool, advance: Advance) -> Trace:
+    scenario = opened.scenario
     events: list[Event] = []
 
     def hear(event: Event) -> None:
@@ -118,7 +121,7 @@ def trace_steps(
             continue
         events.clear()
         done = run.step(step, number)
-        stepped(run, step)
+        tell_of_undone(run, step, opened.work)
         if isinstance(done, Plan) and done.error is not None:
             error = dict(done.error)
             out.append(TracedStep(str(step), list(events), error.get("message") or "ggml failed"))

@@ -271,7 +271,7 @@ def paths_of(calls: list[TraceLine]) -> set[tuple[str, ...]]:
 def test_the_way_to_every_call_is_the_debuggers_stack(sample: str, release: str) -> None:
     scenario = ggmltool.load(sample, ggml=release)
     history = record_history(scenario, compute=True)
-    steps = calls_of(trace_steps(scenario, compute=True))
+    steps = calls_of(trace_steps(scenario.opened, compute=True))
     told = paths_of([call for step in steps for call in step])
     kinds = (Computed, Grown, Synchronized, TensorCopied, TensorWritten)
     stacks = {history.functions(at)[-2::-1] for at, p in enumerate(history.points) if isinstance(p.event, kinds)}
@@ -280,7 +280,7 @@ def test_the_way_to_every_call_is_the_debuggers_stack(sample: str, release: str)
 
 
 def test_january_2024_copies_as_its_source_does_and_writes_before_it_computes() -> None:
-    found = trace_steps(ggmltool.load("four-passes"), compute=True)
+    found = trace_steps(ggmltool.load("four-passes").opened, compute=True)
     calls = [call.text for call in calls_of(found)[-1] if not call.is_note]
     copy = calls.index("ggml_backend_tensor_copy_async(tok → CUDA0#tok, 512 bytes)")
     assert calls[copy + 1 : copy + 4] == [
