@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.bounds import BOUNDS, Bounds
@@ -26,6 +27,7 @@ AllocSize = Callable[[Tensor], int]
 """A device's own rule for the bytes a tensor needs, not less than ggml_nbytes."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BufferType:
     """A ggml_backend_buffer_type.
 
@@ -41,58 +43,27 @@ class BufferType:
     where it is quantized, or where its op is one of `expanding_ops` (None: whatever its op).
     """
 
-    __slots__ = (
-        "alignment",
-        "alloc_more",
-        "alloc_size",
-        "device",
-        "expanding_ops",
-        "family",
-        "gpu",
-        "host",
-        "largest",
-        "max_size",
-        "name",
-        "ops",
-        "pinned_by",
-        "plain",
-        "row_padding",
-        "rule",
-        "slack",
-    )
+    name: str
+    device: str
+    alignment: int = TENSOR_ALIGNMENT
+    max_size: int = SIZE_MAX
+    row_padding: int = 0
+    host: bool = False
+    ops: frozenset[int] | None = None
+    alloc_size: AllocSize | None = None
+    family: str = "custom"
+    rule: Callable[[Tensor], str | None] | None = None
+    alloc_more: str = ""
+    slack: int = 0
+    largest: int = field(init=False)
+    plain: bool = field(init=False)
+    expanding_ops: frozenset[Op] | None = field(init=False, default=None)
+    gpu: Gpu | None = field(init=False, default=None)
+    pinned_by: Gpu | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        name: str,
-        device: str,
-        alignment: int = TENSOR_ALIGNMENT,
-        max_size: int = SIZE_MAX,
-        row_padding: int = 0,
-        host: bool = False,
-        ops: frozenset[int] | None = None,
-        alloc_size: AllocSize | None = None,
-        family: str = "custom",
-        rule: Callable[[Tensor], str | None] | None = None,
-        alloc_more: str = "",
-        slack: int = 0,
-    ) -> None:
-        self.name = name
-        self.device = device
-        self.alignment = alignment
-        self.max_size = max_size
-        self.largest = max_size
-        self.row_padding = row_padding
-        self.host = host
-        self.ops = ops
-        self.alloc_size = alloc_size
-        self.family = family
-        self.rule = rule
-        self.alloc_more = alloc_more
-        self.slack = slack
-        self.plain = not row_padding and alloc_size is None
-        self.expanding_ops: frozenset[Op] | None = None
-        self.gpu: Gpu | None = None
-        self.pinned_by: Gpu | None = None
+    def __post_init__(self) -> None:
+        self.largest = self.max_size
+        self.plain = not self.row_padding and self.alloc_size is None
 
     def __repr__(self) -> str:
         return f"<BufferType {self.name}>"
@@ -104,12 +75,20 @@ class BufferType:
 
     def get_alloc_size(self, t: Tensor) -> int:
         """ggml_backend_buft_get_alloc_size: the bytes `t` takes in this type, before alignment."""
-        if self.alloc_size is not None:
-            size = self.alloc_size(t)
-            if self.expanding_ops is not None and size > t.nbytes:
-                _check_may_expand(t, self, self.expanding_ops)
-            return size
-        return self.padded_size(t)
+        if self.alloc_size is None:
+            return self.padded_size(t)
+        size = self.alloc_size(t)
+        ops = self.expanding_ops
+        if ops is not None and size > t.nbytes and not (t.op in EMPTY_OPS or t.type.quantized or t.op in ops):
+            names = ", ".join(sorted(op.name for op in ops))
+            raise GgmlAssert(
+                "ggml_backend_buft_get_alloc_size",
+                "size <= ggml_nbytes(tensor) || ggml_op_is_empty(tensor->op) || ggml_is_quantized(tensor->type) || "
+                "ggml_op_alloc_size_may_expand(tensor->op)",
+                f"in {self.name} {t.label} ({Op(t.op).name}) would take more than its {t.nbytes} bytes, which only "
+                f"results of {names} may",
+            )
+        return size
 
     def buffer_size(self, size: int) -> int:
         """The size of a buffer for `size` bytes, as ggml_backend_buft_alloc_buffer makes it."""
@@ -124,19 +103,6 @@ def row_padding_of(t: Tensor, multiple: int) -> int:
     """Bytes by which the last row of a quantized tensor is padded to a multiple of so many elements (0: it is not)."""
     rest = t.ne[0] % multiple if multiple and t.type.quantized else 0
     return t.type.row_size(multiple - rest) if rest else 0
-
-
-def _check_may_expand(t: Tensor, buft: BufferType, ops: frozenset[Op]) -> None:
-    if t.op in EMPTY_OPS or t.type.quantized or t.op in ops:
-        return
-    names = ", ".join(sorted(op.name for op in ops))
-    raise GgmlAssert(
-        "ggml_backend_buft_get_alloc_size",
-        "size <= ggml_nbytes(tensor) || ggml_op_is_empty(tensor->op) || ggml_is_quantized(tensor->type) || "
-        "ggml_op_alloc_size_may_expand(tensor->op)",
-        f"in {buft.name} {t.label} ({Op(t.op).name}) would take more than its {t.nbytes} bytes, which only results of "
-        f"{names} may",
-    )
 
 
 class Outgrown(NamedTuple):
@@ -208,27 +174,27 @@ class Buffer:
     @property
     def memory(self) -> NDArray[uint8]:
         """The bytes (uint8), an array of the GPU's where they lie in one's memory; fresh memory is zero."""
-        if self._memory is None:
-            self._memory = self._allocate()
-        return self._memory
-
-    def _allocate(self) -> NDArray[uint8]:
+        if self._memory is not None:
+            return self._memory
         gpu, pinned_by = self.buft.gpu, self.buft.pinned_by
+        made: NDArray[uint8]
         if gpu is not None:
-            on_gpu: NDArray[uint8] = gpu.alloc(self.size, self.name)
-            return on_gpu
-        if pinned_by is not None:
-            return pinned_by.alloc_pinned(self.size, self.name)
-        import numpy as np
+            made = gpu.alloc(self.size, self.name)
+        elif pinned_by is not None:
+            made = pinned_by.alloc_pinned(self.size, self.name)
+        else:
+            import numpy as np
 
-        try:
-            return np.zeros(self.size, dtype=np.uint8)
-        except (MemoryError, ValueError):
-            raise GgmlFailed(
-                "ggml_backend_buft_alloc_buffer",
-                f"failed to allocate {self.buft.name} buffer of size {self.size}",
-                explanation="planning needs no memory, but computing does, for simulated devices too",
-            ) from None
+            try:
+                made = np.zeros(self.size, dtype=np.uint8)
+            except (MemoryError, ValueError):
+                raise GgmlFailed(
+                    "ggml_backend_buft_alloc_buffer",
+                    f"failed to allocate {self.buft.name} buffer of size {self.size}",
+                    explanation="planning needs no memory, but computing does, for simulated devices too",
+                ) from None
+        self._memory = made
+        return made
 
 
 def leaves(buffer: Buffer, offset: int, size: int) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
@@ -108,6 +109,7 @@ class Refusal(NamedTuple):
     lacks: bool
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Device:
     """A ggml_backend_device, as data.
 
@@ -123,71 +125,35 @@ class Device:
     machine that computes (None: it is simulated).
     """
 
-    __slots__ = (
-        "any_host",
-        "batch_size",
-        "buft",
-        "bufts",
-        "check",
-        "copies_async",
-        "deciding",
-        "events",
-        "gpu",
-        "graph_optimize",
-        "looks_at_memory",
-        "memory",
-        "name",
-        "offload_min_batch",
-        "ops",
-        "restricted",
-        "rules",
-        "sets_async",
-        "table",
-        "type",
-        "unsupported",
-    )
+    name: str
+    type: DeviceType
+    buft: BufferType
+    table: bytearray
+    rules: Mapping[int, OpRule] = field(default_factory=dict)
+    bufts: Collection[BufferType] = ()
+    any_host: bool = False
+    offload_min_batch: int | None = None
+    batch_size: BatchSize = batch_size
+    events: bool = False
+    memory: int | None = None
+    check: OpRule | None = None
+    copies_async: bool = False
+    sets_async: bool | None = None
+    graph_optimize: GraphOrder | None = None
+    ops: OpRules = SHARED
+    unsupported: Unsupported | None = None
+    restricted: frozenset[BufferType] = field(init=False)
+    deciding: frozenset[BufferType] = field(init=False)
+    looks_at_memory: bool = field(init=False)
+    gpu: Gpu | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        name: str,
-        type: DeviceType,
-        buft: BufferType,
-        table: bytearray,
-        rules: dict[int, OpRule] | None = None,
-        bufts: Iterable[BufferType] = (),
-        any_host: bool = False,
-        offload_min_batch: int | None = None,
-        batch_size: BatchSize = batch_size,
-        events: bool = False,
-        memory: int | None = None,
-        check: OpRule | None = None,
-        copies_async: bool = False,
-        sets_async: bool | None = None,
-        graph_optimize: GraphOrder | None = None,
-        ops: OpRules = SHARED,
-        unsupported: Unsupported | None = None,
-    ) -> None:
-        self.name = name
-        self.type = type
-        self.buft = buft
-        self.table = table
-        self.rules = rules or {}
-        self.bufts = frozenset((buft, *bufts))
-        self.any_host = any_host
-        self.offload_min_batch = offload_min_batch
-        self.batch_size = batch_size
-        self.events = events
-        self.memory = memory
-        self.check = check
-        self.copies_async = copies_async
-        self.sets_async = copies_async if sets_async is None else sets_async
-        self.graph_optimize = graph_optimize
-        self.ops = ops
-        self.unsupported = unsupported
+    def __post_init__(self) -> None:
+        self.bufts = frozenset((self.buft, *self.bufts))
+        if self.sets_async is None:
+            self.sets_async = self.copies_async
         self.restricted = frozenset(b for b in self.bufts if b.ops is not None)
         self.deciding = frozenset(b for b in self.bufts if b.rule is not None)
-        self.looks_at_memory = bool(self.restricted or self.deciding) or check is not None
-        self.gpu: Gpu | None = None
+        self.looks_at_memory = bool(self.restricted or self.deciding) or self.check is not None
 
     def __repr__(self) -> str:
         return f"<Device {self.name}>"

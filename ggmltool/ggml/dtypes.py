@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class DType:
     """One ggml_type.
 
@@ -13,18 +15,13 @@ class DType:
     as type 0, f32); `from_float` says whether the CPU can quantize to it.
     """
 
-    __slots__ = ("block_size", "from_float", "id", "name", "quantized", "type_size", "vec_dot_type")
-
-    def __init__(
-        self, id: int, name: str, block_size: int, type_size: int, quantized: bool, vec_dot_type: str, from_float: bool
-    ) -> None:
-        self.id = id
-        self.name = name
-        self.block_size = block_size
-        self.type_size = type_size
-        self.quantized = quantized
-        self.vec_dot_type = vec_dot_type
-        self.from_float = from_float
+    id: int
+    name: str
+    block_size: int
+    type_size: int
+    quantized: bool
+    vec_dot_type: str
+    from_float: bool
 
     def __repr__(self) -> str:
         return f"<ggml_type {self.name}>"

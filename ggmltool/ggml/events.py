@@ -272,33 +272,10 @@ class Computed(NamedTuple):
 
 
 Event = (
-    Entered
-    | Left
-    | Assigned
-    | PassedOver
-    | Refused
-    | SplitStarted
-    | InputAdded
-    | GraphInputCopied
-    | KeptUntil
-    | Reordered
-    | AllocationStarted
-    | Allocated
-    | Reused
-    | NotReused
-    | Freed
-    | Kept
-    | Grown
-    | ReallocNeeded
-    | IdsChanged
-    | UsedAfterFree
-    | Logged
-    | Synchronized
-    | EventCall
-    | TensorCopied
-    | TensorWritten
-    | Computed
-)
+    Entered | Left | Assigned | PassedOver | Refused | SplitStarted | InputAdded | GraphInputCopied | KeptUntil
+    | Reordered | AllocationStarted | Allocated | Reused | NotReused | Freed | Kept | Grown | ReallocNeeded |
+    IdsChanged | UsedAfterFree | Logged | Synchronized | EventCall | TensorCopied | TensorWritten | Computed
+)  # fmt: skip
 Said = Assigned | PassedOver | Refused
 """What is announced about one tensor while backends are assigned."""
 

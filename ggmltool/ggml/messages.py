@@ -107,25 +107,16 @@ def _words(of: Message | Case) -> Told:
     return Told(of.means, of.shapes, of.remedy, of.ask)
 
 
-def _resolved(found: Mapping[str, Message]) -> dict[str, Message]:
-    """The messages, with the words of others in the cases that name one."""
-    return {
-        key: replace(message, cases=tuple(_own_words(case, found) for case in message.cases))
-        for key, message in found.items()
-    }
-
-
-def _own_words(case: Case, found: Mapping[str, Message]) -> Case:
-    return replace(case, **_words(found[case.same_as])._asdict()) if case.same_as else case
-
-
 @cache
 def messages() -> dict[str, Message]:
     """Every message by its key."""
     out: dict[str, Message] = {}
     for name in FILES:
         out |= load(f"messages/{name}.toml", dict[str, Message])
-    return _resolved(out)
+    for key, message in out.items():
+        cases = [replace(c, **_words(out[c.same_as])._asdict()) if c.same_as else c for c in message.cases]
+        out[key] = replace(message, cases=tuple(cases))
+    return out
 
 
 def remedy(key: str, **values: str) -> str:

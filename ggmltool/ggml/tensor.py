@@ -79,25 +79,9 @@ class Tensor:
     """
 
     __slots__ = (
-        "buffer",
-        "data",
-        "flags",
-        "fun",
-        "id",
-        "index",
-        "is_view_op",
-        "key",
-        "name",
-        "nb",
-        "nbytes",
-        "ne",
-        "op",
-        "op_params",
-        "src",
-        "type",
-        "view_offs",
-        "view_src",
-    )
+        "buffer", "data", "flags", "fun", "id", "index", "is_view_op", "key", "name", "nb", "nbytes", "ne",
+        "op", "op_params", "src", "type", "view_offs", "view_src",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -324,11 +308,6 @@ def is_contiguous_rows(t: Tensor) -> bool:
 def is_contiguous_channels(t: Tensor) -> bool:
     """ggml_is_contiguous_channels: channels (dimension 2) are the most inner."""
     return t.nb[0] > t.nb[2] and t.nb[1] > t.nb[0] and t.nb[2] == t.type.type_size
-
-
-def is_contiguously_allocated(t: Tensor) -> bool:
-    """ggml_is_contiguously_allocated: no gaps between the bytes, in whatever order."""
-    return t.nbytes == nelements(t) * t.type.type_size // t.type.block_size
 
 
 def is_padded_1d(t: Tensor) -> bool:

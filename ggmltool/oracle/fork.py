@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import os
 import pickle
 import re
@@ -36,11 +37,6 @@ class Abort:
         """The asserted expression where it was GGML_ASSERT, else None."""
         match = _ASSERT.match(self.text)
         return match.group(1) if match else None
-
-    @property
-    def function(self) -> str | None:
-        """Always None: a release build records the file and the line, not the function."""
-        return None
 
 
 class ChildError(RuntimeError):
@@ -86,6 +82,8 @@ def fork_child() -> int:
 def quiet_child() -> None:
     """Readies a fresh child for aborts: no backtrace of a debugger's or Python's, no core file."""
     faulthandler.disable()
+    # What the parent had is not looked through for garbage again and again.
+    gc.freeze()
     os.environ["GGML_NO_BACKTRACE"] = "1"
     libc_setenv = ctypes.CDLL(None).setenv
     libc_setenv(b"GGML_NO_BACKTRACE", b"1", 1)

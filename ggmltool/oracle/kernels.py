@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 
 from ggmltool.ggml.device import Backend
@@ -36,19 +37,16 @@ def library_kernels(release: Release, backend: Backend, other: GraphCompute) -> 
             other(b, nodes)
             return
         for n in nodes:
-            if not n.is_view_op:
-                _compute(lib, n)
+            if n.is_view_op:
+                continue
+            if n.op in CUSTOM_OPS:
+                raise NotComputable("ggml_graph_compute", f"{n.id} is a {op_desc(n)}, whose function is not ggml's")
+            content = lib.run_forked(partial(_computed, lib, n))
+            if isinstance(content, Abort):
+                raise GgmlFailed("ggml_backend_graph_compute", f"the real ggml computing {n.id}: {content.text}")
+            HostArrays().set_bytes(root_of(n), content)
 
     return compute
-
-
-def _compute(lib: Lib, n: Tensor) -> None:
-    if n.op in CUSTOM_OPS:
-        raise NotComputable("ggml_graph_compute", f"{n.id} is a {op_desc(n)}, whose function is not ggml's")
-    content = lib.run_forked(lambda: _computed(lib, n))
-    if isinstance(content, Abort):
-        raise GgmlFailed("ggml_backend_graph_compute", f"the real ggml computing {n.id}: {content.text}")
-    HostArrays().set_bytes(root_of(n), content)
 
 
 def _computed(lib: Lib, n: Tensor) -> bytes:
@@ -110,7 +108,7 @@ def vulkan_kernels(vulkan: Vulkan, backend: Backend, other: GraphCompute) -> Gra
 
 def _compute_there(vulkan: Vulkan, nodes: Sequence[Tensor]) -> None:
     arrays = HostArrays()
-    roots = dict.fromkeys(root_of(t) for n in nodes for t in _operands(n))
+    roots = dict.fromkeys(root_of(t) for n in nodes for t in (n, *n.src) if t is not None)
     content = {t: arrays.get_bytes(t).tobytes() for t in roots if t.nbytes}
     try:
         made = vulkan.compute(nodes, content, list(dict.fromkeys(map(root_of, nodes))))
@@ -119,8 +117,3 @@ def _compute_there(vulkan: Vulkan, nodes: Sequence[Tensor]) -> None:
         raise GgmlFailed("ggml_backend_graph_compute", f"the real Vulkan computing {names}: {failed}") from None
     for t, data in made.items():
         arrays.set_bytes(t, data)
-
-
-def _operands(n: Tensor) -> Iterator[Tensor]:
-    yield n
-    yield from (s for s in n.src if s is not None)

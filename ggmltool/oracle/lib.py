@@ -82,7 +82,11 @@ def load(release: Release = DEFAULT) -> Lib:
     """The real library of a release, loaded once per process. Raises OracleUnavailable."""
     wanted = release.library
     if wanted is None:
-        raise OracleUnavailable(no_library(release))
+        carried = ", ".join(r.name for r in RELEASES.values() if r.library is not None)
+        raise OracleUnavailable(
+            f"No package carries the real library of ggml {release.name}; there are those of ggml {carried}. Name one "
+            "of them with --ggml"
+        )
     others: list[str] = []
     for files in libraries():
         try:
@@ -101,15 +105,6 @@ def load(release: Release = DEFAULT) -> Lib:
 def open_library(files: Files) -> Lib:
     """Any ggml, of whatever release. Raises OracleUnavailable if it cannot be loaded or is too old to be understood."""
     return Lib(files)
-
-
-def no_library(release: Release) -> str:
-    """What is said of a release whose library no package carries."""
-    others = [r.name for r in RELEASES.values() if r.library is not None]
-    return (
-        f"No package carries the real library of ggml {release.name}; there are those of ggml {', '.join(others)}. "
-        "Name one of them with --ggml"
-    )
 
 
 def missing(release: Release, wanted: Library, others: Sequence[str]) -> str:
@@ -147,7 +142,11 @@ class Lib:
         self.version = str(self.ggml_version().decode())
         self.commit = str(self.ggml_commit().decode())
         self.structs = mirrors_of(self.version, self.exports)
-        self._check_buffer_type()
+        # The functions of a buffer type must be those of the layout, as the CPU's are.
+        table = self.structs["ggml_backend_buffer_type"].from_address(self.ggml_backend_cpu_buffer_type()).iface
+        has = {name for name, _ in table._fields_ if getattr(table, name)}
+        if has != {"get_name", "alloc_buffer", "get_alignment", "is_host"}:
+            raise OracleUnavailable(f"{self.files.base} is {self.said}, whose buffer types ggmltool does not know")
         self._cpu_backend = 0
 
     def exports(self, function: str) -> bool:
@@ -165,13 +164,6 @@ class Lib:
     def said(self) -> str:
         """What the library says of itself: its version, and the commit if it knows that."""
         return f"ggml {self.version}" + (f" ({self.commit})" if self.commit != "unknown" else "")
-
-    def _check_buffer_type(self) -> None:
-        """Raise where the functions of a buffer type are not those of the layout, as the CPU's are."""
-        table = self.structs["ggml_backend_buffer_type"].from_address(self.ggml_backend_cpu_buffer_type()).iface
-        has = {name for name, _ in table._fields_ if getattr(table, name)}
-        if has != {"get_name", "alloc_buffer", "get_alignment", "is_host"}:
-            raise OracleUnavailable(f"{self.files.base} is {self.said}, whose buffer types ggmltool does not know")
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the oracle binds no function {name!r}; add it to ggmltool.oracle.prototypes")

@@ -316,7 +316,9 @@ class World:
         for spec, device in zip(model.backends, devices, strict=True):
             if callbacks.answered is not None and spec.supports is None and spec.answers is None:
                 callbacks.answered(device)
-        real_memory = not computing and _total_bytes(model) <= REAL_MEMORY_LIMIT
+        tensors = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
+        nbytes = sum(nbytes_of(t.type, t.ne, t.nb) for t in tensors)
+        real_memory = not computing and nbytes <= REAL_MEMORY_LIMIT
         self.by_name = {name: self._buft(buft, real_memory) for name, buft in bufts.items()}
         self.bufts: dict[int, MockBuft] = {buft.address: buft for buft in self.by_name.values()}
         self.order = [MockDevice(*pair, self.by_name) for pair in zip(model.backends, devices, strict=True)]
@@ -393,11 +395,6 @@ class World:
         )
         if mock.buft.struct is not None and not mock.buft.struct.device:
             mock.buft.struct.device = mock.device_address
-
-
-def _total_bytes(model: ScenarioSpec) -> int:
-    specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
-    return sum(nbytes_of(t.type, t.ne, t.nb) for t in specs)
 
 
 def _reads_from(bufts: set[int], address: int) -> bool:

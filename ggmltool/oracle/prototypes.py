@@ -12,7 +12,7 @@ from functools import cache
 
 from ggmltool.ggml.ops import load
 from ggmltool.ggml.ops.composites import COMPOSITES
-from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, since_of
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, since_of
 from ggmltool.ggml.releases.table import RELEASES
 
 CTYPES: dict[str, object] = {
@@ -41,7 +41,11 @@ def constructors() -> dict[str, str]:
     out = {"dup_tensor": "t", "view_tensor": "t"}
     for c in (*CONSTRUCTORS.values(), *COMPOSITES.values()):
         name = c.name.removesuffix("_im2col")
-        said = c.prototype if c.prototype is not None else _of_signature(c)
+        said = c.prototype
+        if said is None:
+            # Sources, then parameters, each of the C type that its annotation names.
+            given = inspect.signature(c.build).parameters
+            said = "t" * len(c.sources) + "".join(_LETTERS[str(given[p.name].annotation)] for p in c.params)
         if isinstance(said, str):
             said = {name: said}
         if name in said:
@@ -55,12 +59,6 @@ def in_all_libraries() -> set[str]:
     """The constructors that the library of every release has."""
     oldest = min(release.date for release in RELEASES.values() if release.library is not None)
     return {name for name in constructors() if since_of(name) <= oldest}
-
-
-def _of_signature(c: Constructor) -> str:
-    """Sources, then parameters, each of the C type that its annotation names."""
-    said = inspect.signature(c.build).parameters
-    return "t" * len(c.sources) + "".join(_LETTERS[str(said[p.name].annotation)] for p in c.params)
 
 
 BASE: dict[str, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import Op
@@ -22,9 +22,6 @@ from ggmltool.oracle.state import StateReader, check_layout
 from ggmltool.oracle.structs import CGraph, MultiBuffer, Tensor
 from ggmltool.oracle.tensors import Builder, read_values
 from ggmltool.scenario.spec import ContextSpec, ScenarioSpec, Step, TensorSpec
-
-if TYPE_CHECKING:
-    pass
 
 USAGE = {"any": 0, "weights": 1, "compute": 2}
 LEVEL_DEBUG = 1

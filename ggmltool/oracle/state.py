@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.sched.plans import PlanRows, rows_of
@@ -44,14 +44,22 @@ class StateReader:
             if op not in self._ops:
                 self._ops[op] = self.lib.ggml_op_desc(t.address).decode()
         made = (buffer for buffers in sched.galloc.buffers for buffer in buffers)
-        buffers = self._buffers({*made, *(t.buffer for t in tensors.read.values())} - {0})
+        buffers = {}
+        for address in {*made, *(t.buffer for t in tensors.read.values())} - {0}:
+            b = structs.Buffer.from_address(address)
+            base = self.lib.ggml_backend_buffer_get_base(address) or 0
+            buffers[address] = BufferState(b.buft, b.size, b.usage, base, address, self.chunks.get(address, 0))
+        bufts = {}
+        for address in {*sched.bufts, *(b.buft for b in buffers.values())}:
+            engine = self.world.bufts[address].engine
+            bufts[address] = BuftState(0, engine.name, engine.alignment, engine.max_size, engine.host)
         return State(
             self.world.release,
             sched,
             given,
             tensor_states(tensors.read, _TYPES, self._ops, self.ids),
             buffers,
-            {address: self._buft(address) for address in {*sched.bufts, *(b.buft for b in buffers.values())}},
+            bufts,
         )
 
     def rows(self, graph: int) -> PlanRows:
@@ -72,19 +80,6 @@ class StateReader:
         rows = rows_of(state, [device.name for device in order], names, size_of)
         size = self.lib.ggml_backend_sched_get_buffer_size
         return rows._replace(buffer_sizes=tuple([(d.name, size(self.address, d.address)) for d in order]))
-
-    def _buffers(self, addresses: Iterable[int]) -> dict[int, BufferState]:
-        out = {}
-        for address in addresses:
-            buffer = structs.Buffer.from_address(address)
-            base = self.lib.ggml_backend_buffer_get_base(address) or 0
-            chunk = self.chunks.get(address, 0)
-            out[address] = BufferState(buffer.buft, buffer.size, buffer.usage, base, address, chunk)
-        return out
-
-    def _buft(self, address: int) -> BuftState:
-        buft = self.world.bufts[address].engine
-        return BuftState(0, buft.name, buft.alignment, buft.max_size, buft.host)
 
 
 def check_layout(lib: Lib, world: World, sched: int, graph_size: int, op_offload: bool, debug: int) -> None:

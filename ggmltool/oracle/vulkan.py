@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.device import YES, Device, GraphOrder, Keep
+from ggmltool.ggml.device import YES, Device, Keep
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import N_OP_KEYS, Op
@@ -210,18 +210,15 @@ def answered_by_vulkan(device: Device) -> None:
     device.table = bytearray([YES]) * N_OP_KEYS
     device.check = lambda op: None if real.answers([op])[0].runs else _NOT_SUPPORTED
     device.buft.alloc_size = lambda t: real.answers([t])[0].size
-    if device.graph_optimize is not None:
-        device.graph_optimize = _order_of(real)
 
-
-def _order_of(real: Vulkan) -> GraphOrder:
     def order(nodes: list[Tensor], use_count: Callable[[Tensor], int], keep: Keep) -> list[Tensor]:
         ordered, kept = real.order(nodes, use_count)
         for tensor, until in kept:
             keep(tensor, until)
         return ordered
 
-    return order
+    if device.graph_optimize is not None:
+        device.graph_optimize = order
 
 
 _LARGEST = 1 << 42
@@ -232,11 +229,6 @@ def hardware_of(vulkan: Vulkan) -> Hardware:
     """The features of the device, by the names that Vulkan's profile has for them, and its largest tensor in bytes."""
     asked = {name: op() for name, op in ASKED.items()}
     answers = dict(zip(asked, vulkan.answers(list(asked.values())), strict=True))
-    return Hardware(frozenset(name for name, answer in answers.items() if answer.runs), _largest(vulkan))
-
-
-def _largest(vulkan: Vulkan) -> int:
-    """The most bytes that a tensor may have, a multiple of four."""
     low, high = 0, _LARGEST // 4
     while low < high:
         middle = (low + high + 1) // 2
@@ -244,7 +236,7 @@ def _largest(vulkan: Vulkan) -> int:
             low = middle
         else:
             high = middle - 1
-    return 4 * low
+    return Hardware(frozenset(name for name, answer in answers.items() if answer.runs), 4 * low)
 
 
 def _node(op: Op, *shapes: Sequence[int], types: Mapping[int, str] | None = None) -> Tensor:
@@ -255,19 +247,13 @@ def _node(op: Op, *shapes: Sequence[int], types: Mapping[int, str] | None = None
     return node
 
 
-def _attention() -> Tensor:
-    return _node(Op.FLASH_ATTN_EXT, [64, 1, 1], [64, 1, 1], [64, 256, 1], [64, 256, 1], types={2: "f16", 3: "f16"})
-
-
-def _indexer() -> Tensor:
-    return _node(
-        Op.LIGHTNING_INDEXER, [256, 1], [128, 64, 1], [128, 1, 256], [64, 1], [256, 1], types={2: "f16", 4: "f16"}
-    )
-
-
 ASKED: dict[str, Callable[[], Tensor]] = {
-    "fp16": _indexer,
-    "subgroup_shuffle": _attention,
+    "fp16": lambda: _node(
+        Op.LIGHTNING_INDEXER, [256, 1], [128, 64, 1], [128, 1, 256], [64, 1], [256, 1], types={2: "f16", 4: "f16"}
+    ),
+    "subgroup_shuffle": lambda: _node(
+        Op.FLASH_ATTN_EXT, [64, 1, 1], [64, 1, 1], [64, 256, 1], [64, 256, 1], types={2: "f16", 3: "f16"}
+    ),
     "subgroup_arithmetic": lambda: _node(Op.CUMSUM, [64], [64]),
     "subgroup_16": lambda: _node(Op.DSV4_HC_COMB, [4, 4], [24], [24], [3]),
     "memory_model": lambda: _node(Op.ARGSORT, [2048], [2048], types={0: "i32"}),

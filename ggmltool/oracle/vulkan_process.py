@@ -79,7 +79,8 @@ class Backend:
             graph.n_nodes = len(nodes)
             for i, (node, n_uses) in enumerate(zip(nodes, uses, strict=True)):
                 graph.nodes[i] = made[node]
-                Tensor.from_address(made[node]).flags = _flags(raw[node])
+                # Putting it into a graph has changed its flags.
+                Tensor.from_address(made[node]).flags = Tensor.from_buffer_copy(raw[node]).flags
                 graph.use_counts[graph.slot(made[node])] = n_uses
             kept: list[tuple[int, int]] = []
             add = structs.ADD_ALLOC_DEP(lambda _, tensor, until: kept.append((tensor, until)))
@@ -139,11 +140,6 @@ def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> 
     function.restype, function.argtypes = result, arguments
     made: Callable[..., Any] = function
     return made
-
-
-def _flags(raw: bytes) -> int:
-    """The flags of a tensor, which putting it into a graph changes."""
-    return Tensor.from_buffer_copy(raw).flags  # type: ignore[no-any-return]
 
 
 def _room(lib: Lib, n_tensors: int) -> int:

@@ -31,7 +31,7 @@ from tests.conformance.releases import in_turn, release_of
 from tests.ggml.layouts import strided_tensors
 
 PREDICATES = (
-    "is_contiguous is_contiguous_1 is_contiguous_2 is_contiguous_rows is_contiguous_channels is_contiguously_allocated "
+    "is_contiguous is_contiguous_1 is_contiguous_2 is_contiguous_rows is_contiguous_channels "
     "is_transposed is_permuted is_empty is_scalar is_vector is_matrix is_3d"
 )
 

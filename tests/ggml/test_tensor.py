@@ -42,7 +42,6 @@ def test_a_new_tensor_is_contiguous_by_every_measure(t: Tensor) -> None:
     assert tensors.is_contiguous_1(t)
     assert tensors.is_contiguous_2(t)
     assert tensors.is_contiguous_rows(t)
-    assert tensors.is_contiguously_allocated(t)
     assert tensors.is_padded_1d(t)
     assert not tensors.is_transposed(t) or t.ne[0] == 0
     assert t.nbytes == tensors.nelements(t) * t.type.type_size // t.type.block_size

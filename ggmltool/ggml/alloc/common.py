@@ -85,18 +85,9 @@ class AnyGallocr:
     """
 
     __slots__ = (
-        "buf_tallocs",
-        "buffers",
-        "bufts",
-        "hash_nodes",
-        "hash_size",
-        "inplace",
-        "leaf_allocs",
-        "node_allocs",
-        "planned_leafs",
-        "planned_nodes",
-        "refused",
-    )
+        "buf_tallocs", "buffers", "bufts", "hash_nodes", "hash_size", "inplace", "leaf_allocs", "node_allocs",
+        "planned_leafs", "planned_nodes", "refused",
+    )  # fmt: skip
 
     buf_tallocs: Sequence[Planner]
 
@@ -127,7 +118,9 @@ def hash_keys_so_far(gallocr: AnyGallocr, at: int) -> list[Tensor]:
         if here and not gallocr.hash_nodes.allocated[look_up.tensor.index]:
             break  # it has no backend, which is asked before the look-up
         keys.setdefault(look_up.tensor.index, look_up.tensor)
-        if here and look_up.frees == (at >= 0 and not _is_wanted(gallocr, look_up)):
+        # A refused tensor was to get memory: a node its own, a source for the node that still counts on it.
+        t, n_children = look_up.tensor, gallocr.hash_nodes.n_children
+        if here and look_up.frees == (at >= 0 and t is not gallocr.planned_nodes[at] and n_children[t.index] <= 0):
             break
     return list(keys.values())
 
@@ -138,12 +131,6 @@ class _LookUp(NamedTuple):
     at: int
     tensor: Tensor
     frees: bool = False
-
-
-def _is_wanted(gallocr: AnyGallocr, look_up: _LookUp) -> bool:
-    """Whether a refused tensor was to get memory: a node its own, a source for the node that still counts on it."""
-    t = look_up.tensor
-    return t is gallocr.planned_nodes[look_up.at] or gallocr.hash_nodes.n_children[t.index] > 0
 
 
 def _look_ups(nodes: Sequence[Tensor], leafs: Sequence[Tensor]) -> Iterator[_LookUp]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -196,7 +196,7 @@ def make_device(
     profile: Profile,
     name: str,
     buft: BufferType,
-    bufts: Iterable[BufferType] = (),
+    bufts: Collection[BufferType] = (),
     *,
     type: DeviceType | None = None,
     supports: Supports | None = None,

@@ -178,9 +178,13 @@ class AnyScheduler(ABC):
         """The sources of a node that it looks at."""
         return (t for t in n.src if t is not None)
 
-    def copy_of(self, t: Tensor, backend_id: int) -> Tensor:
-        """The copy of a tensor on a backend that the current graph uses."""
-        return copy_of(self.copies, t, backend_id, self.cur_copy)
+    def copy_of(self, t: Tensor, backend_id: int, copy: int | None = None) -> Tensor:
+        """The copy of a tensor on a backend, of this number among pipeline copies, or that of the current graph."""
+        of = self.copies[t.index]
+        made = of[backend_id] if of is not None else None
+        if made is None:
+            raise GgmlAbort("ggml_backend_sched_split_graph", f"no copy of {t.name} for backend {backend_id}")
+        return made[self.cur_copy if copy is None else copy]
 
     def measured_memory(self) -> list[tuple[str, int, int]]:
         """Where memory was measured and never grows: of each backend its name, the bytes in use at most, its bytes."""
@@ -229,11 +233,3 @@ class AnyScheduler(ABC):
     @abstractmethod
     def get_buffer_size(self, backend_id: int) -> int:
         """ggml_backend_sched_get_buffer_size: the bytes of a backend's buffer."""
-
-
-def copy_of(copies: list[Copies | None], t: Tensor, backend_id: int, copy: int) -> Tensor:
-    of = copies[t.index]
-    made = of[backend_id] if of is not None else None
-    if made is None:
-        raise GgmlAbort("ggml_backend_sched_split_graph", f"no copy of {t.name} for backend {backend_id}")
-    return made[copy]

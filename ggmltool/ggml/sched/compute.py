@@ -89,19 +89,21 @@ def compute_splits(s: Scheduler, watch: Watch | None = None) -> None:
         b = split.backend_id
         if s.rules.records_every_split and not split.inputs and before not in (-1, b):
             _wait_on_host(s, before)
-        for j, t in _in_turn(s, split):
+        inputs = list(enumerate(split.inputs))
+        if s.rules.weights_last:
+            inputs.sort(key=lambda numbered: _is_host_weight(numbered[1]))
+        for j, t in inputs:
             _copy_input(s, split, j, t, experts)
-        _compute_split(s, k, split, watch)
+        if s.callback_eval is None:
+            _compute_nodes(s, k, b, split.nodes, watch)
+        else:
+            for batch in batches(split.nodes, s.callback_eval):
+                _compute_nodes(s, k, b, batch, watch)
+                s.synchronize_backend(b)
         if (split.inputs or s.rules.records_every_split) and s.has_events[b]:
             _event(s, "record", b)
         before = b
     s.computed()
-
-
-def _in_turn(s: Scheduler, split: Split) -> Iterable[tuple[int, Tensor]]:
-    """The inputs of a split with their numbers, in the order in which they are copied."""
-    inputs = enumerate(split.inputs)
-    return sorted(inputs, key=lambda input: _is_host_weight(input[1])) if s.rules.weights_last else inputs
 
 
 def _is_host_weight(t: Tensor) -> bool:
@@ -171,17 +173,6 @@ def _copy_async(s: Scheduler, b: int, src: Tensor, dst: Tensor) -> bool:
             queue.synchronize()
     HostArrays().copy(src, dst)
     return True
-
-
-def _compute_split(s: Scheduler, k: int, split: Split, watch: Watch | None) -> None:
-    """The nodes of one split at once, or batch by batch with an eval callback, waiting for each batch."""
-    b = split.backend_id
-    if s.callback_eval is None:
-        _compute_nodes(s, k, b, split.nodes, watch)
-        return
-    for batch in batches(split.nodes, s.callback_eval):
-        _compute_nodes(s, k, b, batch, watch)
-        s.synchronize_backend(b)
 
 
 def _compute_nodes(s: Scheduler, k: int, b: int, nodes: list[Tensor], watch: Watch | None) -> None:

@@ -156,14 +156,12 @@ def _give_allocator(past: Past, sched: SchedulerState) -> None:
             gallocr.buffers[b] = gallocr.buffers[first]
             continue
         if b < len(past.planners) and past.planners[b]:
-            gallocr.buf_tallocs[b].chunks = [_chunk(c) for c in past.planners[b][: gallocr.max_chunks]]
+            gallocr.buf_tallocs[b].chunks = []
+            for of in past.planners[b][: gallocr.max_chunks]:
+                chunk = Chunk(0)
+                chunk.max_size = of.max_size
+                chunk.free_blocks = [[offset, size] for offset, size in of.free_blocks]
+                gallocr.buf_tallocs[b].chunks.append(chunk)
         sizes = past.buffers[b] if b < len(past.buffers) else None
         if sizes is not None:
             gallocr.buffers[b] = VBuffer(buft, sizes, gallocr.addresses)
-
-
-def _chunk(past: ChunkState) -> Chunk:
-    chunk = Chunk(0)
-    chunk.max_size = past.max_size
-    chunk.free_blocks = [[offset, size] for offset, size in past.free_blocks]
-    return chunk

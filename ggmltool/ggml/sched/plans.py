@@ -38,16 +38,6 @@ def rows_of(state: State, backends: Sequence[str], bufts: Mapping[int, str], siz
     return _Rows(state, state.sched, backends, bufts, size_of).all()
 
 
-class _Place(NamedTuple):
-    buffer: str | None
-    usage: str | None
-    chunk: int | None
-    offset: int | None
-
-
-_NOWHERE = _Place(None, None, None, None)
-
-
 class _Rows:
     def __init__(
         self, state: State, sched: SchedState, backends: Sequence[str], bufts: Mapping[int, str], size_of: SizeOf
@@ -56,12 +46,19 @@ class _Rows:
         self.state, self.sched, self.graph = state, sched, state.graph
         self.backends, self.bufts, self.size_of = backends, bufts, size_of
         self.chunks = {buffer: i for buffers in sched.galloc.buffers for i, buffer in enumerate(buffers)}
+        self.labels = {number: t.id or t.name for number, t in state.tensors.items()}
+        self.places = {
+            address: (bufts.get(b.buft), b.usage_name, self.chunks.get(address, b.chunk), b.base)
+            for address, b in state.buffers.items()
+        }
         wanted = set(self.graph.nodes)
         self.positions = {node: i for i, node in enumerate(sched.graph.nodes) if node in wanted}
 
     def all(self) -> PlanRows:
         splits = (
-            SplitPlan(i, self.backend(s.backend_id) or "NULL", s.i_start, s.i_end, tuple(map(self.label, s.inputs)))
+            SplitPlan(
+                i, self.backend(s.backend_id) or "NULL", s.i_start, s.i_end, tuple([self.labels[t] for t in s.inputs])
+            )
             for i, s in enumerate(self.sched.splits)
         )
         sizes = tuple(self.buffer_sizes())
@@ -70,29 +67,26 @@ class _Rows:
     def backend(self, number: int) -> str | None:
         return self.backends[number] if 0 <= number < len(self.backends) else None
 
-    def label(self, tensor: int) -> str:
-        return self.state.tensors[tensor].label
-
-    def place(self, t: TensorState) -> _Place:
-        buffer = None if t.buffer is None else self.state.buffers.get(t.buffer)
-        if buffer is None or t.buffer is None:
-            return _NOWHERE
-        offset = None if buffer.base is None else t.data - buffer.base
-        chunk = self.chunks.get(t.buffer, buffer.chunk)
-        return _Place(self.bufts.get(buffer.buft), buffer.usage_name, chunk, offset)
+    def place(self, t: TensorState) -> tuple[str | None, str | None, int | None, int | None]:
+        """Where a tensor lies: buffer type, usage, chunk, offset."""
+        found = None if t.buffer is None else self.places.get(t.buffer)
+        if found is None:
+            return None, None, None, None
+        buft, usage, chunk, base = found
+        return buft, usage, chunk, None if base is None else t.data - base
 
     def nodes(self) -> Iterator[NodePlan]:
         split_of = [i for i, s in enumerate(self.sched.splits) for _ in range(s.i_end - s.i_start)]
-        ids = self.sched.node_backend_ids
+        ids, labels = self.sched.node_backend_ids, self.labels
         for i, number in enumerate(self.graph.nodes):
             t = self.state.tensors[number]
             backend = self.backend(_at(ids, self.positions.get(number, -1)))
-            src = tuple([None if s is None else self.label(s) for s in t.src])
+            src = tuple([None if s is None else labels[s] for s in t.src])
             split = split_of[i] if i < len(split_of) else -1
             uses = self.graph.use_counts.get(number, 0)
             size = self.size_of(number) if t.view_src is None else None
             yield NodePlan(
-                i, t.label, t.name, t.op, t.op_desc, t.type, t.ne, t.nb, backend, None, split, uses, src,
+                i, labels[number], t.name, t.op, t.op_desc, t.type, t.ne, t.nb, backend, None, split, uses, src,
                 *self.place(t), size,
             )  # fmt: skip
 
@@ -101,7 +95,7 @@ class _Rows:
         first = len(self.sched.graph.leafs) - len(self.graph.leafs)
         for i, number in enumerate(self.graph.leafs):
             t = self.state.tensors[number]
-            yield LeafPlan(i, t.label, self.backend(_at(ids, first + i)), *self.place(t))
+            yield LeafPlan(i, self.labels[number], self.backend(_at(ids, first + i)), *self.place(t))
 
     def copies(self) -> Iterator[CopyPlan]:
         sched, own, nodes = self.sched, self.sched.graph, self.graph.nodes
@@ -124,7 +118,7 @@ class _Rows:
     def copy(self, number: int, of: int, backend: int, copy: int) -> CopyPlan:
         t = self.state.tensors[number]
         buffer, _, chunk, offset = self.place(t)
-        return CopyPlan(t.name, self.label(of), self.backend(backend) or "NULL", copy, buffer, chunk, offset)
+        return CopyPlan(t.name, self.labels[of], self.backend(backend) or "NULL", copy, buffer, chunk, offset)
 
     def buffer_sizes(self) -> Iterator[tuple[str, int]]:
         """ggml_backend_sched_get_buffer_size of each backend: 0 where an earlier one has the same buffers."""
@@ -162,7 +156,9 @@ def plan_of(
             for i, sp in enumerate(s.splits[: s.n_splits])
         ),
         nodes=_nodes(s, graph, place),
-        leafs=_leafs(s, graph, place),
+        leafs=tuple(
+            LeafPlan(i, t.id, _backend(s, s.assigned[t.index]), *place(t, False)[:4]) for i, t in enumerate(graph.leafs)
+        ),
         copies=tuple(_copies(s, place)),
         buffer_sizes=tuple((n, s.get_buffer_size(b)) for b, n in enumerate(names)),
         log=tuple(log),
@@ -234,15 +230,6 @@ def _nodes(s: AnyScheduler, graph: CGraph, place: Places) -> tuple[NodePlan, ...
                     size,
                 )
             )
-    return tuple(out)
-
-
-def _leafs(s: AnyScheduler, graph: CGraph, place: Places) -> tuple[LeafPlan, ...]:
-    ids = s.assigned
-    out: list[LeafPlan] = []
-    for i, t in enumerate(graph.leafs):
-        buffer, usage, chunk, offset, _ = place(t, False)
-        out.append(LeafPlan(i, t.id, _backend(s, ids[t.index]), buffer, usage, chunk, offset))
     return tuple(out)
 
 

@@ -135,13 +135,18 @@ def state_of(
     of_tensors = (t.buffer for t in tensors if t.buffer is not None)
     known = dict.fromkeys((*buffers, *sched.compute_buffers(), *of_tensors))
     bufts = {buft: i for i, buft in enumerate(dict.fromkeys((*sched.bufts, *(b.buft for b in known))))}
+    devices = [b.device.name for b in sched.backends]
+    buft_states = {
+        i: BuftState(devices.index(b.device) if b.device in devices else 0, b.name, b.alignment, b.max_size, b.host)
+        for b, i in bufts.items()
+    }
     return State(
         sched.release.name,
         sched_state(sched, bufts),
         None if graph is None else graph_state(graph),
         {t.index: tensor_state(t) for t in tensors},
         {b.base: BufferState(bufts[b.buft], b.size, b.usage, b.base, 0, b.chunk) for b in known},
-        {i: _buft(buft, sched) for buft, i in bufts.items()},
+        buft_states,
         tuple(map(tuple, contexts)),
     )
 
@@ -193,8 +198,3 @@ def galloc_state(sched: AnyScheduler, bufts: Mapping[BufferType, int]) -> Galloc
         node_allocs=tuple(gallocr.node_allocs),
         leaf_allocs=tuple(gallocr.leaf_allocs),
     )
-
-
-def _buft(buft: BufferType, sched: AnyScheduler) -> BuftState:
-    device = next((i for i, b in enumerate(sched.backends) if b.device.name == buft.device), 0)
-    return BuftState(device, buft.name, buft.alignment, buft.max_size, buft.host)

@@ -12,7 +12,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.assign import assign_from_buffers, assign_sources, choose_or_upgrade, expand
 from ggmltool.ggml.sched.callbacks import CopyCallback, EvalCallback
-from ggmltool.ggml.sched.common import Fields, Place, Places, copy_of, n_keepers
+from ggmltool.ggml.sched.common import Fields, Place, Places, n_keepers
 from ggmltool.ggml.sched.printing import debug_of
 from ggmltool.ggml.sched.split import Cut
 from ggmltool.ggml.sched.state import SchedulerState
@@ -128,9 +128,7 @@ class Scheduler(SchedulerState):
     def _build_graph_copy(self, graph: CGraph) -> None:
         """The graph the allocator sees: before each split, for every input, a dependency on it and then its copy."""
         ids = self.ids
-        copies = self.copies
         view = self.arena.view
-        cur_copy = self.cur_copy
         nodes: list[Tensor] = []
         node_ids: list[int] = []
         for split in self.splits[: self.n_splits]:
@@ -138,7 +136,7 @@ class Scheduler(SchedulerState):
             for t in split.inputs:
                 nodes.append(view(t))
                 node_ids.append(ids[t.index])
-                nodes.append(copy_of(copies, t, b, cur_copy))
+                nodes.append(self.copy_of(t, b))
                 node_ids.append(b)
             if self.kept:
                 self._add_kept(split, nodes, node_ids)
@@ -152,7 +150,7 @@ class Scheduler(SchedulerState):
             wanted += [(t, s.backend_id) for s in self.splits[: self.n_splits] for t in s.inputs]
             for t, b in wanted:
                 for c in range(self.n_copies):
-                    leafs.append(copy_of(copies, t, b, c))
+                    leafs.append(self.copy_of(t, b, c))
                     leaf_ids.append(b)
         leafs += graph.leafs
         leaf_ids += [ids[t.index] for t in graph.leafs]

@@ -139,7 +139,9 @@ class FreedMemory:
                 if not is_computed(n):
                     continue
                 rests_on = None
-                for t in _touched(n):
+                # What computing a node reads, and itself. The destination of a copy is only written.
+                read = n.src[:1] if n.op == Op.CPY else n.src
+                for t in (*(s for s in read if s is not None), n):
                     rests_on = rests_on or self.freed(t)
                     freed = freed_buffer(t)
                     if freed is not None and t.label not in tensors.setdefault(freed, {}):
@@ -152,13 +154,6 @@ class FreedMemory:
                 self.written(n, rests_on)
         for freed in dict.fromkeys((*tensors, *results)):
             self._note(tensors.get(freed, ()), results.get(freed, ()), freed)
-
-
-def _touched(n: Tensor) -> Iterator[Tensor]:
-    """What computing a node reads, and itself. The destination of a copy is only written."""
-    read = n.src[:1] if n.op == Op.CPY else n.src
-    yield from (t for t in read if t is not None)
-    yield n
 
 
 def _without(s: _Span, start: int, end: int) -> Iterator[_Span]:
@@ -199,17 +194,14 @@ def _unsupported(s: AnyScheduler, b: int, n: Tensor) -> GgmlError | None:
         return None
     error = device.unsupported.of(n, s.names[b], *refusal)
     if error is not None:
-        error.explanation = "\n".join(filter(None, (_why(s, b, n, assigned), error.explanation)))
+        name, op = s.names[b], op_desc(n)
+        able = [other.name for other in s.backends if other.device.supports_op(n)]
+        others = f"name a backend that supports it ({', '.join(able)})" if able else "give it to another device"
+        why = f"{n.label} ({op}) is on {name}, which does not support it, and the scheduler did not ask; {others}"
+        if assigned:
+            why = (
+                f"{n.label} ({op}) is assigned to {name} by the user, and {name} does not support it: the scheduler "
+                f"does not ask (supports_op) where the user has chosen; leave out the assignment, or {others}"
+            )
+        error.explanation = "\n".join(filter(None, (why, error.explanation)))
     return error
-
-
-def _why(s: AnyScheduler, b: int, n: Tensor, assigned: bool) -> str:
-    name, op = s.names[b], op_desc(n)
-    able = [other.name for other in s.backends if other.device.supports_op(n)]
-    others = f"name a backend that supports it ({', '.join(able)})" if able else "give it to another device"
-    if assigned:
-        return (
-            f"{n.label} ({op}) is assigned to {name} by the user, and {name} does not support it: the scheduler does "
-            f"not ask (supports_op) where the user has chosen; leave out the assignment, or {others}"
-        )
-    return f"{n.label} ({op}) is on {name}, which does not support it, and the scheduler did not ask; {others}"

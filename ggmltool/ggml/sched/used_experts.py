@@ -89,7 +89,10 @@ class UsedExperts:
         s, size = self.s, t.nb[2]
         data = HostArrays().get_bytes(t)
         device, queue = s.backends[split.backend_id].device, s.backends[split.backend_id].queue
-        for first, last in _runs(self.used):
+        # The consecutive used experts as (first, behind the last).
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], self.used.astype(np.int8), [0]))))
+        for first, behind in edges.reshape(-1, 2).tolist():
+            last = behind - 1
             start = first * size
             tail = min(size, EXPERT_TAIL) if last < t.ne[2] - 1 else 0
             end = start + (last - first + 1) * size + tail
@@ -132,9 +135,3 @@ class LlamaUsedExperts(UsedExperts):
 def copy_callback(name: str, s: Scheduler) -> CopyCallback:
     """The callback that a scenario names, for a scheduler."""
     return {USED_EXPERTS: LlamaUsedExperts}[name](s)
-
-
-def _runs(used: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """The consecutive used experts as (first, last)."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], used.astype(np.int8), [0]))))
-    return [(int(a), int(b) - 1) for a, b in edges.reshape(-1, 2)]

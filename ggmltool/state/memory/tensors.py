@@ -55,18 +55,22 @@ def tensor_states(
     ids = ids or {}
     out = {}
     for address, t in tensors.items():
-        desc = ops.get((t.op, t.op_params[0] if t.op_params else 0), f"op {t.op}")
+        desc = ops.get((t.op, t.op_params[0] if t.op_params else 0)) or f"op {t.op}"
+        # Mostly there is no hole in front of a source.
+        sources: tuple[int | None, ...] = t.src[: t.src.index(0)] if 0 in t.src else t.src
+        if any(t.src[len(sources) :]):
+            sources = tuple([s or None for s in trimmed(t.src)])
         out[address] = TensorState(
             t.name.decode("utf-8", "surrogateescape"),
             ids.get(address, ""),
-            types.get(t.type, f"type {t.type}"),
+            types.get(t.type) or f"type {t.type}",
             t.ne,
             t.nb,
             _FAMILIES.get(desc, desc),
             desc,
             t.op_params,
             t.flags,
-            tuple([s or None for s in trimmed(t.src)]),
+            sources,
             t.view_src or None,
             t.view_offs,
             t.data,
@@ -131,10 +135,8 @@ class Tensors:
     def _one(self, address: int) -> TensorStruct:
         f = self.record.unpack(self.memory.read(address, self.record.size))
         f[11] = f[11].split(b"\0", 1)[0]
-        f[7] = tuple(f[7])
         tensor = TensorStruct(address, *f)
-        wrong = _wrong(tensor)
-        if wrong:
+        if wrong := _wrong(tensor):
             raise NotAsLaidOut(f"what lies at {address:#x} is no tensor: {wrong}")
         return tensor
 
@@ -182,10 +184,11 @@ class Tensors:
 
 def _wrong(t: TensorStruct) -> str:
     """What cannot be in a tensor, "" if nothing is."""
+    numbers = (*t.ne, *t.nb)
+    if 0 <= t.type < limits.TYPES and 0 <= t.op < limits.TYPES and min(numbers) >= 0 and max(numbers) < _NE:
+        return ""
     if not 0 <= t.type < limits.TYPES:
         return f"its type is {t.type}"
     if not 0 <= t.op < limits.TYPES:
         return f"its op is {t.op}"
-    if min(*t.ne, *t.nb) < 0 or max(*t.ne, *t.nb) >= _NE:
-        return f"its shape is {list(t.ne)}, its strides are {list(t.nb)}"
-    return ""
+    return f"its shape is {list(t.ne)}, its strides are {list(t.nb)}"
