@@ -19,7 +19,7 @@ from ggmltool.show.text import harmless
 if TYPE_CHECKING:
     from ggmltool.ask.attach.calls import AttachedCall
     from ggmltool.ask.attach.live import WantedView
-    from ggmltool.ask.attach.verified import Verified
+    from ggmltool.ask.attach.verified import AttachVerifyDocument
     from ggmltool.attach.calls import Called, Visited
     from ggmltool.attach.end.ending import Ended
     from ggmltool.attach.session import AttachSession
@@ -44,7 +44,7 @@ def numbered(output: Output, n: int) -> Output:
     return replace(output, path=output.path.with_name(f"{stem}-{n}{dot}{endings}"))
 
 
-def verified(visited: Visited) -> Verified:
+def verified(visited: Visited) -> AttachVerifyDocument:
     """What the program decided in a call beside our plan of it."""
     from ggmltool.ask.attach.verified import verify
     from ggmltool.attach.write.written import GRAPH
@@ -200,7 +200,7 @@ class CallReporter:
         self._told: list[Future[None]] = []
         self._calls: list[AttachedCall] = []
         self._shown: list[tuple[int, Snapshot]] = []
-        self._found: list[Verified] = []
+        self._found: list[AttachVerifyDocument] = []
         self.written = 0
 
     def call(self, seen: SeenCall) -> None:
@@ -223,7 +223,7 @@ class CallReporter:
         elif self._json and self._verify:
             if self._session.launched is not None:
                 for found in self._found:
-                    self._document(found)
+                    Output().write_document(found)
         elif self._json and self._calls:
             from ggmltool.ask.attach.calls import AttachedDocument
 
@@ -273,13 +273,8 @@ class CallReporter:
             title = self._session.name if self._one else f"{self._session.name}, call {called.number}"
             self._aside.write(verified_view(found, title, self._aside.style))
         elif self._session.launched is None:
-            self._document(found)
+            Output().write_document(found)
 
-    @staticmethod
-    def _document(found: Verified) -> None:
-        from ggmltool.ask.attach.verified import AttachVerifyDocument
-
-        Output().write_document(AttachVerifyDocument.of(found))
 
 
 def until_end(session: AttachSession, timeout: float | None) -> NoReturn:
@@ -316,14 +311,13 @@ def ended_of_core(session: AttachSession) -> Ended:
 
 def tell_end(session: AttachSession, end: Ended, output: Output, redact: bool, json: bool) -> int:
     """What the end of a program means, and its graph as a scenario where -o names a file; the exit status."""
-    from ggmltool.ask.attach.end import EndDocument, abort_view, explain_end
+    from ggmltool.ask.attach.end import abort_view, explain_end
     from ggmltool.ask.attach.verified import verified_view
 
     status = session.wait()
     facts, found, out = explain_end(end), _verified(end), Output(aside=session.launched is not None and not json)
-    facts = replace(facts, notes=(*session.remarks, *facts.notes))
     if json:
-        out.write_document(EndDocument.of(session.instance.release.name, session.name, facts))
+        out.write_document(facts)
     else:
         text = abort_view(facts, session.name, out.style)
         if found is not None:
@@ -338,7 +332,7 @@ def tell_end(session: AttachSession, end: Ended, output: Output, redact: bool, j
     return GGML_FAILED if facts.died or (found is not None and not found.same) else FINE
 
 
-def _verified(end: Ended) -> Verified | None:
+def _verified(end: Ended) -> AttachVerifyDocument | None:
     """What its scheduler had decided beside our plan of the same scenario, of a graph that was allocated."""
     from ggmltool.ask.attach.verified import verify
     from ggmltool.attach.write.written import GRAPH

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ggmltool.ask.attach.verified import Verified
+from ggmltool.ask.attach.verified import AttachVerifyDocument
 from ggmltool.attach.gdb.link import Dies
 from ggmltool.attach.session import AttachSession, Remote
 from tests.attach.emulated_core import memory_of, write_core
@@ -81,7 +81,7 @@ def held(line: Sequence[str], folder: Path | None = None) -> Iterator[tuple[str,
             process.kill()
 
 
-def compared(line: Sequence[str], at: str) -> tuple[list[Verified], bytes]:
+def compared(line: Sequence[str], at: str) -> tuple[list[AttachVerifyDocument], bytes]:
     """Every call of a program beside its plan, and what it printed."""
     with held(line) as (where, process), AttachSession.remote(Remote(where, line[0], SYSROOT)) as session:
         found = [stopped.verified() for stopped in stops(session, at)]

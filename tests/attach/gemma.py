@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from ggmltool.ask.attach.verified import Verified, verify
+from ggmltool.ask.attach.verified import AttachVerifyDocument, verify
 from ggmltool.attach.calls import ALLOC, COMPUTE, At, calls, visit
 from ggmltool.attach.end.ending import ended as core_ended
 from ggmltool.attach.session import AttachError, AttachSession
@@ -51,7 +51,7 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def everything(program: list[str], endless: list[str]) -> Iterator[tuple[str, Verified]]:
+def everything(program: list[str], endless: list[str]) -> Iterator[tuple[str, AttachVerifyDocument]]:
     """Every way to look at it, with what is found."""
     with silent(), AttachSession.launch(program) as session:
         for function, found in looked_at(session, "any"):
@@ -71,7 +71,7 @@ def everything(program: list[str], endless: list[str]) -> Iterator[tuple[str, Ve
     yield "in a core dump", verify(made.document, GRAPH, made.step, end.decided, made.notes)
 
 
-def looked_at(session: AttachSession, at: At | None) -> Iterator[tuple[str, Verified]]:
+def looked_at(session: AttachSession, at: At | None) -> Iterator[tuple[str, AttachVerifyDocument]]:
     """Every such call that comes, until the program ends."""
     try:
         for called in calls(session, at):
@@ -119,7 +119,7 @@ def onto(file: int) -> Iterator[None]:
         os.close(kept)
 
 
-def tell(how: str, found: Verified) -> bool:
+def tell(how: str, found: AttachVerifyDocument) -> bool:
     """Print a line; whether it differs."""
     what = f"{found.fields} fields equal" if found.same else f"{found.different} DIFFER, first {found.first}"
     say(f"{how}: ggml {found.ggml}, {found.nodes} nodes, {found.splits} splits: {what}")

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ggmltool
-from ggmltool.ask.attach.verified import Verified, verify
+from ggmltool.ask.attach.verified import AttachVerifyDocument, verify
 from ggmltool.attach import calls as stops
 from ggmltool.attach.calls import Visited, caller_of, in_scheduler, visit
 from ggmltool.attach.session import AttachError, AttachSession
@@ -63,7 +63,7 @@ class Stopped(NamedTuple):
     graph: int
     visited: Visited
 
-    def verified(self) -> Verified:
+    def verified(self) -> AttachVerifyDocument:
         """The plan beside what was decided."""
         made, found = self.visited.written, self.visited
         return verify(made.document, GRAPH, made.step, found.decided, made.notes, found.left)
@@ -75,7 +75,7 @@ class Compared(NamedTuple):
     number: int
     function: str
     what: str
-    verified: Verified
+    verified: AttachVerifyDocument
     document: dict[str, Any]
 
 

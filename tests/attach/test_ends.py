@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.ask.attach.end import AbortFacts, abort_view, explain_end
+from ggmltool.ask.attach.end import EndDocument, abort_view, explain_end
 from ggmltool.ask.attach.verified import Stage, verify
 from ggmltool.attach.end.ending import Ended, ended
 from ggmltool.attach.files import emulator
@@ -38,7 +38,7 @@ def end_of(arguments: list[str]) -> tuple[Ended, int]:
     return end, session.wait()
 
 
-def text_of(facts: AbortFacts) -> str:
+def text_of(facts: EndDocument) -> str:
     return abort_view(facts, "the program", Style(160))
 
 
@@ -56,10 +56,10 @@ def test_a_preallocated_tensor_ends_in_the_same_words_in_the_plan(
     (tensor,) = facts.tensors
     assert (tensor.known_by, tensor.buffer, tensor.op, tensor.node) == ("message", "GPU0", "SILU", 0)
     assert [(a.op, a.memory) for a in tensor.backends] == [(False, True), (True, False)]
-    assert facts.planned is not None
-    assert facts.planned.same
-    assert facts.planned.message == facts.message
-    assert any(change.text.endswith("into CPU") for change in facts.changes)
+    assert facts.plan is not None
+    assert facts.plan.same
+    assert facts.plan.message == facts.message
+    assert any(change.change.endswith("into CPU") for change in facts.changes)
     assert "GPU0: not the op, CPU: not its memory" in text_of(facts)
 
 
@@ -72,16 +72,16 @@ def test_a_tensor_without_a_buffer_is_in_a_register_of_the_function(release: str
     first = facts.tensors[0]
     assert (first.name, first.known_by, first.buffer) == ("inp", "register", None)
     assert first.holder == "ggml_backend_tensor_set"
-    assert facts.explained is not None
-    assert facts.explained.told.means == "A tensor without a buffer is written or read."
-    assert facts.planned is None
+    assert facts.meaning is not None
+    assert facts.meaning.means == "A tensor without a buffer is written or read."
+    assert facts.plan is None
 
 
 def test_a_device_that_gives_up_is_told_with_its_words_and_the_graph_that_it_computed() -> None:
     facts = explain_end(end_of([str(compiled("0.20.2")), "--abort", "device"])[0])
     assert facts.message == "GPU error: the bus is gone in gpu_mul_mat"
     assert facts.calls[0] == "ggml_backend_sched_graph_compute_async"
-    assert (facts.nodes, facts.planned) == (24, None)
+    assert (facts.nodes, facts.plan) == (24, None)
 
 
 def test_memory_that_a_device_did_not_give_is_told_of_the_crash_behind_it() -> None:
@@ -132,7 +132,7 @@ def crashed(kind: str) -> Path | None:
     return core_of([compiled("0.20.2"), *kind.split()])
 
 
-def explained_core(core: Path | None) -> AbortFacts:
+def explained_core(core: Path | None) -> EndDocument:
     if core is None:
         pytest.skip("this system writes core dumps elsewhere: /proc/sys/kernel/core_pattern")
     with AttachSession.core(str(core), str(compiled("0.20.2"))) as session:
@@ -144,8 +144,8 @@ def test_a_core_dump_of_an_abort_ends_in_the_same_words_in_the_plan() -> None:
     assert facts.signal == "SIGABRT"
     (tensor,) = facts.tensors
     assert (tensor.known_by, tensor.node) == ("named", 0)
-    assert facts.planned is not None
-    assert facts.planned.same
+    assert facts.plan is not None
+    assert facts.plan.same
 
 
 def test_a_core_dump_of_a_crash_tells_the_signal_and_the_graph() -> None:

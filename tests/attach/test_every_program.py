@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.ask.attach.verified import Verified, verify
+from ggmltool.ask.attach.verified import AttachVerifyDocument, verify
 from ggmltool.attach.calls import calls, visit
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
@@ -127,7 +127,7 @@ def decision(session: AttachSession) -> tuple[Snapshot, Answers, Snapshot]:
     return before, answers, read_snapshot(session, sched, graph, function, "after")
 
 
-def beside(before: Snapshot, answers: Answers, after: Snapshot) -> Verified:
+def beside(before: Snapshot, answers: Answers, after: Snapshot) -> AttachVerifyDocument:
     """The process beside the plan of its scenario."""
     scenario = written(before, answers, after)
     process = decided(after, scenario.ids, scenario.names, scenario.step, answers)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from msgspec.structs import astuple
 
 from ggmltool.ask.explain.text import moves
 from ggmltool.attach.end.ending import Ended
 from ggmltool.attach.end.seeking import Suspect
 from ggmltool.attach.write.written import GRAPH
-from ggmltool.inspect.messages.match import Explained, explained, find
+from ggmltool.inspect.messages.match import explained, find
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.what_if import Outcome, changes, try_changes
 from ggmltool.scenario.load import load_spec
@@ -19,9 +20,6 @@ from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.show.table import Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, dims, printable, wrapped
 from ggmltool.state.memory.tensors import TensorStruct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 MOST_CHANGES = 5
 
@@ -63,62 +61,84 @@ class EndPlan(Row):
     same: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AbortFacts:
-    """The end of a program. `tensors` are those that it may mean, the likeliest first. `explained` is what is known of
-    its message, `planned` what our plan of its graph comes to (None: the end did not come while ggml planned),
-    `changes` are such that the graph would be planned. `crashed` is the function that a signal came in, `calls` those
-    of ggml around it. `without` says why there is no graph."""
+class EndMeaning(Row):
+    """What the message means, what brings it about, what to do, and which command tells more."""
 
+    key: str
+    means: str
+    shapes: str
+    remedy: str
+    ask: str
+
+
+class EndChange(Row):
+    """A change with which the graph is planned, and what that comes to."""
+
+    change: str
+    backend: str | None
+    splits: int
+    copied: int
+
+
+class EndDocument(ReleaseDocument, kw_only=True):
+    """The end of a program, and the graph that it was at. `crashed` is the function that a signal came in, `calls` are
+    those of ggml around it, `tensors` those that it may mean, the likeliest first. `died` is false of a core dump of a
+    program that had not. `plan` is what our plan of the graph comes to, null where the end did not come while ggml
+    planned; `without` says why there is no graph, `notes` what could not be known."""
+
+    main_table = "tensors"
+    kind: Literal["attach_end"] = "attach_end"
+    name: str
     said: str
     message: str
     signal: str
     crashed: str
+    died: bool
     thread: int
     calls: tuple[str, ...]
     tensors: tuple[EndTensor, ...]
-    explained: Explained | None
+    meaning: EndMeaning | None
     function: str | None
     nodes: int
     leafs: int
     schedulers: int
-    planned: EndPlan | None
-    changes: tuple[Outcome, ...]
+    plan: EndPlan | None
+    changes: list[EndChange]
     without: str
     notes: tuple[str, ...]
 
-    @property
-    def died(self) -> bool:
-        """Whether it did: a core dump may be of a program that went on, which a debugger had stopped."""
-        return bool(self.said) or self.signal not in _WENT_ON
-
 
 _WENT_ON = ("", "SIGTRAP", "SIGSTOP", "SIGINT")
+"""Signals of a core dump that a debugger made of a program that went on."""
 
 
-def explain_end(end: Ended) -> AbortFacts:
+def explain_end(end: Ended) -> EndDocument:
     """What an end means."""
     abort, snapshot, made = end.abort, end.snapshot, end.written
     tensors = tuple(_meant(end, suspect) for suspect in end.suspects)
     match = find(abort.said) if abort.message else None
+    told = explained(match) if match is not None else None
     planned = _planned(end)
-    return AbortFacts(
-        abort.said,
-        abort.message,
-        abort.signal,
-        abort.crashed,
-        abort.thread,
-        abort.calls,
-        tensors,
-        explained(match) if match is not None else None,
-        snapshot.function if snapshot is not None else None,
-        len(snapshot.graph.nodes) if snapshot is not None else 0,
-        len(snapshot.graph.leafs) if snapshot is not None else 0,
-        end.schedulers,
-        planned,
-        tuple(_changes(end, tensors)) if planned is not None and planned.same else (),
-        end.without,
-        (*_refused(end), *(made.notes if made is not None else ())),
+    return EndDocument(
+        ggml=end.ggml,
+        name=end.name,
+        said=abort.said,
+        message=abort.message,
+        signal=abort.signal,
+        crashed=abort.crashed,
+        died=bool(abort.said) or abort.signal not in _WENT_ON,
+        thread=abort.thread,
+        calls=abort.calls,
+        tensors=tensors,
+        meaning=EndMeaning(told.key, *told.told) if told is not None else None,
+        function=snapshot.function if snapshot is not None else None,
+        nodes=len(snapshot.graph.nodes) if snapshot is not None else 0,
+        leafs=len(snapshot.graph.leafs) if snapshot is not None else 0,
+        schedulers=end.schedulers,
+        plan=planned,
+        changes=_changes(end, tensors) if planned is not None and planned.same else [],
+        without=end.without,
+        notes=(*end.remarks, *_refused(end), *(made.notes if made is not None else ())),
     )
 
 
@@ -142,7 +162,14 @@ def _meant(end: Ended, suspect: Suspect) -> EndTensor:
     tensor, names, snapshot = suspect.tensor, end.names, end.snapshot
     root = snapshot.tensors.get(tensor.view_src) if snapshot is not None else None
     buffer = tensor.buffer or (root.buffer if root is not None else 0)
-    nodes = snapshot.graph.nodes if snapshot is not None else ()
+    nodes, backends = snapshot.graph.nodes if snapshot is not None else (), []
+    if snapshot is not None and end.answers is not None:
+        lies = snapshot.buffers.get(buffer)
+        for i, backend in enumerate(snapshot.backends):
+            supports = end.answers.supports.get((tensor.address, i))
+            memory = end.answers.bufts.get((i, lies.buft)) if lies is not None else None
+            if supports is not None:
+                backends.append(EndBackend(backend.name or f"backend {i}", supports, memory))
     return EndTensor(
         name=_name(tensor),
         op=names.ops.get((tensor.op, tensor.op_params[0]), f"op {tensor.op}"),
@@ -154,22 +181,10 @@ def _meant(end: Ended, suspect: Suspect) -> EndTensor:
         known_by=suspect.how,
         place=suspect.place,
         holder=suspect.holder,
-        backends=tuple(_able(end, tensor, buffer)),
+        backends=tuple(backends),
         id=end.written.ids.get(tensor.address) if end.written is not None else None,
         no_data=not tensor.data,
     )
-
-
-def _able(end: Ended, tensor: TensorStruct, buffer: int) -> Iterator[EndBackend]:
-    snapshot, answers = end.snapshot, end.answers
-    if snapshot is None or answers is None:
-        return
-    lies = snapshot.buffers.get(buffer)
-    for i, backend in enumerate(snapshot.backends):
-        supports = answers.supports.get((tensor.address, i))
-        memory = answers.bufts.get((i, lies.buft)) if lies is not None else None
-        if supports is not None:
-            yield EndBackend(backend.name or f"backend {i}", supports, memory)
 
 
 def _name(tensor: TensorStruct) -> str:
@@ -192,7 +207,7 @@ def _planned(end: Ended) -> EndPlan | None:
     return EndPlan(message, str(error.get("explanation") or ""), message.strip() == end.abort.message.strip())
 
 
-def _changes(end: Ended, tensors: tuple[EndTensor, ...]) -> list[Outcome]:
+def _changes(end: Ended, tensors: tuple[EndTensor, ...]) -> list[EndChange]:
     """Changes with which the graph is planned, at the likeliest tensor of the graph."""
     made = end.written
     node = next((t.id for t in tensors if t.id is not None), None)
@@ -201,72 +216,7 @@ def _changes(end: Ended, tensors: tuple[EndTensor, ...]) -> list[Outcome]:
     opened = Opened(Scenario(load_spec(made.document)))
     # An assignment silences the check and leaves the cause: the backend cannot use the memory.
     tried = (change for change in changes(opened, GRAPH, node, ()) if not change.of_node)
-    return try_changes(tried, GRAPH, node, lambda _: True)[:MOST_CHANGES]
-
-
-class EndMeaning(Row):
-    """What the message means, what brings it about, and what to do."""
-
-    key: str
-    means: str
-    shapes: str
-    remedy: str
-
-
-class EndChange(Row):
-    """A change with which the graph is planned, and what that comes to."""
-
-    change: str
-    backend: str | None
-    splits: int
-    copied: int
-
-
-class EndDocument(ReleaseDocument, kw_only=True):
-    """The end of a program, and the graph that it was at. `crashed` is the function that a signal came in. `died` is
-    false of a core dump of a program that had not; `without` says why there is no graph, `notes` what could not be
-    known."""
-
-    main_table = "tensors"
-    kind: Literal["attach_end"] = "attach_end"
-    name: str
-    said: str
-    signal: str
-    crashed: str
-    died: bool
-    calls: list[str]
-    tensors: list[EndTensor]
-    meaning: EndMeaning | None
-    function: str | None
-    nodes: int
-    leafs: int
-    plan: EndPlan | None
-    changes: list[EndChange]
-    without: str
-    notes: list[str]
-
-    @classmethod
-    def of(cls, ggml: str, name: str, facts: AbortFacts) -> Self:
-        """The document of an end."""
-        told = facts.explained
-        return cls(
-            ggml=ggml,
-            name=name,
-            said=facts.said,
-            signal=facts.signal,
-            crashed=facts.crashed,
-            died=facts.died,
-            calls=list(facts.calls),
-            tensors=list(facts.tensors),
-            meaning=EndMeaning(told.key, told.told.means, told.told.shapes, told.told.remedy) if told else None,
-            function=facts.function,
-            nodes=facts.nodes,
-            leafs=facts.leafs,
-            plan=facts.planned,
-            changes=[EndChange(c.text, c.backend, c.splits, c.copied) for c in facts.changes],
-            without=facts.without,
-            notes=list(facts.notes),
-        )
+    return [EndChange(*found) for found in try_changes(tried, GRAPH, node, lambda _: True)[:MOST_CHANGES]]
 
 
 _SIGNALS = {
@@ -280,39 +230,33 @@ _CALLS = 6
 _LONGEST = 120
 
 
-def abort_view(facts: AbortFacts, title: str, style: Style) -> str:
+def abort_view(facts: EndDocument, title: str, style: Style) -> str:
     """All of it."""
-    told = [title, *_where(facts)]
-    parts = [heading(printable(_said(facts)), told, style), render_lines(list(_graph(facts, style)), style)]
-    name = "Tensors that it may be about" if len(facts.tensors) > 1 else "Tensor"
-    parts += _tensors(name, facts.tensors, style)
-    parts.append(render_lines(list(_meaning(facts, style)), style))
-    name = "Changes with which this graph is planned (each one verified by planning)"
-    parts += moves("to", {}).section(name, facts.changes, style)
-    return "".join(parts)
-
-
-def _said(facts: AbortFacts) -> str:
-    where = _cut(facts.crashed) or "code outside of ggml"
-    return facts.said or (f"{facts.signal} in {where}" if facts.died else f"stopped in {where}")
-
-
-def _cut(function: str) -> str:
-    """The name of a function of C++ can be as long as a page."""
-    return function if len(function) <= _LONGEST else f"{function[: _LONGEST - 1]}…"
-
-
-def _where(facts: AbortFacts) -> Iterator[str]:
+    # The name of a function of C++ can be as long as a page.
+    crashed = facts.crashed if len(facts.crashed) <= _LONGEST else f"{facts.crashed[: _LONGEST - 1]}…"
+    where = crashed or "code outside of ggml"
+    said = facts.said or (f"{facts.signal} in {where}" if facts.died else f"stopped in {where}")
+    told = [title]
     if facts.calls:
         more = len(facts.calls) - _CALLS
-        yield "in " + " ← ".join(facts.calls[:_CALLS]) + (f" and {more} more" if more > 0 else "")
+        told.append("in " + " ← ".join(facts.calls[:_CALLS]) + (f" and {more} more" if more > 0 else ""))
     if facts.signal and facts.said:
-        yield facts.signal
+        told.append(facts.signal)
     if facts.thread > 1:
-        yield f"thread {facts.thread}"
+        told.append(f"thread {facts.thread}")
+    name = "Changes with which this graph is planned (each one verified by planning)"
+    return "".join(
+        [
+            heading(printable(said), told, style),
+            render_lines(list(_graph(facts, style)), style),
+            *_tensors(facts.tensors, style),
+            render_lines(list(_meaning(facts, style)), style),
+            *moves("to", {}).section(name, [Outcome(*astuple(change)) for change in facts.changes], style),
+        ]
+    )
 
 
-def _graph(facts: AbortFacts, style: Style) -> Iterator[str]:
+def _graph(facts: EndDocument, style: Style) -> Iterator[str]:
     if facts.function is not None:
         of = f" (of {facts.schedulers} schedulers)" if facts.schedulers > 1 else ""
         yield f"graph of {facts.function}{of}: {count(facts.nodes, 'node')}, {count(facts.leafs, 'leaf')}"
@@ -323,17 +267,12 @@ def _graph(facts: AbortFacts, style: Style) -> Iterator[str]:
 
 def _known(t: EndTensor) -> str:
     holder = t.holder or "a function without a symbol"
-    match t.known_by:
-        case "message":
-            return "the message has its name"
-        case "named":
-            return "the message has a name that is its"
-        case "argument":
-            return f"{t.place} of {holder}"
-        case "register":
-            return f"register {t.place} of {holder}"
-        case _:
-            return f"stack of {holder}"
+    return {
+        "message": "the message has its name",
+        "named": "the message has a name that is its",
+        "argument": f"{t.place} of {holder}",
+        "register": f"register {t.place} of {holder}",
+    }.get(t.known_by, f"stack of {holder}")
 
 
 def _lies(t: EndTensor) -> str:
@@ -342,22 +281,12 @@ def _lies(t: EndTensor) -> str:
     return t.buffer or "a buffer without a name"
 
 
-def _place(t: EndTensor) -> str | None:
-    if t.node is not None:
-        return f"node {t.node}"
-    return None if t.id is None else "leaf"
+_ANSWERS = {(True, True): "yes", (True, False): "not its memory", (False, True): "not the op",
+            (False, False): "neither op nor memory", (True, None): "yes", (False, None): "no"}  # fmt: skip
 
 
 def _answers(t: EndTensor) -> str | None:
-    return ", ".join(_answer(a) for a in t.backends) or None
-
-
-def _answer(a: EndBackend) -> str:
-    if a.memory is None:
-        return f"{a.backend}: {'yes' if a.op else 'no'}"
-    if a.op and a.memory:
-        return f"{a.backend}: yes"
-    return f"{a.backend}: " + ("not its memory" if a.op else "not the op" if a.memory else "neither op nor memory")
+    return ", ".join(f"{a.backend}: {_ANSWERS[bool(a.op), a.memory]}" for a in t.backends) or None
 
 
 _COLUMNS: tuple[Column[EndTensor], ...] = (
@@ -366,7 +295,7 @@ _COLUMNS: tuple[Column[EndTensor], ...] = (
     Column("type", get=lambda t: t.type),
     Column("shape", get=lambda t: dims(t.ne)),
     Column("lies in", cut=True, get=_lies),
-    Column("place", drop=2, get=_place),
+    Column("place", drop=2, get=lambda t: f"node {t.node}" if t.node is not None else None if t.id is None else "leaf"),
 )
 _TOLD: tuple[Column[EndTensor], ...] = (
     Column("supported by", cut=True, drop=4, get=_answers),
@@ -376,7 +305,8 @@ _WIDE = 100
 """Columns of a terminal on which a tensor has all that is told of it in one line."""
 
 
-def _tensors(name: str, tensors: Sequence[EndTensor], style: Style) -> list[str]:
+def _tensors(tensors: Sequence[EndTensor], style: Style) -> list[str]:
+    name = "Tensors that it may be about" if len(tensors) > 1 else "Tensor"
     if style.width >= _WIDE or not tensors:
         return Table(*_COLUMNS, *_TOLD).section(name, tensors, style)
     below = [" · ".join(filter(None, (printable(t.name) or "(no name)", _answers(t), _known(t)))) for t in tensors]
@@ -384,15 +314,19 @@ def _tensors(name: str, tensors: Sequence[EndTensor], style: Style) -> list[str]
     return [*Table(*_COLUMNS).section(name, tensors, style), render_lines(lines, style)]
 
 
-def _meaning(facts: AbortFacts, style: Style) -> Iterator[str]:
-    said = facts.explained
+def _meaning(facts: EndDocument, style: Style) -> Iterator[str]:
+    told, planned = facts.meaning, facts.plan
     texts: list[tuple[str, str]] = []
-    if said is not None:
-        texts = [("What it means", said.told.means), ("What causes it", said.told.shapes)]
-        texts.append(("What to do", _sentence(said.told.remedy)))
+    if told is not None:
+        remedy = told.remedy.strip()
+        remedy = f"{remedy[:1].upper()}{remedy[1:]}" + ("" if remedy.endswith(".") else ".") if remedy else ""
+        texts = [("What it means", told.means), ("What causes it", told.shapes), ("What to do", remedy)]
     elif facts.died:
-        texts = [("What it means", " ".join([_SIGNALS.get(facts.signal, ""), *_no_data(facts)]).strip())]
-    planned = facts.planned
+        said = [_SIGNALS.get(facts.signal, "")]
+        empty = [t.name for t in facts.tensors if t.no_data]
+        if empty:
+            said.append(f"{empty[0] or 'A tensor'} that it had in hand has no memory (its data is NULL).")
+        texts = [("What it means", " ".join(said).strip())]
     if planned is not None and planned.same:
         text = "The plan of this graph, with what the program's devices answer, ends with the same words"
         texts.append(("The plan", ": ".join(filter(None, (text, planned.explanation.rstrip(".")))) + "."))
@@ -404,16 +338,5 @@ def _meaning(facts: AbortFacts, style: Style) -> Iterator[str]:
     for name, text in texts:
         if text:
             yield from ("", name, *wrapped(printable(text), style.width))
-    if said is not None and said.told.ask:
-        yield from ("", f"See also: ggmltool {said.told.ask}")
-
-
-def _no_data(facts: AbortFacts) -> Iterator[str]:
-    empty = [t.name for t in facts.tensors if t.no_data]
-    if empty:
-        yield f"{empty[0] or 'A tensor'} that it had in hand has no memory (its data is NULL)."
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".") if text else ""
+    if told is not None and told.ask:
+        yield from ("", f"See also: ggmltool {told.ask}")

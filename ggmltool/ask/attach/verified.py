@@ -2,97 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from ggmltool.ask.words import reason_sentence
 from ggmltool.attach.state import Left
 from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.sched.past import Past, past_of
+from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.ggml.state import ChunkState
-from ggmltool.inspect.decisions import Reason
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.show.table import Style, heading, render_lines
 from ggmltool.show.text import count, wrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ggmltool.ggml.sched.state import SchedulerState
-    from ggmltool.scenario.spec import ScenarioSpec
-
-
-class LeftField(NamedTuple):
-    """A field of the state: whose it is, what it is called, and what each side has."""
-
-    row: str
-    field: str
-    process: Any
-    plan: Any
-
-
-_NUMBERS = ("is_reset", "is_alloc", "cur_copy", "next_copy", "hash_size", "own_size")
-
-
-def left_fields(process: Past, plan: Past, nodes: Sequence[str], leafs: Sequence[str]) -> Iterator[LeftField]:
-    """Every field of both. `nodes` and `leafs` are the names of those of the scheduler's own graph."""
-    yield from _tables(process, plan, nodes, leafs)
-    for b, name in enumerate(plan.backends):
-        yield LeftField(name, "planned chunks", *(list(map(_chunk, p.planners[b])) for p in (process, plan)))
-        yield LeftField(name, "buffers of chunks", *(_listed(p.buffers[b]) for p in (process, plan)))
-    yield LeftField("", "backends of the scheduler's nodes", *(list(p.node_ids[: len(nodes)]) for p in (process, plan)))
-    yield LeftField("", "backends of the scheduler's leafs", *(list(p.leaf_ids[: len(leafs)]) for p in (process, plan)))
-    for what, before in (("nodes", "prev_node_ids"), ("leafs", "prev_leaf_ids")):
-        # Behind those the program has what graphs before them left.
-        ours = getattr(plan, before)
-        yield LeftField("", f"backends of the {what} before", list(getattr(process, before)[: len(ours)]), list(ours))
-    for field in _NUMBERS:
-        if field == "own_size" and not process.own_size:
-            continue
-        yield LeftField("", field, getattr(process, field), getattr(plan, field))
-
-
-def _tables(process: Past, plan: Past, nodes: Sequence[str], leafs: Sequence[str]) -> Iterator[LeftField]:
-    """The places that the allocator has written down, of nodes, of their sources, and of leafs."""
-    yield LeftField("", "number of the allocator's nodes", len(process.nodes), len(plan.nodes))
-    yield LeftField("", "number of the allocator's leafs", len(process.leafs), len(plan.leafs))
-    for i, (theirs, ours) in enumerate(zip(process.nodes, plan.nodes, strict=False)):
-        name = _at(nodes, i)
-        yield LeftField(name, "planned place", _place(theirs[0]), _place(ours[0]))
-        yield LeftField(name, "planned places of sources", _places(theirs[1]), _places(ours[1]))
-    for i, (leaf, own) in enumerate(zip(process.leafs, plan.leafs, strict=False)):
-        yield LeftField(_at(leafs, i), "planned place", _place(leaf), _place(own))
-
-
-def _at(names: Sequence[str], i: int) -> str:
-    return names[i] if i < len(names) else f"entry {i}"
-
-
-def _place(place: TensorAlloc) -> str:
-    if place.buffer_id < 0:
-        return "none"
-    return f"backend {place.buffer_id}, chunk {place.chunk}, offset {place.offset}, {place.size_max} bytes"
-
-
-def _places(places: Sequence[TensorAlloc]) -> list[str]:
-    shown = list(map(_place, places))
-    while shown and shown[-1] == "none":
-        shown.pop()
-    return shown
-
-
-def _chunk(chunk: ChunkState) -> str:
-    free = ", ".join(f"{size} at {offset}" for offset, size in chunk.free_blocks)
-    return f"{chunk.max_size} bytes, free: {free or 'nothing'}"
-
-
-def _listed(sizes: Sequence[int] | None) -> list[int]:
-    return list(sizes or ())
 
 
 class Stage(StrEnum):
@@ -121,38 +48,49 @@ class Likely(StrEnum):
     REFUSED = "refused"
 
 
-class Divergence(NamedTuple):
-    """A field that is not the same: `row` names the node, leaf, split or copy; None is what a side does not have."""
+class DivergenceRow(Row):
+    """Where process and plan part. `stage` is what was decided there, `row` names the node, leaf, split or copy,
+    `reason` is why the plan has it so."""
 
-    stage: Stage
+    stage: str
     row: str
     field: str
-    process: Any
-    plan: Any
+    process: str
+    plan: str
+    reason: str | None
+
+    @property
+    def name(self) -> str:
+        """The field with its row."""
+        return f"{self.field} of {self.row}" if self.row else self.field
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """A process beside its plan. `fields` are those compared, `different` how many of them are not the same, `first`
-    the first in ggml's order; `reason` is why our plan has a tensor where it has it (None: it is about no tensor),
-    `likely` what may be behind it. `notes` are what the scenario had to guess."""
+class AttachVerifyDocument(ReleaseDocument, kw_only=True):
+    """`attach --verify --json`: what the program's scheduler decided beside the plan; `fields` are those compared,
+    `different` how many of them are not the same, `first` the first in ggml's order, `likely` are codes of causes,
+    `notes` what the scenario had to guess."""
 
-    ggml: str
+    kind: Literal["attach_verify"] = "attach_verify"
     step: str
+    same: bool
     nodes: int
     splits: int
     copies: int
     fields: int
     different: int
-    first: Divergence | None = None
-    reason: Reason | None = None
-    likely: tuple[Likely, ...] = ()
-    notes: tuple[str, ...] = ()
+    first: DivergenceRow | None
+    likely: list[str]
+    notes: list[str]
 
-    @property
-    def same(self) -> bool:
-        """Whether the process did what the plan says."""
-        return not self.different
+
+class _Field(NamedTuple):
+    """A field of both sides; None is what a side does not have."""
+
+    stage: Stage
+    row: str
+    name: str
+    process: Any
+    plan: Any
 
 
 _BY_STAGE: tuple[tuple[Stage, str, tuple[str, ...]], ...] = (
@@ -169,52 +107,82 @@ _BY_STAGE: tuple[tuple[Stage, str, tuple[str, ...]], ...] = (
     (Stage.MEMORY, "copies", ("buffer", "chunk", "offset")),
     (Stage.MEMORY, "nodes", ("buffer", "usage", "chunk", "offset")),
 )
-_UNKNOWN_IF_NONE = frozenset({"alloc_size"})
-"""Fields that may not have been asked in the process."""
 
 
-class Comparison:
-    """Compares what was decided with a plan; `fields` counts what was compared."""
-
-    def __init__(self, process: Mapping[str, Any], plan: Mapping[str, Any], left: Iterable[LeftField] = ()) -> None:
-        self.process = process
-        self.plan = plan
-        self.left = left
-        self.fields = 0
-
-    def divergences(self) -> Iterator[Divergence]:
-        """All that is not the same, in ggml's order of deciding."""
-        if not self.plan["ok"]:
-            error = self.plan.get("error") or {}
-            yield Divergence(Stage.OUTCOME, "", "ok", True, error.get("message") or "refused")
-            return
-        for stage, rows, fields in _BY_STAGE:
-            yield from self._rows(stage, rows, fields)
-        sizes, planned = self.process["buffer_sizes"], self.plan["buffer_sizes"]
-        for backend in dict.fromkeys((*sizes, *planned)):
-            yield from self._field(Stage.SIZES, backend, "buffer size", sizes.get(backend), planned.get(backend))
-        for row, field, theirs, ours in self.left:
-            yield from self._field(Stage.LEFT, row, field, theirs, ours)
-
-    def _rows(self, stage: Stage, rows: str, fields: Sequence[str]) -> Iterator[Divergence]:
-        theirs, ours = self.process[rows], self.plan[rows]
-        self.fields += 1
-        if len(theirs) != len(ours):
-            yield Divergence(stage, "", f"number of {rows}", len(theirs), len(ours))
+def _decided(process: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[_Field]:
+    for stage, rows, names in _BY_STAGE:
+        theirs, ours = process[rows], plan[rows]
+        yield _Field(stage, "", f"number of {rows}", len(theirs), len(ours))
         for mine, other in zip(ours, theirs, strict=False):
-            for field in fields:
-                yield from self._field(stage, _label(rows, mine), field, other[field], mine[field])
+            row = f"split {mine['id']}" if rows == "splits" else str(mine.get("id", mine.get("name", "")))
+            for name in names:
+                # The sizes may not have been asked in the process.
+                if name != "alloc_size" or other[name] is not None:
+                    yield _Field(stage, row, name, other[name], mine[name])
+    sizes, planned = process["buffer_sizes"], plan["buffer_sizes"]
+    for backend in dict.fromkeys((*sizes, *planned)):
+        yield _Field(Stage.SIZES, backend, "buffer size", sizes.get(backend), planned.get(backend))
 
-    def _field(self, stage: Stage, row: str, field: str, process: Any, plan: Any) -> Iterator[Divergence]:
-        if process is None and field in _UNKNOWN_IF_NONE:
-            return
-        self.fields += 1
-        if process != plan:
-            yield Divergence(stage, row, field, process, plan)
+
+def _left(left: Left, sched: SchedulerState) -> Iterator[_Field]:
+    """The state in which a call has left a scheduler: the tables of the allocator, which the next graph is held
+    against, free blocks, buffers, and the scheduler's own numbers."""
+    process, plan = left.past, past_of(sched)
+    nodes, leafs = ([t.name or t.id for t in tensors] for tensors in (sched.nodes, sched.leafs))
+    for row, name, theirs, ours in (*_tables(process, plan, nodes, leafs), *_numbers(process, plan, nodes, leafs)):
+        yield _Field(Stage.LEFT, row, name, theirs, ours)
+    if left.keys is not None:
+        yield _Field(Stage.LEFT, "", "keys of the hash set", left.keys, len(sched.hash_keys()))
 
 
-def _label(rows: str, row: Mapping[str, Any]) -> str:
-    return f"split {row['id']}" if rows == "splits" else str(row.get("id", row.get("name", "")))
+def _tables(
+    process: Past, plan: Past, nodes: Sequence[str], leafs: Sequence[str]
+) -> Iterator[tuple[str, str, object, object]]:
+    yield "", "number of the allocator's nodes", len(process.nodes), len(plan.nodes)
+    yield "", "number of the allocator's leafs", len(process.leafs), len(plan.leafs)
+    for i, (theirs, ours) in enumerate(zip(process.nodes, plan.nodes, strict=False)):
+        name = nodes[i] if i < len(nodes) else f"entry {i}"
+        yield name, "planned place", _place(theirs[0]), _place(ours[0])
+        yield name, "planned places of sources", _places(theirs[1]), _places(ours[1])
+    for i, (leaf, own) in enumerate(zip(process.leafs, plan.leafs, strict=False)):
+        yield leafs[i] if i < len(leafs) else f"entry {i}", "planned place", _place(leaf), _place(own)
+
+
+def _place(place: TensorAlloc) -> str:
+    if place.buffer_id < 0:
+        return "none"
+    return f"backend {place.buffer_id}, chunk {place.chunk}, offset {place.offset}, {place.size_max} bytes"
+
+
+def _places(places: Sequence[TensorAlloc]) -> list[str]:
+    shown = list(map(_place, places))
+    while shown and shown[-1] == "none":
+        shown.pop()
+    return shown
+
+
+def _chunk(chunk: ChunkState) -> str:
+    free = ", ".join(f"{size} at {offset}" for offset, size in chunk.free_blocks)
+    return f"{chunk.max_size} bytes, free: {free or 'nothing'}"
+
+
+def _numbers(
+    process: Past, plan: Past, nodes: Sequence[str], leafs: Sequence[str]
+) -> Iterator[tuple[str, str, object, object]]:
+    for b, name in enumerate(plan.backends):
+        yield name, "planned chunks", list(map(_chunk, process.planners[b])), list(map(_chunk, plan.planners[b]))
+        yield name, "buffers of chunks", list(process.buffers[b] or ()), list(plan.buffers[b] or ())
+    for what, field, n in (
+        ("backends of the scheduler's nodes", "node_ids", len(nodes)),
+        ("backends of the scheduler's leafs", "leaf_ids", len(leafs)),
+        # Behind those the program has what graphs before them left.
+        ("backends of the nodes before", "prev_node_ids", len(plan.prev_node_ids)),
+        ("backends of the leafs before", "prev_leaf_ids", len(plan.prev_leaf_ids)),
+    ):
+        yield "", what, list(getattr(process, field)[:n]), list(getattr(plan, field)[:n])
+    for field in ("is_reset", "is_alloc", "cur_copy", "next_copy", "hash_size", "own_size"):
+        if field != "own_size" or process.own_size:
+            yield "", field, getattr(process, field), getattr(plan, field)
 
 
 def verify(
@@ -224,7 +192,7 @@ def verify(
     process: Mapping[str, Any],
     notes: Sequence[str] = (),
     left: Left | None = None,
-) -> Verified:
+) -> AttachVerifyDocument:
     """Plan a program's scenario, and hold what the process decided beside it, with the state in which its call `left`
     the scheduler (None: that was not read). Raises ScenarioError."""
     scenario = Scenario(load_spec(document))
@@ -232,37 +200,50 @@ def verify(
     run = scenario.start(record.listener)
     record.attach(run.start())
     plan = run.reserve(graph) if step == "reserve" else run.alloc(graph)
-    beside: Iterable[LeftField] = ()
-    if left is not None and plan.ok:
-        state = cast("SchedulerState", run.sched)
-        names = [[t.name or t.id for t in tensors] for tensors in (state.nodes, state.leafs)]
-        beside = left_fields(left.past, past_of(state), *names)
-        if left.keys is not None:
-            beside = (*beside, LeftField("", "keys of the hash set", left.keys, len(state.hash_keys())))
     said = plan.as_dict()
-    notes = (*notes, *own_orders(scenario.model, graph, step, said))
-    comparison = Comparison(process, said, beside)
-    found = list(comparison.divergences())
-    first = found[0] if found else None
-    reason = None
-    if first is not None and plan.ok and first.row in record.decisions.said:
-        reason = record.decisions.reason(first.row, run.newest[graph][0], [name for name, _ in plan.backends])
-    return Verified(
-        scenario.model.ggml,
-        step,
-        len(process["nodes"]),
-        len(process["splits"]),
-        len(process["copies"]),
-        comparison.fields,
-        len(found),
-        first,
-        reason,
-        likely(first, document, notes) if first is not None else (),
-        notes,
+    notes = [*notes, *_own_orders(scenario.model, graph, step, said)]
+    if plan.ok:
+        fields = list(_decided(process, said))
+        if left is not None:
+            fields += _left(left, cast("SchedulerState", run.sched))
+        different = [f for f in fields if f.process != f.plan]
+    else:
+        fields, error = [], said.get("error") or {}
+        different = [_Field(Stage.OUTCOME, "", "ok", True, error.get("message") or "refused")]
+    first, causes = None, list[str]()
+    if different:
+        stage, row, name, theirs, ours = different[0]
+        reason = None
+        if plan.ok and row in record.decisions.said:
+            found = record.decisions.reason(row, run.newest[graph][0], [name for name, _ in plan.backends])
+            reason = reason_sentence(found)
+        first = DivergenceRow(stage, row, name, _shown(theirs), _shown(ours), reason)
+        causes += _likely(stage, document, notes)
+    return AttachVerifyDocument(
+        ggml=scenario.model.ggml,
+        step=step,
+        same=not different,
+        nodes=len(process["nodes"]),
+        splits=len(process["splits"]),
+        copies=len(process["copies"]),
+        fields=len(fields),
+        different=len(different),
+        first=first,
+        likely=causes,
+        notes=notes,
     )
 
 
-def own_orders(model: ScenarioSpec, graph: str, step: str, plan: Mapping[str, Any]) -> Iterator[str]:
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, list):
+        text = ", ".join("none" if v is None else str(v) for v in value)
+        return text if len(text) <= 200 else text[:199] + "…"
+    return str(value)
+
+
+def _own_orders(model: ScenarioSpec, graph: str, step: str, plan: Mapping[str, Any]) -> Iterator[str]:
     """A sentence, if devices have left the nodes in an order that is not the one of the devices that they are like, or
     keep other tensors: the plan has what they did."""
     if not any(b.answers is not None and b.answers.orders for b in model.backends):
@@ -280,11 +261,11 @@ def own_orders(model: ScenarioSpec, graph: str, step: str, plan: Mapping[str, An
             return
 
 
-def likely(first: Divergence, document: Mapping[str, Any], notes: Sequence[str]) -> tuple[Likely, ...]:
+def _likely(stage: Stage, document: Mapping[str, Any], notes: Sequence[str]) -> list[Likely]:
     """What may be behind a divergence, the likeliest first."""
     asked = all("answers" in backend for backend in document["backends"])
     guessed = any("user assignments" in note for note in notes)
-    match first.stage:
+    match stage:
         case Stage.OUTCOME:
             out = [Likely.REFUSED, Likely.PAST]
         case Stage.GRAPH:
@@ -295,10 +276,10 @@ def likely(first: Divergence, document: Mapping[str, Any], notes: Sequence[str])
             out = [Likely.PAST]
         case Stage.MEMORY | Stage.SIZES:
             out = ([] if asked else [Likely.SIZE]) + [Likely.ORDER, Likely.PAST]
-    return (*out, Likely.VERSION)
+    return [*out, Likely.VERSION]
 
 
-DECISIONS = {
+_DECISIONS: Mapping[str, str] = {
     Stage.OUTCOME: "whether the call succeeds",
     Stage.GRAPH: "the graph itself",
     Stage.BACKENDS: "which backend runs it",
@@ -309,7 +290,7 @@ DECISIONS = {
     Stage.SIZES: "how large buffers are",
     Stage.LEFT: "what the scheduler keeps for the next graph",
 }
-LIKELY = {
+_LIKELY: Mapping[str, str] = {
     Likely.NOT_ASKED: "the program's devices were not asked, so that known devices answered for them",
     Likely.USER: "the program assigned it (ggml_backend_sched_set_tensor_backend), which cannot be seen any more once "
     "a graph is allocated; stop at alloc: --at alloc",
@@ -322,96 +303,26 @@ LIKELY = {
 }
 
 
-def verified_view(found: Verified, title: str, style: Style) -> str:
+def verified_view(found: AttachVerifyDocument, title: str, style: Style) -> str:
     """The same in words."""
     facts = [count(found.nodes, "node"), count(found.splits, "split"), count(found.copies, "copy")]
-    if found.same:
-        head = heading(
-            title, [f"the program did what the plan says: {count(found.fields, 'field')} equal", *facts], style
-        )
-        return head + render_lines(_notes(found, style), style)
-    different = f"{count(found.different, 'field')} of {found.fields} differ from the plan"
-    return heading(title, [different, *facts], style) + render_lines(list(_lines(found, style)), style)
-
-
-def _notes(found: Verified, style: Style) -> list[str]:
-    return [line for note in found.notes for line in wrapped(f"note: {note}", style.width)]
-
-
-def _lines(found: Verified, style: Style) -> Iterator[str]:
+    notes = [line for note in found.notes for line in wrapped(f"note: {note}", style.width)]
     first = found.first
     if first is None:
-        return
-    yield f"The first, in the order in which ggml decides: {DECISIONS[first.stage]}."
-    yield ""
-    yield f"  {divergence_name(first)}"
-    yield f"    the program: {_shown(first.process)}"
-    yield f"    the plan:    {_shown(first.plan)}"
-    if found.reason is not None and first.stage in (Stage.BACKENDS, Stage.SPLITS):
-        yield f"    because {reason_sentence(found.reason)}"
-    yield ""
-    yield "What may be behind it:"
-    for cause in found.likely:
-        yield from wrapped(f"- {LIKELY[cause]}", style.width)
-    yield from _notes(found, style)
-
-
-def divergence_name(d: Divergence) -> str:
-    """The field with its row."""
-    return f"{d.field} of {d.row}" if d.row else d.field
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, list):
-        text = ", ".join("none" if v is None else str(v) for v in value)
-        return text if len(text) <= 200 else text[:199] + "…"
-    return str(value)
-
-
-class DivergenceRow(Row):
-    """Where process and plan part. `stage` is what was decided there, `reason` why the plan has it so."""
-
-    stage: str
-    row: str
-    field: str
-    process: str
-    plan: str
-    reason: str | None
-
-
-class AttachVerifyDocument(ReleaseDocument, kw_only=True):
-    """`attach --verify --json`: what the program's scheduler decided beside the plan; `likely` are codes of causes."""
-
-    kind: Literal["attach_verify"] = "attach_verify"
-    step: str
-    same: bool
-    nodes: int
-    splits: int
-    copies: int
-    fields: int
-    different: int
-    first: DivergenceRow | None
-    likely: list[str]
-    notes: list[str]
-
-    @classmethod
-    def of(cls, found: Verified) -> AttachVerifyDocument:
-        """A comparison."""
-        d = found.first
-        reason = reason_sentence(found.reason) if found.reason is not None else None
-        row = DivergenceRow(d.stage, d.row, d.field, _shown(d.process), _shown(d.plan), reason) if d else None
-        return cls(
-            ggml=found.ggml,
-            step=found.step,
-            same=found.same,
-            nodes=found.nodes,
-            splits=found.splits,
-            copies=found.copies,
-            fields=found.fields,
-            different=found.different,
-            first=row,
-            likely=list(found.likely),
-            notes=list(found.notes),
-        )
+        equal = f"the program did what the plan says: {count(found.fields, 'field')} equal"
+        return heading(title, [equal, *facts], style) + render_lines(notes, style)
+    because = first.reason is not None and first.stage in (Stage.BACKENDS, Stage.SPLITS)
+    lines = [
+        f"The first, in the order in which ggml decides: {_DECISIONS[first.stage]}.",
+        "",
+        f"  {first.name}",
+        f"    the program: {first.process}",
+        f"    the plan:    {first.plan}",
+        *([f"    because {first.reason}"] if because else []),
+        "",
+        "What may be behind it:",
+        *(line for cause in found.likely for line in wrapped(f"- {_LIKELY[cause]}", style.width)),
+        *notes,
+    ]
+    different = f"{count(found.different, 'field')} of {found.fields} differ from the plan"
+    return heading(title, [different, *facts], style) + render_lines(lines, style)

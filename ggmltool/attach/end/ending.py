@@ -39,19 +39,20 @@ class EndNames(NamedTuple):
     buffers: Mapping[int, str]
 
 
-NO_NAMES = EndNames({}, {}, {})
-
-
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a program. `snapshot`, `answers` and `written` are of the graph that it was at, `decided` what its
+    """The end of a program, which is called `name` and whose ggml decides as the release `ggml`; `remarks` are what is
+    the matter with its dump. `snapshot`, `answers` and `written` are of the graph that it was at, `decided` what its
     scheduler had decided of it, None of a graph that was not allocated; all None where none was found, which
     `without` then says. `schedulers` is how many there are, `names` what the suspects' types, ops and buffers are
     called."""
 
+    name: str
+    ggml: str
+    remarks: tuple[str, ...]
     abort: AbortReport
     suspects: tuple[Suspect, ...]
-    names: EndNames = NO_NAMES
+    names: EndNames
     snapshot: Snapshot | None = None
     answers: Answers | None = None
     written: Written | None = None
@@ -75,15 +76,21 @@ def ended(session: AttachSession, sched: int = 0, graph: int = 0, signal: str = 
             abort = read_abort(link, thread)
     except LinkError as error:
         raise AttachError(f"gdb could not read where the program stands: {error}") from None
-    reader = ProcessReader(session)
+    reader, without = ProcessReader(session), ""
+    snapshot: Snapshot | None
     try:
         reader, state = _schedulers(session, abort, sched)
         snapshot = _snapshot(session, reader, abort, state[0], graph)
     except AttachError as error:
-        alone = tuple(suspects(link, reader, abort))
-        return Ended(abort, alone, _names(session, reader, alone), without=str(error))
-    found = tuple(suspects(link, reader, abort, (*snapshot.graph.nodes, *snapshot.graph.leafs)))
-    out = Ended(abort, found, _names(session, reader, found), snapshot, schedulers=len(state))
+        snapshot, state, without = None, [], str(error)
+    graph_of_it = (*snapshot.graph.nodes, *snapshot.graph.leafs) if snapshot is not None else ()
+    found = tuple(suspects(link, reader, abort, graph_of_it))
+    names, ggml = _names(session, reader, found), session.instance.release.name
+    out = Ended(
+        session.name, ggml, session.remarks, abort, found, names, snapshot, without=without, schedulers=len(state)
+    )
+    if snapshot is None:
+        return out
     try:
         answers = ask(session, snapshot)
         if session.dump is not None:

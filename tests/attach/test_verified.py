@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.ask.attach.verified import AttachVerifyDocument, Likely, Stage, verified_view, verify
+from ggmltool.ask.attach.verified import Likely, Stage, verified_view, verify
 from ggmltool.attach.state import Left
 from ggmltool.ggml.alloc.common import INVALID
 from ggmltool.ggml.sched.past import past_of
@@ -28,6 +28,10 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
+def shown(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)
+
+
 def decided() -> dict[str, Any]:
     """What a process decides that does as planned."""
     return copy.deepcopy(ggmltool.load(DOCUMENT).plan("main").as_dict())
@@ -39,7 +43,6 @@ def test_a_process_that_did_as_planned_is_equal() -> None:
     assert found.first is None
     assert found.fields > 70
     assert "the program did what the plan says" in verified_view(found, "p", Style())
-    assert AttachVerifyDocument.of(found).same
 
 
 @pytest.mark.parametrize(
@@ -65,10 +68,9 @@ def test_one_field_is_found(path: tuple[Any, ...], value: object, stage: Stage, 
     found = verify(DOCUMENT, "main", "alloc", process)
     assert found.first is not None
     assert (found.different, found.first.stage, found.first.row) == (1, stage, row)
-    assert (found.first.process, found.first.plan) == (value, was)
+    assert (found.first.process, found.first.plan) == tuple(map(shown, (value, was)))
     text = verified_view(found, "p", Style())
     assert f"{found.first.field} of {row}" in text
-    assert AttachVerifyDocument.of(found).first is not None
 
 
 def test_the_first_is_the_one_that_ggml_decides_first() -> None:
@@ -88,7 +90,7 @@ def test_the_first_is_the_one_that_ggml_decides_first() -> None:
 def test_what_may_be_behind_it_is_said() -> None:
     process = decided()
     process["nodes"][1]["backend"] = "CUDA0"
-    assert verify(DOCUMENT, "main", "alloc", process).likely == (Likely.NOT_ASKED, Likely.VERSION)
+    assert verify(DOCUMENT, "main", "alloc", process).likely == [Likely.NOT_ASKED, Likely.VERSION]
     guessed = ("the graph was allocated before: user assignments cannot be told",)
     assert Likely.USER in verify(DOCUMENT, "main", "alloc", process, guessed).likely
 
@@ -106,7 +108,7 @@ def test_more_rows_are_told_by_their_number() -> None:
     process["splits"].append({"id": 3, "backend": "CPU", "i_start": 3, "i_end": 3, "inputs": []})
     found = verify(DOCUMENT, "main", "alloc", process)
     assert found.first is not None
-    assert (found.first.field, found.first.process, found.first.plan) == ("number of splits", 4, 3)
+    assert (found.first.field, found.first.process, found.first.plan) == ("number of splits", "4", "3")
 
 
 def left() -> Left:
