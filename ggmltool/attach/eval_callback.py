@@ -95,7 +95,10 @@ class EvalCallback:
         inside = True
         try:
             if not self.own:
-                self._set(self._plain(), self.sched)
+                plain = constant_function(self.link, self.session.instance.symbols)
+                if plain is None:
+                    raise AttachError("the program has no function that could serve as an eval callback")
+                self._set(plain, self.sched)
             user = [2, _ALL_BITS, [self._user]]
             points.append(self.link.ask("break_if", self._function, [user]))
             inside = self._goes_on(points[-1]) is not None
@@ -119,12 +122,6 @@ class EvalCallback:
         finally:
             with suppress(LinkError):
                 self.link.ask("delete", points)
-
-    def _plain(self) -> int:
-        found = constant_function(self.link, self.session.instance.symbols)
-        if found is None:
-            raise AttachError("the program has no function that could serve as an eval callback")
-        return found
 
     def _set(self, function: int, user: int) -> None:
         self.link.call([FunctionCall(self.session.instance.address(_SET), "void", (self.sched, function, user))])

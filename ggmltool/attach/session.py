@@ -327,7 +327,12 @@ class AttachSession:
                 self._files.forget()
                 self.instances = ()
                 self.look()
-                self._refuse_stripped()
+                found = self.instances
+                if self.kind == "launched" and not found and any(map(self._files.has_own_ggml, self._files.without)):
+                    # A program that we have started does not run at all if its ggml has no symbols.
+                    os.kill(self.pid, SIGKILL)
+                    self.ended = "was not run"
+                    raise AttachError(self._nothing())
                 # Where breakpoints were there may be nothing now.
                 self._set_points(self._wanted)
             elif stop.reason == "stopped":
@@ -339,16 +344,14 @@ class AttachSession:
             else:
                 return stop
 
-    def _refuse_stripped(self) -> None:
-        """A program that we have started does not run at all if its ggml has no symbols. Raises AttachError."""
-        if self.kind == "launched" and not self.instances and any(map(self._files.has_own_ggml, self._files.without)):
-            os.kill(self.pid, SIGKILL)
-            self.ended = "was not run"
-            raise AttachError(self._nothing())
-
     def _handles(self, signal: str) -> bool:
         """Whether the program goes on after a signal, as far as that can be known."""
-        return handles(self.link.ask("status") if self.kind == "remote" else _status(self.pid), signal)
+        if self.kind == "remote":
+            return handles(self.link.ask("status"), signal)
+        with suppress(OSError):
+            status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8", errors="replace")
+            return handles(status, signal)
+        return False
 
     def _resume(self, seconds: float | None, signal: str | None) -> ProgramStop:
         if self._restorer:
@@ -367,7 +370,8 @@ class AttachSession:
             self._attached = False
             self._let_go = True
             self._since = None
-            self.ended = _ending(stop)
+            how = f"ended with {stop.signal or f'status {stop.status}'}"
+            self.ended = "was ended" if stop.reason == "gone" else how
         return stop
 
     def _goes(self) -> None:
@@ -450,19 +454,6 @@ def handles(status: str, signal: str) -> bool:
             if name in ("SigCgt", "SigIgn") and int(mask, 16) & bit:
                 return True
     return False
-
-
-def _status(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def _ending(stop: ProgramStop) -> str:
-    if stop.reason == "gone":
-        return "was ended"
-    return f"ended with {stop.signal}" if stop.signal else f"ended with status {stop.status}"
 
 
 @contextmanager

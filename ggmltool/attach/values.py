@@ -56,10 +56,6 @@ class TensorBytes:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give the memory back."""
         if self._room:
             room, self._room = self._room, 0
             unmapped(self.link, room, PIECE)
@@ -98,8 +94,16 @@ class TensorBytes:
             raise UnreadableTensor(f"its {size} bytes are not all in its buffer")
         for at in range(0, size, PIECE):
             n = min(PIECE, size - at)
+            if buffer.host:
+                there = data + at
+            elif tensor in self._gathered:
+                there = self._room + self._gathered[tensor] + at
+            else:
+                # Its other threads go on, for a device may need them.
+                self.link.call([self._get(tensor, 0, at, n)], alone=False)
+                there, self._gathered = self._room, {}
             try:
-                yield self.link.read(data + at if buffer.host else self._fetched(tensor, at, n), n)
+                yield self.link.read(there, n)
             except NoBytes as error:
                 raise UnreadableTensor(str(error)) from None
 
@@ -110,28 +114,17 @@ class TensorBytes:
         if not buffer or not data:
             raise UnreadableTensor("it has no memory")
         if buffer not in self._buffers:
-            self._buffers[buffer] = self._read_buffer(buffer)
+            get, _, size = self._buffer.unpack(self.link.read(buffer, self._buffer.size))
+            asked = (("get_base", "unsigned long"), ("is_host", "unsigned char"), ("name", "unsigned long"))
+            base, host, name = self.link.call(
+                [
+                    FunctionCall(self.instance.address(f"ggml_backend_buffer_{function}"), result, (buffer,))
+                    for function, result in asked
+                ]
+            )
+            called = c_string(self.link, name) if name else "its buffer"
+            self._buffers[buffer] = _Buffer(base or 0, size, bool(host), bool(get), called)
         return self._buffers[buffer], data
-
-    def _read_buffer(self, address: int) -> _Buffer:
-        get, _, size = self._buffer.unpack(self.link.read(address, self._buffer.size))
-        base, host, name = self.link.call(
-            [
-                FunctionCall(self.instance.address("ggml_backend_buffer_get_base"), "unsigned long", (address,)),
-                FunctionCall(self.instance.address("ggml_backend_buffer_is_host"), "unsigned char", (address,)),
-                FunctionCall(self.instance.address("ggml_backend_buffer_name"), "unsigned long", (address,)),
-            ]
-        )
-        return _Buffer(base or 0, size, bool(host), bool(get), c_string(self.link, name) if name else "its buffer")
-
-    def _fetched(self, tensor: int, offset: int, size: int) -> int:
-        """Have the program copy a part of a tensor to its host memory: where it lies. Its other threads go on, for a
-        device may need them."""
-        if tensor in self._gathered:
-            return self._room + self._gathered[tensor] + offset
-        self.link.call([self._get(tensor, 0, offset, size)], alone=False)
-        self._gathered = {}
-        return self._room
 
     def _get(self, tensor: int, to: int, offset: int, size: int) -> FunctionCall:
         if not self._room:
@@ -208,7 +201,13 @@ class Capture:
         self.wanted = [id for id in self.wanted if id in kept]
         self.nbytes = sum(packed_size(*self._layout(id)[:2]) for id in (*self.wanted, *self._inputs()))
         if wish.max_bytes is not None and self.nbytes > wish.max_bytes:
-            raise self._too_many(wish.max_bytes)
+            inputs = sum(packed_size(*self._layout(id)[:2]) for id in self._inputs())
+            nodes = f"{len(self.wanted)} nodes" if len(self.wanted) != 1 else "a node"
+            raise Mistake(
+                f"the values of {nodes} take {_rounded(self.nbytes)}, {_rounded(inputs)} of it for what they are "
+                f"computed from; at most {_rounded(wish.max_bytes)} are read",
+                f"name fewer nodes, or allow more: --max-bytes {_rounded(self.nbytes).replace(' ', '')}",
+            )
 
     def run(self, store: ValueStore) -> CapturedValues:
         """Let the program compute the graph, to the end of the function, with what is read on the way. Raises
@@ -253,7 +252,11 @@ class Capture:
                 if not missing:
                     break
                 unreadable |= missing
-                left = [id for id in left if not self._reads(id, missing)]
+                left = [
+                    id
+                    for id in left
+                    if not any(self._root(s) in missing for s in self.tensors[id].get("src", ()) if s is not None)
+                ]
         if not left:
             why = "; ".join(f"{id}: {reason}" for id, reason in list(unreadable.items())[:3])
             raise AttachError(f"the values that these nodes are computed from cannot be read ({why})")
@@ -261,10 +264,6 @@ class Capture:
         return taken, CapturedValues(
             taken.document, unreadable=unreadable, left_out=[id for id in wanted if id not in kept]
         )
-
-    def _reads(self, node: str, roots: Mapping[str, str]) -> bool:
-        """Whether a node reads what lies in one of these tensors."""
-        return any(self._root(s) in roots for s in self.tensors[node].get("src", ()) if s is not None)
 
     def _root(self, id: str) -> str:
         while self.tensors[id].get("view_src") is not None:
@@ -278,15 +277,6 @@ class Capture:
     def _layout(self, id: str) -> tuple[DType, Dims, Dims]:
         t = self.tensors[id]
         return TYPES[t["type"]], _dims(t["ne"]), _dims(t["nb"])
-
-    def _too_many(self, most: int) -> Mistake:
-        inputs = sum(packed_size(*self._layout(id)[:2]) for id in self._inputs())
-        nodes = f"{len(self.wanted)} nodes" if len(self.wanted) != 1 else "a node"
-        return Mistake(
-            f"the values of {nodes} take {_rounded(self.nbytes)}, {_rounded(inputs)} of it for what they are computed "
-            f"from; at most {_rounded(most)} are read",
-            f"name fewer nodes, or allow more: --max-bytes {_rounded(self.nbytes).replace(' ', '')}",
-        )
 
     def _read(self, memory: TensorBytes, store: ValueStore, after: str | None, nodes: Sequence[str] = ()) -> None:
         """Read these nodes, and the inputs that are to be read when the node `after` has been computed."""

@@ -93,13 +93,13 @@ class ViewsAsked(NamedTuple):
     def write(self, session: AttachSession, taken: list[tuple[int, Snapshot]]) -> None:
         """Calls with their numbers, as JSON. Raises CliError for a tensor that is not there."""
         from ggmltool.ask.attach.live import NoViewError, live_call
-        from ggmltool.ask.attach.records import AttachViewsDocument, NamedSnapshot
+        from ggmltool.ask.attach.records import AttachViewsDocument, NamedSnapshot, session_facts
 
         try:
             calls = [live_call(number, NamedSnapshot(snapshot), self.views) for number, snapshot in taken]
         except NoViewError as error:
             raise CliError(str(error)) from None
-        Output().write_document(AttachViewsDocument.of(session, calls))
+        Output().write_document(AttachViewsDocument(calls=calls, **session_facts(session)))
 
     def show(self, taken: list[tuple[int, Snapshot]], out: Output) -> None:
         """The same as text."""
@@ -226,8 +226,9 @@ class CallReporter:
                     Output().write_document(found)
         elif self._json and self._calls:
             from ggmltool.ask.attach.calls import AttachedDocument
+            from ggmltool.ask.attach.records import session_facts
 
-            Output().write_document(AttachedDocument.of(self._session, self._calls))
+            Output().write_document(AttachedDocument(calls=self._calls, **session_facts(self._session)))
         return all(found.same for found in self._found)
 
     def _submit(self, tell: Callable[[], None]) -> None:
@@ -274,7 +275,6 @@ class CallReporter:
             self._aside.write(verified_view(found, title, self._aside.style))
         elif self._session.launched is None:
             Output().write_document(found)
-
 
 
 def until_end(session: AttachSession, timeout: float | None) -> NoReturn:

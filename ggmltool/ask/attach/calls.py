@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import Literal, Self
+
+from msgspec import structs
 
 from ggmltool.ask.attach.records import NamedSnapshot, Process, usage_of
+from ggmltool.attach.calls import Called
+from ggmltool.attach.state import DeviceState, Snapshot
+from ggmltool.ggml.state import SplitState
 from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.show.table import Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, size
-
-if TYPE_CHECKING:
-    from ggmltool.attach.calls import Called
-    from ggmltool.attach.session import AttachSession
-    from ggmltool.attach.state import BackendState, Snapshot
-    from ggmltool.ggml.state import SplitState
 
 
 class AttachedBackend(Row):
@@ -91,7 +90,11 @@ class AttachedCall(Row):
             number=called.number,
             nodes=len(before.graph.nodes),
             leafs=len(before.graph.leafs),
-            backends=[_backend(n, b, after) for n, b in enumerate(after.backends)],
+            backends=[
+                AttachedBackend(n, b.name, d.name, d.description, d.type, d.memory_free, d.memory_total)
+                for n, b in enumerate(after.backends)
+                for d in [after.devices.get(b.device, _NO_DEVICE)]
+            ],
             splits=[_split(n, s, names, seen) for n, s in enumerate(after.sched.splits)],
             buffers=_buffers(after, names),
             memory=_memory(seen),
@@ -111,24 +114,8 @@ class AttachedDocument(ReleaseDocument, kw_only=True):
     calls: list[AttachedCall]
     stood_still: float
 
-    @classmethod
-    def of(cls, session: AttachSession, calls: list[AttachedCall]) -> Self:
-        """The document of a session."""
-        return cls(
-            ggml=session.instance.release.name,
-            process=Process.of(session),
-            calls=calls,
-            stood_still=round(session.stood_still, 3),
-        )
 
-
-def _backend(index: int, backend: BackendState, after: Snapshot) -> AttachedBackend:
-    device = after.devices.get(backend.device)
-    if device is None:
-        return AttachedBackend(index, backend.name, None, None, None, None, None)
-    return AttachedBackend(
-        index, backend.name, device.name, device.description, device.type, device.memory_free, device.memory_total
-    )
+_NO_DEVICE = DeviceState(0, None, None, None, None, None, False, 0)
 
 
 def _buffers(after: Snapshot, names: list[str]) -> list[AttachedBuffer]:
@@ -173,29 +160,18 @@ MOST_INPUTS = 4
 MOST_SPLITS = 40
 """Splits that have a line."""
 
-
 _OTHERS = {"compute": "compute, of another graph"}
 """What a usage says of a buffer that is not this scheduler's."""
 
-
-class _Buffer(NamedTuple):
-    """A line of buffers: `number` of them, as chunks of the graph allocator or made by the program."""
-
-    name: str | None
-    usage: str
-    size: int
-    number: int
-    tensors: int | None = None
-    largest: str = ""
-
-
-_BUFFERS: Table[_Buffer] = Table(
+_BUFFERS: Table[AttachedMemory] = Table(
     Column("buffer", cut=True, get=lambda b: b.name),
     Column("usage", get=lambda b: b.usage),
     Column("size", right=True, get=lambda b: size(b.size)),
-    Column("buffers", right=True, drop=2, get=lambda b: b.number),
-    Column("tensors", right=True, drop=1, get=lambda b: b.tensors),
-    Column("largest tensor", cut=True, drop=3, get=lambda b: b.largest),
+    Column("buffers", right=True, drop=2, get=lambda b: b.buffers),
+    Column("tensors", right=True, drop=1, get=lambda b: b.tensors or None),
+    Column(
+        "largest tensor", cut=True, drop=3, get=lambda b: f"{b.largest}, {size(b.largest_bytes)}" if b.tensors else ""
+    ),
 )
 
 
@@ -221,19 +197,22 @@ def call_view(call: AttachedCall, before: AttachedCall | None, style: Style) -> 
         *call.unread,
     ]
     out = [render_lines([""], style), heading(f"call {call.number}: {call.function}", facts, style)]
-    if before is None or _known(before.backends) != _known(call.backends):
+    # Backends without what changes as they run.
+    known = [[(b.name, b.device, b.description, b.type) for b in c.backends] for c in (before, call) if c]
+    if before is None or known[0] != known[1]:
         out += _backend_table(call.backends).section("Backends", call.backends, style)
     if before is not None and before.splits == call.splits:
         out.append(render_lines(["", f"Splits: the same as in call {before.number}"], style))
     else:
         out += _split_lines(call, style)
-    out += _BUFFERS.section("Buffers", _rows(call), style)
+    rows = [
+        AttachedMemory(b.name or "", f"compute{shared}", len(b.sizes), sum(b.sizes), 0, "", 0)
+        for b in call.buffers
+        for shared in [f", shared by {', '.join(b.backends)}" if len(b.backends) > 1 else ""]
+    ]
+    rows += [structs.replace(m, usage=_OTHERS.get(m.usage, m.usage)) for m in call.memory]
+    out += _BUFFERS.section("Buffers", rows, style)
     return "".join(out)
-
-
-def _known(backends: list[AttachedBackend]) -> list[tuple[str | None, ...]]:
-    """Backends without what changes as they run."""
-    return [(b.name, b.device, b.description, b.type) for b in backends]
 
 
 def _backend_table(backends: list[AttachedBackend]) -> Table[AttachedBackend]:
@@ -268,31 +247,12 @@ def _split_lines(call: AttachedCall, style: Style) -> list[str]:
     if more > 0:
         out.append(render_lines([f"  {more} more; saved with -o, `ggmltool splits` shows them all"], style))
     if len(call.splits) > 1:
-        names = dict.fromkeys(s.backend for s in call.splits)
-        out.append(render_lines([f"  {_share(call.splits, name)}" for name in names], style))
+        for name in dict.fromkeys(s.backend for s in call.splits):
+            own = [s for s in call.splits if s.backend == name]
+            nodes = count(sum(s.end - s.first for s in own), "node")
+            copied = f"{size(sum(s.bytes for s in own))} copied to it"
+            out.append(render_lines([f"  {name}: {nodes} in {count(len(own), 'split')}, {copied}"], style))
     return out
-
-
-def _share(splits: list[AttachedSplit], backend: str) -> str:
-    own = [s for s in splits if s.backend == backend]
-    nodes = count(sum(s.end - s.first for s in own), "node")
-    return f"{backend}: {nodes} in {count(len(own), 'split')}, {size(sum(s.bytes for s in own))} copied to it"
-
-
-def _rows(call: AttachedCall) -> list[_Buffer]:
-    """Those of the graph allocator, then those of the program."""
-    made = [_Buffer(b.name, _shared(b.backends), sum(b.sizes), len(b.sizes)) for b in call.buffers]
-    own = [
-        _Buffer(
-            m.name, _OTHERS.get(m.usage, m.usage), m.size, m.buffers, m.tensors, f"{m.largest}, {size(m.largest_bytes)}"
-        )
-        for m in call.memory
-    ]
-    return [*made, *own]
-
-
-def _shared(backends: list[str]) -> str:
-    return "compute" if len(backends) == 1 else f"compute, shared by {', '.join(backends)}"
 
 
 def _free(backend: AttachedBackend) -> str | None:

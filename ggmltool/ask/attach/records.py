@@ -5,22 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Any, Literal, Self
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
+from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
 from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.printable import printable
-from ggmltool.ggml.state import BufferState, ChunkState, GraphState, SplitState
+from ggmltool.ggml.state import BufferState, ChunkState
 from ggmltool.ggml.tensor import FLAG_OUTPUT, flag_names, nbytes_of, signed
 from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.state.memory.tensors import TensorStruct
-
-if TYPE_CHECKING:
-    from ggmltool.attach.session import AttachSession
 
 
 class LiveInput(Row):
@@ -268,30 +266,21 @@ class NamedSnapshot:
 
     def splits(self) -> list[LiveSplit]:
         """The splits that the scheduler has; after a reset those of the graph before, without tensors."""
-        splits, views = self.sched.splits, self.sched.split_graphs
-        there = len(views) == len(splits) and all(map(self._is_view, splits, views))
-        return [self._split(i, there) for i in range(len(splits))]
-
-    def _is_view(self, split: SplitState, view: GraphState | None) -> bool:
-        """Whether the graph of a split is that of its nodes; until the graph is split it is that of an earlier one."""
-        known = self.snapshot.tensors
-        nodes = view.nodes if view is not None else ()
-        return len(nodes) == split.i_end - split.i_start and all(node in known for node in nodes)
-
-    def _split(self, i: int, views: bool) -> LiveSplit:
-        split = self.sched.splits[i]
-        backend = self.backend(split.backend_id)
-        if not self.known:
-            return LiveSplit(i, backend or "", split.i_start, split.i_end, [], [], [])
-        own: Sequence[int] = self.snapshot.graph.nodes[split.i_start : split.i_end]
-        view = self.sched.split_graphs[i] if views else None
-        if view is not None:
-            own = view.nodes
-        return LiveSplit(
-            i, backend or str(split.backend_id), split.i_start, split.i_end, [self.name(a) for a in own],
-            [LiveInput(self.name(a), self.nbytes(self.tensor(a))) for a in split.inputs],
-            [self.op(t) for t in map(self.tensor, own) if t is not None],
-        )  # fmt: skip
+        splits, out = self.sched.splits, []
+        views = [view.nodes if view is not None else () for view in self.sched.split_graphs]
+        # Until the graph is split the graphs of splits are those of an earlier one.
+        there = list(map(len, views)) == [s.i_end - s.i_start for s in splits] and all(
+            node in self.snapshot.tensors for nodes in views for node in nodes
+        )
+        for i, s in enumerate(splits):
+            own = views[i] if there else self.snapshot.graph.nodes[s.i_start : s.i_end]
+            name, inputs = self.backend(s.backend_id) or (str(s.backend_id) if self.known else ""), s.inputs
+            if not self.known:
+                own, inputs = (), ()
+            named = [LiveInput(self.name(a), self.nbytes(self.tensor(a))) for a in inputs]
+            ops = [self.op(t) for t in map(self.tensor, own) if t is not None]
+            out.append(LiveSplit(i, name, s.i_start, s.i_end, [self.name(a) for a in own], named, ops))
+        return out
 
     def allocs(self) -> LiveAllocs:
         """What the graph allocator has planned, with the nodes and leafs that it is of."""
@@ -371,16 +360,13 @@ class NamedSnapshot:
 
     def buffers(self) -> list[LiveBuffer]:
         """The buffers that the scheduler's allocator made, then those of the program, by address."""
-        return sorted(map(self._buffer, self.snapshot.buffers.values()), key=lambda b: (b.of is None, b.address))
-
-    def _buffer(self, buffer: BufferState) -> LiveBuffer:
-        inside = [t for t in self.snapshot.tensors.values() if t.buffer == buffer.address]
-        ends = [t.data + (self.nbytes(t) or 0) - (buffer.base or 0) for t in inside if t.data]
-        used = max(ends, default=0) if buffer.base is not None else 0
-        return LiveBuffer(
-            buffer.address, self.buft(buffer.buft), usage_of(buffer), buffer.size, buffer.base,
-            self.chunk_names.get(buffer.address), len(inside), used,
-        )  # fmt: skip
+        out = []
+        for b in self.snapshot.buffers.values():
+            inside = [t for t in self.snapshot.tensors.values() if t.buffer == b.address]
+            ends = [t.data + (self.nbytes(t) or 0) - b.base for t in inside if t.data and b.base is not None]
+            whose, used = self.chunk_names.get(b.address), max(ends, default=0)
+            out.append(LiveBuffer(b.address, self.buft(b.buft), usage_of(b), b.size, b.base, whose, len(inside), used))
+        return sorted(out, key=lambda b: (b.of is None, b.address))
 
     def graph(self) -> LiveGraph:
         """The program's graph."""
@@ -404,16 +390,14 @@ class NamedSnapshot:
         """Who has bytes of a tensor, in program order: itself, its views and readers count as its life."""
         asked = self.snapshot.tensors[address]
         size = self.nbytes(asked) or 0
-        root = self.root(address)
+        root, nodes = self.root(address), {node: i for i, node in enumerate(self.graph_nodes)}
         out = []
         for other, t in self.snapshot.tensors.items() if asked.data else ():
             shared = min(asked.data + size, t.data + (self.nbytes(t) or 0)) - max(asked.data, t.data)
             if t.data and t.buffer and shared > 0 and t.buffer == asked.buffer and self.root(other) == other:
-                start, end = self.life(other)
-                nbytes = self.nbytes(t) or 0
-                out.append(
-                    LiveOwner(self.name(other), self.op(t), start, end, t.data, nbytes, shared, other == root)
-                )  # fmt: skip
+                end = None if t.flags & FLAG_OUTPUT else self._last_reader.get(other)
+                life = nodes.get(other), end, t.data, self.nbytes(t) or 0
+                out.append(LiveOwner(self.name(other), self.op(t), *life, shared, other == root))
         return LiveLifetime(self.name(address), sorted(out, key=lambda o: (-1 if o.start is None else o.start, o.data)))
 
     def root(self, address: int) -> int:
@@ -426,25 +410,16 @@ class NamedSnapshot:
         return address
 
     @cached_property
-    def _index(self) -> Mapping[int, int]:
-        return {address: i for i, address in enumerate(self.graph_nodes)}
-
-    @cached_property
     def _last_reader(self) -> Mapping[int, int]:
         """The last node that reads a tensor or a view of it."""
-        out: dict[int, int] = {}
-        for i, address in enumerate(self.graph_nodes):
-            t = self.tensor(address)
-            for source in t.src if t is not None else ():
-                if source:
-                    out[self.root(source)] = i
-        return out
+        read = ((i, t) for i, address in enumerate(self.graph_nodes) if (t := self.tensor(address)) is not None)
+        return {self.root(source): i for i, t in read for source in t.src if source}
 
-    def life(self, address: int) -> tuple[int | None, int | None]:
-        """The node that a tensor is, and the last that reads it. None: it is there before the graph, or for its end."""
-        t = self.snapshot.tensors[address]
-        end = None if t.flags & FLAG_OUTPUT else self._last_reader.get(address)
-        return self._index.get(address), end
+
+def session_facts(session: AttachSession) -> dict[str, Any]:
+    """What every document of a session's calls has."""
+    still = round(session.stood_still, 3)
+    return {"ggml": session.instance.release.name, "process": Process.of(session), "stood_still": still}
 
 
 def usage_of(buffer: BufferState) -> str:
@@ -505,11 +480,3 @@ class AttachViewsDocument(ReleaseDocument, kw_only=True):
     process: Process
     calls: list[LiveCall]
     stood_still: float
-
-    @classmethod
-    def of(cls, session: AttachSession, calls: list[LiveCall]) -> Self:
-        """The document of a session."""
-        return cls(
-            ggml=session.instance.release.name, process=Process.of(session), calls=calls,
-            stood_still=round(session.stood_still, 3),
-        )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -51,7 +51,10 @@ class VarArguments:
     def __init__(self, link: GdbLink, architecture: str, named: int) -> None:
         self._link = link
         self._architecture = architecture
-        self._whole = self._registers(named)
+        values = list(link.arguments())
+        more = range(len(values), _REGISTERS[architecture])
+        values += [link.ask("evaluate", f"(long)$x{i}") & (1 << 64) - 1 for i in more]
+        self._whole = iter(values[named:])
         self._points = iter(range(8))
         start, past = _STACK[architecture]
         self._stack = (link.ask("evaluate", f"(long){start}") & (1 << 64) - 1) + past
@@ -75,12 +78,6 @@ class VarArguments:
         (value,) = struct.unpack("<Q", self._link.read(self._stack, 8))
         self._stack += 8
         return int(value)
-
-    def _registers(self, named: int) -> Iterator[int]:
-        values = list(self._link.arguments())
-        more = range(len(values), _REGISTERS[self._architecture])
-        values += [self._link.ask("evaluate", f"(long)$x{i}") & (1 << 64) - 1 for i in more]
-        return iter(values[named:])
 
 
 def printed(link: GdbLink, format: str, arguments: VarArguments) -> PrintedMessage:
@@ -223,9 +220,14 @@ def read_death(link: GdbLink, signal: str, thread: int = 0) -> AbortReport:
     """How a program ended that a signal has stopped, or that was dumped: at ggml_abort, if that is among the calls, by
     what it has written on its stack. Raises LinkError."""
     abort = AbortReport(signal, "", 0, "", (), read_frames(link), thread)
-    for i, frame in enumerate(abort.frames):
-        if frame.function == ABORT:
-            return _as_written(link, abort, i)
+    at = next((i for i, frame in enumerate(abort.frames) if frame.function == ABORT), None)
+    data = _stack(link, abort.frames, at) if at is not None else b""
+    # ggml_abort writes its message into a buffer on its stack, then prints it.
+    for found in _LINE.finditer(data):
+        text = data[found.start() : found.start() + MOST].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+        placed = _PLACED.fullmatch(text)
+        if placed is not None:
+            return replace(abort, file=placed[1], line=int(placed[2]), message=placed[3])
     return abort
 
 
@@ -240,32 +242,19 @@ def read_frames(link: GdbLink) -> tuple[StackFrame, ...]:
 def held(link: GdbLink, frames: Sequence[StackFrame]) -> Iterator[HeldWord]:
     """What the calls have in hand, the innermost first; each word once."""
     seen: set[int] = set()
-    for i, frame in _asked(frames):
+    last = max((i for i, frame in enumerate(frames) if frame.function.startswith(("ggml_", "gguf_"))), default=-1)
+    for i, frame in enumerate(frames[: last + 1 + _OUTSIDE]):
+        data = _stack(link, frames, i)
+        words = struct.iter_unpack("<Q", data[: len(data) // 8 * 8])
         for how, name, value in (
             *(("argument", name, value) for name, value in frame.arguments.items()),
             *(("register", name, value) for name, value in frame.registers.items()),
-            *(("stack", f"+{at}", value) for at, value in _words(link, frames, i)),
+            *(("stack", f"+{8 * k}", value) for k, (value,) in enumerate(words)),
         ):
             value &= (1 << 64) - 1
             if value not in seen:
                 seen.add(value)
                 yield HeldWord(i, how, name, value)  # type: ignore[arg-type]
-
-
-def in_ggml(frame: StackFrame) -> bool:
-    """Whether a call is one of ggml's functions, as far as symbols tell."""
-    return frame.function.startswith(("ggml_", "gguf_"))
-
-
-def _asked(frames: Sequence[StackFrame]) -> Iterable[tuple[int, StackFrame]]:
-    last = max((i for i, frame in enumerate(frames) if in_ggml(frame)), default=-1)
-    return list(enumerate(frames))[: last + 1 + _OUTSIDE]
-
-
-def _words(link: GdbLink, frames: Sequence[StackFrame], i: int) -> list[tuple[int, int]]:
-    """The words on the stack of one call, by their distance from its stack pointer."""
-    data = _stack(link, frames, i)
-    return [(8 * k, value) for k, (value,) in enumerate(struct.iter_unpack("<Q", data[: len(data) // 8 * 8]))]
 
 
 def _stack(link: GdbLink, frames: Sequence[StackFrame], i: int) -> bytes:
@@ -275,17 +264,6 @@ def _stack(link: GdbLink, frames: Sequence[StackFrame], i: int) -> bytes:
         return b""
     (data,) = link.read_many([(start, min(end - start, _STACK_BYTES))])
     return data
-
-
-def _as_written(link: GdbLink, abort: AbortReport, i: int) -> AbortReport:
-    """ggml_abort writes its message into a buffer on its stack, then prints it."""
-    data = _stack(link, abort.frames, i)
-    for found in _LINE.finditer(data):
-        text = data[found.start() : found.start() + MOST].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
-        placed = _PLACED.fullmatch(text)
-        if placed is not None:
-            return replace(abort, file=placed[1], line=int(placed[2]), message=placed[3])
-    return abort
 
 
 def _text(link: GdbLink, address: int) -> str:

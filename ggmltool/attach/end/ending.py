@@ -20,7 +20,6 @@ from ggmltool.attach.state import Answers, Function, Snapshot
 from ggmltool.attach.write.written import Written, decided, with_assignments, written
 from ggmltool.ggml.state import SchedState
 from ggmltool.state.errors import AttachError, LinkError
-from ggmltool.state.memory.tensors import TensorStruct
 
 CALLS: tuple[Function, ...] = (
     "ggml_backend_sched_reserve",
@@ -149,14 +148,10 @@ def _snapshot(
     if function in CALLS[2:] and not sched.is_alloc:
         function = CALLS[1]
     snapshot = read_snapshot(session, sched.address, graph, function, "within")
-    # Amid splitting or allocating it is neither new nor done.
-    amid = not snapshot.sched.is_reset and not snapshot.sched.is_alloc
-    return _as_before(snapshot) if amid else snapshot
-
-
-def _as_before(snapshot: Snapshot) -> Snapshot:
-    """What splitting has set is forgotten, as ggml_backend_sched_reset does; what the user has set cannot be told from
-    it."""
+    if snapshot.sched.is_reset or snapshot.sched.is_alloc:
+        return snapshot
+    # Amid splitting or allocating it is neither new nor done. What splitting has set is forgotten, as
+    # ggml_backend_sched_reset does; what the user has set cannot be told from it.
     sched = structs.replace(snapshot.sched, is_reset=True, tensor_backend_ids={}, tensor_copies={}, splits=())
     note = "backends that the program may have chosen itself: the scheduler had already begun to choose"
     return replace(snapshot, sched=sched, unread=(*snapshot.unread, note))
@@ -166,24 +161,18 @@ def _names(session: AttachSession, reader: ProcessReader, found: Sequence[Suspec
     """What these tensors' types, ops and memory are called."""
     questions = Questions(session.link, mappings_of(session.link))
     tensors = [s.tensor for s in found]
-    for buffer in {b for t in tensors for b in (t.buffer, _root_buffer(reader, t)) if b}:
+    buffers = {t.buffer for t in tensors}
+    for t in tensors:
+        with suppress(LinkError, AttachError):
+            buffers.add(reader.tensor(t.view_src).buffer if t.view_src else 0)
+    for buffer in buffers - {0}:
         with suppress(LinkError, AttachError):
             buft = reader.struct("ggml_backend_buffer", buffer)["buft"]
             function = reader.struct("ggml_backend_buffer_type", buft)["iface"]["get_name"]
             questions.add(buffer, function, "unsigned long", buft)
-    buffers = questions.words()
-    symbols = session.instance.symbols
+    names, symbols = questions.words(), session.instance.symbols
     return EndNames(
         type_names(questions, symbols, reader.layout, (t.type for t in tensors)),
         op_names(questions, symbols, reader.layout, ((t.op, t.op_params[0]) for t in tensors)),
-        buffers,
+        names,
     )
-
-
-def _root_buffer(reader: ProcessReader, tensor: TensorStruct) -> int:
-    """The buffer of what a tensor is a view of; 0 if it is none."""
-    if not tensor.view_src:
-        return 0
-    with suppress(LinkError, AttachError):
-        return reader.tensor(tensor.view_src).buffer
-    return 0

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from ggmltool.attach.files.instance import Instance
 from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.structs.layout import Layout
 
@@ -34,18 +35,6 @@ class FoundScheduler(NamedTuple):
     entered: bool = False
 
 
-class Copy(Protocol):
-    """A copy of ggml in the process, as `Instance` tells it."""
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files that it lies in."""
-
-    @property
-    def symbols(self) -> Mapping[str, int]:
-        """Addresses of its functions by name."""
-
-
 class _Fields:
     """Fields of a struct, read at many addresses at once."""
 
@@ -60,13 +49,10 @@ class _Fields:
 
     def ints(self, address: int, names: Iterable[str]) -> list[int]:
         """Fields of four bytes at an address; 0 of those that there are not."""
-        return self._numbers(address, names, 4)
+        return self.pointers(address, names, 4)
 
-    def pointers(self, address: int, names: Iterable[str]) -> list[int]:
-        """Fields of eight bytes."""
-        return self._numbers(address, names, 8)
-
-    def _numbers(self, address: int, names: Iterable[str], size: int) -> list[int]:
+    def pointers(self, address: int, names: Iterable[str], size: int = 8) -> list[int]:
+        """Fields of eight bytes, or `size`."""
         spans = [(address + self.offset(name), size) if self.offset(name) >= 0 else (0, 0) for name in names]
         return [int.from_bytes(raw, "little", signed=size == 4) for raw in self.link.read_many(spans)]
 
@@ -109,13 +95,11 @@ def is_graph(link: GdbLink, layout: Layout, address: int) -> bool:
     if len(raw) < 8:
         return False
     node = int.from_bytes(raw, "little")
-    return _points(node) and _is_node(link, layout, node)
-
-
-def _is_node(link: GdbLink, layout: Layout, address: int) -> bool:
+    if not _points(node):
+        return False
     f = _Fields(link, layout, "ggml_tensor")
-    type, op = f.ints(address, ("type", "op"))
-    (raw,) = link.read_many([(address + f.offset("ne"), 32)])
+    type, op = f.ints(node, ("type", "op"))
+    (raw,) = link.read_many([(node + f.offset("ne"), 32)])
     ne = struct.unpack("<4q", raw) if len(raw) == 32 else (-1,)
     most = max(layout.enums["ggml_op"].members.values())
     return 0 <= type < 256 and 0 < op <= most + 8 and all(0 <= n < 1 << 48 for n in ne) and any(ne)
@@ -125,7 +109,7 @@ def _points(address: int) -> bool:
     return _LOWEST <= address < _HIGHEST and address % 8 == 0
 
 
-def find(link: GdbLink, copies: Sequence[Copy], structs: Sequence[Layout]) -> FoundScheduler:
+def find(link: GdbLink, copies: Sequence[Instance], structs: Sequence[Layout]) -> FoundScheduler:
     """The scheduler and the graph that the selected thread is busy with, else another thread, in one of the copies of
     ggml, which have these structs."""
     for thread in link.ask("threads"):
@@ -147,7 +131,9 @@ def _on_stack(
 ) -> FoundScheduler:
     calls = [frame["function"] for frame in frames if frame["function"].startswith("ggml_backend_sched_")]
     call = calls[0] if calls else ""
-    schedulers, graphs = _named(frames)
+    # What variables of these names point to, where there is debug information.
+    schedulers = [f["variables"][name] for f in frames for name in _SCHEDULERS if name in f["variables"]]
+    graphs = [f["variables"][name] for f in frames for name in _GRAPHS if name in f["variables"]]
     if frames and frames[0]["function"].startswith("ggml_"):
         arguments = (
             link.arguments()[:3] if functions.get(frames[0]["pc"]) or calls[:1] == [frames[0]["function"]] else []
@@ -164,20 +150,10 @@ def _on_stack(
     if not graphs:
         words = list(dict.fromkeys([*words, *_stack_words(link, frames)]))
     graph = _first_graph(link, layout, sched, [*graphs, *words], frames)
-    return FoundScheduler(sched, graph, call, entered=_entered(frames, call, functions))
-
-
-def _entered(frames: Sequence[Mapping[str, Any]], call: str, functions: Mapping[int, str]) -> bool:
-    """Whether a function stands at its first instructions, where gdb puts breakpoints."""
+    # A function stands at its first instructions where gdb puts breakpoints.
     entry = next((at for at, name in functions.items() if name == call), 0)
-    return bool(call) and frames[0]["function"] == call and 0 <= frames[0]["pc"] - entry < _PROLOGUE
-
-
-def _named(frames: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[int]]:
-    """What variables of these names point to, where there is debug information."""
-    schedulers = [f["variables"][name] for f in frames for name in _SCHEDULERS if name in f["variables"]]
-    graphs = [f["variables"][name] for f in frames for name in _GRAPHS if name in f["variables"]]
-    return schedulers, graphs
+    entered = bool(call) and frames[0]["function"] == call and 0 <= frames[0]["pc"] - entry < _PROLOGUE
+    return FoundScheduler(sched, graph, call, entered=entered)
 
 
 def _stack_words(link: GdbLink, frames: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from ggmltool.attach.end.abort import AbortReport, HeldWord, StackFrame, held
+from ggmltool.attach.end.abort import AbortReport, StackFrame, held
 from ggmltool.attach.end.found import schedulers_among
 from ggmltool.attach.files.corefile import CoreFile
 from ggmltool.attach.gdb.link import GdbLink
@@ -41,7 +41,12 @@ def graph_of(link: GdbLink, reader: ProcessReader, sched: SchedState, frames: Se
     """The program's own graph that a scheduler has split: the one in hand of the calls, or the one that its splits are
     views of. Raises AttachError if there is none."""
     ours = {sched.graph.address, *(view.address for view in sched.split_graphs if view)}
-    views = _nodes_of_views(reader, sched)
+    # Where the nodes of the graph lie whose views the splits are.
+    views: dict[int, None] = {}
+    for split, view in zip(sched.splits, sched.split_graphs, strict=True):
+        if view is not None:
+            with suppress(LinkError, AttachError):
+                views[_nodes_at(reader, view.address) - 8 * split.i_start] = None
     in_hand = [g for g in _graphs(reader, (w.value for w in held(link, frames))) if g.address not in ours]
     for graph in in_hand:
         if not views or _nodes_at(reader, graph.address) in views:
@@ -86,16 +91,6 @@ def _nodes_at(reader: ProcessReader, graph: int) -> int:
     return int(reader.struct("ggml_cgraph", graph)["nodes"])
 
 
-def _nodes_of_views(reader: ProcessReader, sched: SchedState) -> list[int]:
-    """Where the nodes of the graph lie whose views the splits are."""
-    out = []
-    for split, view in zip(sched.splits, sched.split_graphs, strict=True):
-        if view is not None:
-            with suppress(LinkError, AttachError):
-                out.append(_nodes_at(reader, view.address) - 8 * split.i_start)
-    return list(dict.fromkeys(out))
-
-
 def _alike(core: CoreFile) -> Iterator[int]:
     """Where in a core dump stands what a scheduler begins with: flags, its number of backends, and as many pointers."""
     import numpy as np
@@ -138,46 +133,31 @@ class Suspect(NamedTuple):
 
 def suspects(link: GdbLink, reader: ProcessReader, abort: AbortReport, graph: Iterable[int] = ()) -> list[Suspect]:
     """The tensors, the likeliest first. `graph` are the tensors of the scheduler's graph, where there is one."""
-    printed = list(_printed(reader, abort))
+    # The name of a tensor lies in it, so that a name that was printed tells the tensor.
+    at = (reader.layout.structs["ggml_tensor"].members or {})["name"].offset
+    asked = (value for value in abort.values if value.conversion == "s" and value.text not in ("?", ""))
+    said = ((value, tensor_at(reader, value.raw - at)) for value in asked)
+    printed = [Suspect(t, "message", "", "") for value, t in said if t is not None and _name(t) == value.text]
     if printed:
         return printed
-    named = list(_named(reader, abort, graph))
+    # Of a message that was read as a text, by the words in parentheses, where ggml prints names.
+    tensors = map(reader.tensor, graph)
+    named = [Suspect(t, "named", "", "") for t in tensors if t.name and f"({_name(t)})" in abort.message]
     if named:
         return named[:_MOST_SUSPECTS]
-    return list(_in_hand(link, reader, abort))[:_MOST_SUSPECTS]
-
-
-def _printed(reader: ProcessReader, abort: AbortReport) -> Iterator[Suspect]:
-    """The name of a tensor lies in it, so that a name that was printed tells the tensor."""
-    name = (reader.layout.structs["ggml_tensor"].members or {})["name"].offset
-    for value in abort.values:
-        if value.conversion == "s" and value.text not in ("?", ""):
-            tensor = tensor_at(reader, value.raw - name)
-            if tensor is not None and tensor.name.decode("utf-8", "surrogateescape") == value.text:
-                yield Suspect(tensor, "message", "", "")
-
-
-def _named(reader: ProcessReader, abort: AbortReport, graph: Iterable[int]) -> Iterator[Suspect]:
-    """Of a message that was read as a text, by the words in parentheses, where ggml prints names."""
-    for address in graph:
-        tensor = reader.tensor(address)
-        name = tensor.name.decode("utf-8", "surrogateescape")
-        if name and f"({name})" in abort.message:
-            yield Suspect(tensor, "named", "", "")
-
-
-def _in_hand(link: GdbLink, reader: ProcessReader, abort: AbortReport) -> Iterator[Suspect]:
+    out = []
     for word in held(link, abort.frames):
         tensor = tensor_at(reader, word.value)
         if tensor is not None:
-            yield Suspect(tensor, word.how, word.name, _holder(abort, word))
+            # At the entry of ggml_abort the registers are still its caller's.
+            entered = word.how == "register" and word.frame == 0 and not abort.signal
+            holder = abort.frames[word.frame + (entered and len(abort.frames) > 1)].function
+            out.append(Suspect(tensor, word.how, word.name, holder))
+    return out[:_MOST_SUSPECTS]
 
 
-def _holder(abort: AbortReport, word: HeldWord) -> str:
-    """The function that has a word in hand. At the entry of ggml_abort the registers are still its caller's."""
-    entered = word.how == "register" and word.frame == 0 and not abort.signal
-    i = word.frame + 1 if entered and len(abort.frames) > 1 else word.frame
-    return abort.frames[i].function
+def _name(tensor: TensorStruct) -> str:
+    return tensor.name.decode("utf-8", "surrogateescape")
 
 
 def tensor_at(reader: ProcessReader, address: int) -> TensorStruct | None:
@@ -192,9 +172,6 @@ def tensor_at(reader: ProcessReader, address: int) -> TensorStruct | None:
         tensor = reader.tensor(address)
     except (LinkError, AttachError):
         return None
-    known = tensor.type in _values(reader, "ggml_type") and tensor.op in _values(reader, "ggml_op")
+    types, ops = (reader.layout.enums[enum].members.values() for enum in ("ggml_type", "ggml_op"))
+    known = tensor.type in types and tensor.op in ops
     return tensor if known and all(0 < n < _LONGEST for n in tensor.ne) else None
-
-
-def _values(reader: ProcessReader, enum: str) -> frozenset[int]:
-    return frozenset(reader.layout.enums[enum].members.values())

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from signal import Signals
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from ggmltool.attach.gdb.machines import MACHINES
 from ggmltool.state.errors import AttachError
@@ -32,6 +33,10 @@ _PACKERS = {
 }
 _MOST_SEGMENTS = 1 << 20
 _MOST_NOTES = 1 << 26
+_HEAD = 1 << 16
+_NAMED = 4
+_SHOWN = 12
+"""Digits of a build-id that are shown."""
 
 
 class Segment(NamedTuple):
@@ -71,87 +76,81 @@ def read_core(path: Path) -> CoreFile:
     """What a core dump says of itself. Raises AttachError, for a file that is none or that nobody can read here."""
     try:
         with path.open("rb") as file:
-            return _Core(path, file.read(64), path.stat().st_size).read()
+            return _read(path, file, path.stat().st_size)
     except OSError as error:
         raise AttachError(f"{path}: {error.strerror or error}") from None
     except struct.error:
         raise AttachError(f"{path} is a core dump whose tables are cut off; nothing can be read of it.") from None
 
 
-class _Core:
-    """One file that is being read."""
-
-    def __init__(self, path: Path, start: bytes, size: int) -> None:
-        self.path = path
-        self.size = size
-        self.start = start
-
-    def read(self) -> CoreFile:
-        start = self.start
-        if start[:4] != b"\x7fELF":
-            raise AttachError(f"{self.path} is no core dump (it does not begin as an ELF file does).{_packed(start)}")
-        if len(start) < 6:
-            raise AttachError(f"{self.path} ends in its header; it is no core dump.")
-        if start[4] == 1:
-            raise AttachError(f"{self.path} is of a 32-bit program; attach reads 64-bit programs only.")
-        if start[5] != 1:
-            raise AttachError(f"{self.path} is of a big-endian machine; attach reads x86-64 and arm64 only.")
-        kind, machine, _, _, table, sections, _, _, entry, n, _, _, _ = _HEADER.unpack_from(start, 16)
-        if kind != _CORE:
-            what = {1: "an object file", 2: "a program", 3: "a program or a library"}.get(kind, "another ELF file")
-            raise AttachError(f"{self.path} is {what}, no core dump.")
-        if machine not in MACHINES:
-            name = _OTHERS.get(machine, f"machine {machine}")
-            raise AttachError(f"{self.path} is of another machine ({name}); attach reads x86-64 and arm64 only.")
-        if n == _MANY:
-            n = struct.unpack_from("<I", self._bytes(sections, 64), 44)[0]
-        headers = self._bytes(table, min(n, _MOST_SEGMENTS) * max(entry, _SEGMENT.size))
-        segments = [_SEGMENT.unpack_from(headers, i * entry) for i in range(min(n, _MOST_SEGMENTS))]
-        loads = tuple(
-            Segment(at, size, offset, max(0, min(there, self.size - offset)), bool(flags & 2), bool(flags & 1))
-            for kind_, flags, offset, at, _, there, size, _ in segments
-            if kind_ == _LOAD
-        )
-        ends = [offset + there for _, _, offset, _, _, there, _, _ in segments]
-        notes = [
-            note
-            for kind_, _, offset, _, _, there, _, _ in segments
-            if kind_ == _NOTES
-            for note in self._notes(offset, there)
-        ]
-        files = tuple(self._files(notes, loads))
-        return CoreFile(
-            self.path,
-            MACHINES[machine],
-            _signal(notes),
-            _program(notes),
-            loads,
-            files,
-            _executable(notes, files),
-            max(0, max(ends, default=0) - self.size),
-        )
-
-    def _bytes(self, offset: int, n: int) -> bytes:
-        if offset >= self.size:
+def _read(path: Path, file: IO[bytes], length: int) -> CoreFile:
+    def piece(offset: int, n: int) -> bytes:
+        if offset >= length:
             return b""
-        with self.path.open("rb") as file:
-            file.seek(offset)
-            return file.read(n)
+        file.seek(offset)
+        return file.read(n)
 
-    def _notes(self, offset: int, n: int) -> Iterator[tuple[bytes, int, bytes]]:
-        yield from _notes(self._bytes(offset, min(n, _MOST_NOTES)))
+    start = piece(0, 64)
+    if start[:4] != b"\x7fELF":
+        tool = next((tool for magic, tool in _PACKERS.items() if start.startswith(magic)), "")
+        packed = f" It is compressed: unpack it first (`{tool}`, or `coredumpctl dump -o core`)." if tool else ""
+        raise AttachError(f"{path} is no core dump (it does not begin as an ELF file does).{packed}")
+    if len(start) < 6:
+        raise AttachError(f"{path} ends in its header; it is no core dump.")
+    if start[4] == 1:
+        raise AttachError(f"{path} is of a 32-bit program; attach reads 64-bit programs only.")
+    if start[5] != 1:
+        raise AttachError(f"{path} is of a big-endian machine; attach reads x86-64 and arm64 only.")
+    kind, machine, _, _, table, sections, _, _, entry, n, _, _, _ = _HEADER.unpack_from(start, 16)
+    if kind != _CORE:
+        what = {1: "an object file", 2: "a program", 3: "a program or a library"}.get(kind, "another ELF file")
+        raise AttachError(f"{path} is {what}, no core dump.")
+    if machine not in MACHINES:
+        name = _OTHERS.get(machine, f"machine {machine}")
+        raise AttachError(f"{path} is of another machine ({name}); attach reads x86-64 and arm64 only.")
+    if n == _MANY:
+        n = struct.unpack_from("<I", piece(sections, 64), 44)[0]
+    n = min(n, _MOST_SEGMENTS)
+    headers = piece(table, n * max(entry, _SEGMENT.size))
+    segments = [_SEGMENT.unpack_from(headers, i * entry) for i in range(n)]
+    loads = tuple(
+        Segment(at, size, offset, max(0, min(there, length - offset)), bool(flags & 2), bool(flags & 1))
+        for kind, flags, offset, at, _, there, size, _ in segments
+        if kind == _LOAD
+    )
+    signals, program, phdr, starts = list[int](), "", 0, dict[str, int]()
+    for kind, _, offset, _, _, there, _, _ in segments:
+        for owner, note, data in _notes(piece(offset, min(there, _MOST_NOTES))) if kind == _NOTES else ():
+            if owner != b"CORE":
+                continue
+            if note == _STATUS and len(data) >= 14:
+                signals += struct.unpack_from("<H", data, 12)
+            elif note == _PROCESS and len(data) >= 136 and not program:
+                program = data[40:56].split(b"\0")[0].decode("utf-8", "surrogateescape")
+            elif note == _VECTOR:
+                pairs = dict(struct.iter_unpack("<QQ", data[: len(data) // 16 * 16]))
+                phdr = phdr or pairs.get(_HEADERS_AT, 0)
+            elif note == _FILES:
+                for mapped, at in _mapped(data):
+                    starts.setdefault(mapped, at)
+    begun = [load for load in loads if load.address in starts.values()]
+    heads = {load.address: piece(load.offset, min(load.there, _HEAD)) for load in begun}
+    files = tuple(Mapped(file, at, build_id(heads.get(at, b""))) for file, at in starts.items())
+    # The executable is the file in whose memory the program headers lie.
+    before = [file for file in files if phdr and file.start <= phdr]
+    executable = max(before, key=lambda file: file.start).path if before else ""
+    ends = (offset + there for _, _, offset, _, _, there, _, _ in segments)
+    missing = max(0, max(ends, default=0) - length)
+    # The thread that died is the first.
+    signal = _signal(signals[0]) if signals else ""
+    return CoreFile(path, MACHINES[machine], signal, program, loads, files, executable, missing)
 
-    def _files(self, notes: list[tuple[bytes, int, bytes]], loads: tuple[Segment, ...]) -> Iterator[Mapped]:
-        starts: dict[str, int] = {}
-        for name, kind, data in notes:
-            if name == b"CORE" and kind == _FILES:
-                for path, start in _mapped(data):
-                    starts.setdefault(path, start)
-        by_address = {load.address: load for load in loads}
-        for path, start in starts.items():
-            load = by_address.get(start)
-            head = self._bytes(load.offset, min(load.there, 1 << 16)) if load is not None else b""
-            yield Mapped(path, start, build_id(head))
+
+def _signal(number: int) -> str:
+    try:
+        return Signals(number).name if number else ""
+    except ValueError:
+        return f"signal {number}"
 
 
 def build_id(head: bytes) -> str:
@@ -193,48 +192,6 @@ def _mapped(data: bytes) -> Iterator[tuple[str, int]]:
         yield name.decode("utf-8", "surrogateescape"), start
 
 
-def _signal(notes: list[tuple[bytes, int, bytes]]) -> str:
-    for name, kind, data in notes:
-        if name == b"CORE" and kind == _STATUS and len(data) >= 14:
-            (number,) = struct.unpack_from("<H", data, 12)
-            try:
-                return Signals(number).name if number else ""
-            except ValueError:
-                return f"signal {number}"
-    return ""
-
-
-def _program(notes: list[tuple[bytes, int, bytes]]) -> str:
-    for name, kind, data in notes:
-        if name == b"CORE" and kind == _PROCESS and len(data) >= 136:
-            return data[40:56].split(b"\0")[0].decode("utf-8", "surrogateescape")
-    return ""
-
-
-def _executable(notes: list[tuple[bytes, int, bytes]], files: tuple[Mapped, ...]) -> str:
-    """The file in whose memory the program headers lie."""
-    for name, kind, data in notes:
-        if name == b"CORE" and kind == _VECTOR:
-            for key, value in struct.iter_unpack("<QQ", data[: len(data) // 16 * 16]):
-                before = [file for file in files if file.start <= value]
-                if key == _HEADERS_AT and before:
-                    return max(before, key=lambda file: file.start).path
-    return ""
-
-
-def _packed(start: bytes) -> str:
-    for magic, tool in _PACKERS.items():
-        if start.startswith(magic):
-            return f" It is compressed: unpack it first (`{tool}`, or `coredumpctl dump -o core`)."
-    return ""
-
-
-_HEAD = 1 << 16
-_NAMED = 4
-_SHOWN = 12
-"""Digits of a build-id that are shown."""
-
-
 def program_dumped(core: CoreFile, sysroot: str | None = None) -> str | None:
     """The program's file, as the core dump has it, if it is here."""
     place = _place(core.executable, sysroot)
@@ -255,8 +212,12 @@ def remarks(core: CoreFile, program: str | None, sysroot: str | None = None) -> 
             continue
         if not Path(place).is_file():
             gone.append(file.path)
-        elif file.build_id and (found := _build_id(place)) != file.build_id:
-            others.append(f"{place} ({found[:_SHOWN] or 'none'}, it was {file.build_id[:_SHOWN]})")
+        elif file.build_id:
+            found = ""
+            with suppress(OSError), Path(place).open("rb") as opened:
+                found = build_id(opened.read(_HEAD))
+            if found != file.build_id:
+                others.append(f"{place} ({found[:_SHOWN] or 'none'}, it was {file.build_id[:_SHOWN]})")
     if gone:
         out.append(f"not here, so that neither its code nor its symbols are known: {_some(gone)}")
     if others:
@@ -268,14 +229,6 @@ def _place(path: str, sysroot: str | None) -> str:
     """Where a file of the machine is looked for: in its folder, then at the same place here."""
     inside = f"{sysroot}/{path.lstrip('/')}" if sysroot is not None else ""
     return inside if inside and Path(inside).is_file() else path
-
-
-def _build_id(path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            return build_id(file.read(_HEAD))
-    except OSError:
-        return ""
 
 
 def _some(names: list[str]) -> str:

@@ -55,14 +55,27 @@ class LoadedFiles:
 
     def look(self) -> bool:
         """Find what is loaded now; whether any of ggml's functions came or went."""
-        now = self._loaded()
+        if self._pid:
+            now: dict[str, Code | None] = dict(code_of(self._pid))
+        else:
+            about = self._link.ask("about")
+            self.missing, now = about["missing"], dict.fromkeys(about["libraries"])
         new = {file: code for file, code in now.items() if self._known.get(file, 0) != code}
         gone = {file for file in self.symbols if file not in now or file in new}
         self._known = now
         for file in gone:
             del self.symbols[file]
-        for file in sorted(new):
-            self._read(file, new[file])
+        for file, code in sorted(new.items()):
+            found = None
+            if code is not None:
+                ahead = (file, code) in self._ahead
+                found = self._ahead.pop((file, code)) if ahead else _symbols(self._path(file), code)
+            if found is None:
+                self._unread.append(file)
+            elif found.addresses:
+                self.symbols[file] = found.addresses
+            if found is not None and not found.all:
+                self._untold.append(file)
         asked = set() if any(map(has_heart, self.symbols.values())) else self._ask()
         return bool(gone or asked or self.symbols.keys() & new.keys())
 
@@ -87,34 +100,14 @@ class LoadedFiles:
             return ""
         return found.pop() if len(found) == 1 else ""
 
-    def _loaded(self) -> dict[str, Code | None]:
-        if not self._pid:
-            about = self._link.ask("about")
-            self.missing = about["missing"]
-            return dict.fromkeys(about["libraries"])
-        return dict(code_of(self._pid))
-
-    def _read(self, file: str, code: Code | None) -> None:
-        found = self._tables(file, code) if code is not None else None
-        if found is None:
-            self._unread.append(file)
-            return
-        if found.addresses:
-            self.symbols[file] = found.addresses
-        if not found.all:
-            self._untold.append(file)
-
-    def _tables(self, file: str, code: Code) -> FileSymbols | None:
-        """What a file's own tables tell; None of one that cannot be read."""
-        if (file, code) in self._ahead:
-            return self._ahead.pop((file, code))
-        return _symbols(self._path(file), code)
-
     def _ask(self) -> set[str]:
         """Ask gdb for what the files themselves do not tell: it knows where their symbols are kept apart. Those of
-        which it knows any."""
+        which it knows any. To search them takes long: large libraries have nothing of ggml's."""
+        unread, untold, self._unread, self._untold = self._unread, self._untold, [], []
+        doubtful = [file for file in unread if names_ggml(file, self._root) is not False]
+        doubtful += (f for f in untold if f in self.symbols or self._may(f, lambda elf: elf.mentions(SYMBOLS)))
         told = set()
-        for file in self._doubtful():
+        for file in doubtful:
             symbols = self._link.ask("symbols", file, SYMBOLS)
             if symbols:
                 self.symbols[file] = symbols
@@ -122,15 +115,6 @@ class LoadedFiles:
             elif file not in self.symbols and names_ggml(file, self._root):
                 self.without.append(file)
         return told
-
-    def _doubtful(self) -> list[str]:
-        """The files of which gdb may know more than they tell. To search them takes long: large libraries have nothing
-        of ggml's."""
-        unread, untold, self._unread, self._untold = self._unread, self._untold, [], []
-        return [
-            *(file for file in unread if names_ggml(file, self._root) is not False),
-            *(file for file in untold if file in self.symbols or self._may(file, lambda elf: elf.mentions(SYMBOLS))),
-        ]
 
     def _may(self, file: str, asked: Callable[[Elf], bool]) -> bool:
         """What a file answers; of one that cannot be read it may be so."""

@@ -120,9 +120,12 @@ class GdbLink:
         spans = list(spans)
         out = [self._directly(*span) for span in spans]
         rest = [i for i, data in enumerate(out) if data is None]
-        told = self._read_by_gdb([spans[i] for i in rest]) if rest else []
-        for i, data in zip(rest, told, strict=True):
-            out[i] = data
+        if rest:
+            lengths, blob = self._ask("read", ([spans[i] for i in rest],))
+            at = 0
+            for i, n in zip(rest, lengths, strict=True):
+                out[i] = blob[at : at + n]
+                at += n
         if self.guard is not None:
             self.guard.check()
         return [data or b"" for data in out]
@@ -132,29 +135,18 @@ class GdbLink:
         breakpoints of gdb's are in it."""
         if not self.pid or not length or self._by_gdb:
             return None
-        try:
-            data = os.pread(self._opened(), length, address)
-        except (OSError, OverflowError, ValueError):
-            return None
-        return data if len(data) == length else None
-
-    def _opened(self) -> int:
-        """The process's memory. Raises OSError where it is not ours to read; then gdb is asked from now on."""
         if self._memory is None:
             try:
                 self._memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
+                # It is not ours to read: gdb is asked from now on.
                 self._by_gdb = True
-                raise
-        return self._memory
-
-    def _read_by_gdb(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
-        lengths, blob = self._ask("read", (spans,))
-        out, at = [], 0
-        for n in lengths:
-            out.append(blob[at : at + n])
-            at += n
-        return out
+                return None
+        try:
+            data = os.pread(self._memory, length, address)
+        except (OSError, OverflowError, ValueError):
+            return None
+        return data if len(data) == length else None
 
     def call(self, calls: Sequence[FunctionCall], seconds: float = CALLS, alone: bool = True) -> list[int | None]:
         """Call functions in the program, one after the other; their results, None of void. A call that takes too long
@@ -164,7 +156,9 @@ class GdbLink:
 
     def go(self, seconds: float | None = None, signal: str | None = None) -> ProgramStop:
         """Let the program run until it stops, for so long at most; it is given a signal, if one is named."""
-        stop = _stop(self._ask("go", (signal,), seconds)[0])
+        told = self._ask("go", (signal,), seconds)[0]
+        numbers, arguments = (tuple(told.get(name, ())) for name in ("numbers", "arguments"))
+        stop = ProgramStop(**{**told, "numbers": numbers, "arguments": arguments})
         if stop.reason in ("exec", "stopped"):
             self._marks = None
         if stop.reason in ("exec", "exited", "gone"):
@@ -235,11 +229,6 @@ _PLACING = ("attach", "break", "break_if", "watch")
 
 _RUNNING = ("go", "call")
 """What lets the program run."""
-
-
-def _stop(value: dict[str, Any]) -> ProgramStop:
-    numbers, arguments = (tuple(value.get(name, ())) for name in ("numbers", "arguments"))
-    return ProgramStop(**{**value, "numbers": numbers, "arguments": arguments})
 
 
 class Mapping(NamedTuple):

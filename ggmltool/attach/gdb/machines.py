@@ -171,8 +171,9 @@ def why_not(pid: int) -> str:
         return f"process {tracer} ({program_of(tracer)}) looks at it already: end that first"
     if state == "D":
         return "it waits for a device and cannot be stopped until that answers (state D)"
-    if _is_32_bit(pid):
-        return "it is a 32-bit program; only those of 64 bits can be read"
+    with suppress(OSError), (PROC / str(pid) / "exe").open("rb") as program:
+        if program.read(5)[4:] == bytes([_CLASS_32]):
+            return "it is a 32-bit program; only those of 64 bits can be read"
     return _not_allowed(pid, status)
 
 
@@ -217,8 +218,13 @@ def _not_allowed(pid: int, status: Mapping[str, str]) -> str:
         return "it is the first process of the system, which is protected" if pid == 1 else ""
     owner = int(status.get("Uid", "0").split()[0])
     if owner != os.geteuid():
-        return f"it belongs to {_user(owner)}: run ggmltool as that user, or as root (sudo)"
-    scope = _ptrace_scope()
+        user = f"user {owner}"
+        with suppress(KeyError):
+            user = pwd.getpwuid(owner).pw_name
+        return f"it belongs to {user}: run ggmltool as that user, or as root (sudo)"
+    scope = 0
+    with suppress(OSError, ValueError):
+        scope = int((PROC / "sys/kernel/yama/ptrace_scope").read_text())
     if scope == 1:
         return (
             "the kernel lets a program look only at those that it started itself (ptrace_scope is 1): start it with "
@@ -242,21 +248,3 @@ def _status(pid: int) -> dict[str, str]:
     except OSError:
         return {}
     return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
-
-
-def _ptrace_scope() -> int:
-    with suppress(OSError, ValueError):
-        return int((PROC / "sys/kernel/yama/ptrace_scope").read_text())
-    return 0
-
-
-def _is_32_bit(pid: int) -> bool:
-    with suppress(OSError), (PROC / str(pid) / "exe").open("rb") as program:
-        return program.read(5)[4:] == bytes([_CLASS_32])
-    return False
-
-
-def _user(uid: int) -> str:
-    with suppress(KeyError):
-        return pwd.getpwuid(uid).pw_name
-    return f"user {uid}"

@@ -73,12 +73,14 @@ class Gdb:
         halts, self._halts = os.pipe()
         self._said = os.fdopen(os.memfd_create("gdb"), "w+b")
         libc = ctypes.CDLL(None)
+        # gdb's Python is another one than ours and the program's: what is set for these is not for it.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         self._process = subprocess.Popen(
             [program, "-nx", "-nh", "-q", "-batch", "-ex", f"source {_INSIDE}", "-ex", "python start()"],
             stdin=subprocess.DEVNULL,
             stdout=self._said,
             stderr=self._said,
-            env={**_environment(), "GGMLTOOL_GDB": f"{requests_read},{answers_write},{halts}", "LC_ALL": "C.UTF-8"},
+            env={**environment, "GGMLTOOL_GDB": f"{requests_read},{answers_write},{halts}", "LC_ALL": "C.UTF-8"},
             pass_fds=(requests_read, answers_write, halts),
             start_new_session=True,
             preexec_fn=lambda: libc.prctl(_DEATH, signal.SIGTERM, 0, 0, 0),
@@ -125,11 +127,6 @@ class Gdb:
         """What gdb has printed so far, its end."""
         self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _MOST_SAID))
         return self._said.read(_MOST_SAID).decode("utf-8", "replace")
-
-
-def _environment() -> dict[str, str]:
-    """gdb's Python is another one than ours and the program's: what is set for these is not for it."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 def why_lost(program: str, said: str) -> str:
@@ -223,10 +220,20 @@ def gdb_file() -> Path:
         version=__version__, python=sys.executable, package=str(script.parents[3]), script=str(script)
     )  # fmt: skip
     key = hashlib.sha256(sys.executable.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    path = _folder() / f"gdb-{key}.py"
+    cache = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check(path.parent)
+        folder = (Path(cache) if cache.startswith("/") else Path.home() / ".cache") / "ggmltool"
+    except RuntimeError:
+        raise AttachError("there is no home folder; set XDG_CACHE_HOME to a folder") from None
+    path = folder / f"gdb-{key}.py"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+        # What gdb sources is run: nobody else may put a file there.
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & _OTHERS_WRITE:
+            raise AttachError(
+                f"{folder}: others can write there what gdb would run; set XDG_CACHE_HOME to a folder of yours"
+            )
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
@@ -234,22 +241,3 @@ def gdb_file() -> Path:
     except OSError as error:
         raise AttachError(f"cannot write {path}: {error.strerror or error}; set XDG_CACHE_HOME to a folder") from None
     return path
-
-
-def _check(folder: Path) -> None:
-    """What gdb sources is run: nobody else may put a file there. Raises AttachError."""
-    status = folder.stat()
-    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & _OTHERS_WRITE:
-        raise AttachError(
-            f"{folder}: others can write there what gdb would run; set XDG_CACHE_HOME to a folder of yours"
-        )
-
-
-def _folder() -> Path:
-    """The user's cache folder of ggmltool."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        home = Path.home()
-    except RuntimeError:
-        raise AttachError("there is no home folder; set XDG_CACHE_HOME to a folder") from None
-    return (Path(cache) if cache.startswith("/") else home / ".cache") / "ggmltool"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from ggmltool.attach.devices.answered import given_order
-from ggmltool.attach.state import Answers, BackendState, DeviceState, Snapshot
+from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.ggml.buffer import USAGE_COMPUTE
 from ggmltool.ggml.devices.profiles import PROFILES, profile_of_name
 from ggmltool.ggml.errors import Error
@@ -99,7 +98,11 @@ def backends_of(snapshot: Snapshot, names: ScenarioNames, answers: Answers | Non
         if like != "custom":
             entry["like"] = like
         if device is not None:
-            entry |= _of_device(device, backend)
+            if device.type in _TYPES:
+                entry["type"] = device.type
+            entry["events"] = device.events
+            if device.memory_free:
+                entry["memory"] = device.memory_free
         if "graph_optimize" not in backend.functions:
             entry["graph_optimize"] = False
         own = buft in names.own and names.bufts[buft] == names.backends[i]
@@ -113,16 +116,6 @@ def backends_of(snapshot: Snapshot, names: ScenarioNames, answers: Answers | Non
         if answers is not None:
             entry["supports_bufts"] = [names.bufts[b] for (k, b), yes in answers.bufts.items() if k == i and yes]
         out.append(entry)
-    return out
-
-
-def _of_device(device: DeviceState, backend: BackendState) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    if device.type in _TYPES:
-        out["type"] = device.type
-    out["events"] = device.events
-    if device.memory_free:
-        out["memory"] = device.memory_free
     return out
 
 
@@ -140,27 +133,18 @@ def _of_buft(buft: BuftState) -> dict[str, Any]:
 def buffer_types_of(
     snapshot: Snapshot, names: ScenarioNames, used: set[str], answers: Answers | None
 ) -> dict[str, dict[str, Any]]:
-    """The buffer types that are no backend's own, of those that are `used` by their names."""
-    return {
-        name: {"device": device, **_of_buft(buft)}
-        for name, device, buft in _further(snapshot, names, answers)
-        if name in used
-    }
-
-
-def _further(snapshot: Snapshot, names: ScenarioNames, answers: Answers | None) -> Iterator[tuple[str, str, BuftState]]:
-    """Name, backend and state of each: that of its device, else the first that can use it, else the last."""
-    by_device: Mapping[int, str] = {
-        b.device: name for b, name in zip(reversed(snapshot.backends), reversed(names.backends), strict=True)
-    }
+    """The buffer types that are no backend's own, of those that are `used` by their names. The backend of each is that
+    of its device, else the first that can use it, else the last."""
+    pairs = zip(reversed(snapshot.backends), reversed(names.backends), strict=True)
+    by_device = {backend.device: name for backend, name in pairs}
+    out: dict[str, dict[str, Any]] = {}
     for address, name in names.bufts.items():
         buft = snapshot.bufts.get(address)
-        if buft is not None and address not in names.own:
-            users = (
-                [] if answers is None else sorted(i for (i, b), yes in answers.bufts.items() if b == address and yes)
-            )
-            user = users[0] if users else len(names.backends) - 1
-            yield name, by_device.get(buft.device, names.backends[user]), buft
+        if buft is not None and address not in names.own and name in used:
+            can = answers.bufts.items() if answers is not None else ()
+            user = min((i for (i, b), yes in can if b == address and yes), default=len(names.backends) - 1)
+            out[name] = {"device": by_device.get(buft.device, names.backends[user]), **_of_buft(buft)}
+    return out
 
 
 VIEWS = "views"
@@ -172,6 +156,8 @@ class SnapshotMemory:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        there = [tuple(a for a in context if a in snapshot.tensors) for context in snapshot.contexts]
+        self._arenas = {address: context for context in there for address in context}
 
     def tensor(self, address: int) -> TensorStruct:
         """The ggml_tensor at an address. Raises AttachError where none was read."""
@@ -183,12 +169,6 @@ class SnapshotMemory:
     def arena(self, address: int) -> Iterable[int]:
         """The tensors of its ggml_context."""
         return self._arenas.get(address, (address,))
-
-    @cached_property
-    def _arenas(self) -> dict[int, tuple[int, ...]]:
-        tensors = self.snapshot.tensors
-        there = [tuple(a for a in context if a in tensors) for context in self.snapshot.contexts]
-        return {address: context for context in there for address in context}
 
     def type_name(self, number: int) -> str:
         """ggml_type_name."""
@@ -216,24 +196,15 @@ class ProcessWriter(GraphWriter):
         self.given = set(made) if self.is_allocated else set()
         self.flags_computed = not lacks(BY_NAME[snapshot.release], days().keys["graphs.*.uncomputed"])
         self.originals = {copy: of for of, _, _, copy in sched.copies() if copy != of}
-        self.assigned = self._assigned()
+        # The backends that the user has chosen are all that are set before a graph is split.
+        forgets = snapshot.function is not None and "compute" in snapshot.function and sched.address
+        self.assigned = {} if sched.is_reset or forgets else dict(sched.tensor_backend_ids)
         self.nodes = given_order(snapshot, self.sources) if self.is_allocated else snapshot.graph.nodes
         self._contexts_of: dict[int, str] = {}
 
-    def _assigned(self) -> dict[int, int]:
-        """The backends that the user has chosen, by tensor: all that are set before a graph is split."""
-        sched, function = self.snapshot.sched, self.snapshot.function
-        forgets = function is not None and "compute" in function and sched.address
-        return {} if sched.is_reset or forgets else dict(sched.tensor_backend_ids)
-
     def graph(self, name: str) -> dict[int, str]:
-        """Write the graph; the ids of its tensors by address. Raises AttachError for what no scenario can say."""
-        graph = self.snapshot.graph
-        self._check_sources()
-        return self.write(name, self.nodes, graph.leafs)
-
-    def _check_sources(self) -> None:
-        """Sources that are no part of the graph can only be tensors without op. Raises AttachError."""
+        """Write the graph; the ids of its tensors by address. Raises AttachError for what no scenario can say, as
+        sources with an op that are no part of the graph."""
         graph, memory = self.snapshot.graph, self.memory
         known = {*graph.nodes, *graph.leafs}
         for node in graph.nodes:
@@ -241,6 +212,7 @@ class ProcessWriter(GraphWriter):
                 if source and source not in known and memory.tensor(source).op:
                     what = f"{_shown(memory.tensor(node))} reads {_shown(memory.tensor(source))}"
                     raise AttachError(f"{what}, a result that the graph does not have; no scenario can say that")
+        return self.write(name, self.nodes, graph.leafs)
 
     def sources(self, tensor: TensorStruct) -> tuple[int, ...]:
         """The sources that the program gave a node, not the scheduler's copies of them."""
