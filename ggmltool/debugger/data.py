@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ggmltool.debugger.command import Command, Repeat, Topic
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.expressions import ExpressionError
 from ggmltool.debugger.session import Display
+from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import layout_names
 
 if TYPE_CHECKING:

@@ -7,20 +7,13 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from ggmltool.debugger.expressions import (
-    CValue,
-    Examined,
-    ExpressionError,
-    Scope,
-    complete,
-    evaluate,
-    examine,
-    truth,
-    type_text,
-)
+from ggmltool.debugger.expressions.commands import Examined, complete, examine, type_text
+from ggmltool.debugger.expressions.evaluate import evaluate
 from ggmltool.debugger.expressions.image.galloc import Galloc
-from ggmltool.debugger.expressions.image.images import Images
+from ggmltool.debugger.expressions.image.image import Images
 from ggmltool.debugger.expressions.printing import formatted
+from ggmltool.debugger.expressions.scope import Scope
+from ggmltool.debugger.expressions.values import CValue
 from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.walk import WalkError
 from ggmltool.ggml.events import Allocated, Assigned, Grown, Left, Logged, PassedOver, ReallocNeeded, Refused
@@ -29,7 +22,7 @@ from ggmltool.state.story.calls import calls_of
 from ggmltool.state.story.cells import Key
 from ggmltool.state.story.frames import key_at
 from ggmltool.state.story.history import History
-from ggmltool.structs.declarations import Cursor, read_type
+from ggmltool.structs.declarations import Cursor, ExpressionError, read_type
 from ggmltool.structs.layout import layout
 from ggmltool.structs.types import BOOL, CType, Function, Pointer, Struct, Void, bare
 
@@ -222,7 +215,7 @@ class Reading:
     def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
         """Whether a condition is true in a frame of a moment. Raises WalkError."""
         try:
-            return truth(text, self.scope(at, frame, phase))
+            return evaluate(text, self.scope(at, frame, phase)).truth()
         except ExpressionError as error:
             raise WalkError(str(error)) from None
 

@@ -7,7 +7,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from ggmltool.debugger.expressions.ptype import written_out
+from ggmltool.debugger.expressions.commands import written_out
 from ggmltool.structs.layout import layout
 from ggmltool.structs.types import Typedef, type_name
 from tests.attach.programs import NoProgram, scratch

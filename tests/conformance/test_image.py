@@ -52,7 +52,7 @@ def of_library(lib: Lib, model: ScenarioSpec, graph: str) -> Names:
 
 def of_image(history: History, graph: str) -> Names:
     image = Scope(history, len(history.points) - 1).image
-    hashes, cells = image.graphs._hash_set(graph), image.tensors
+    (hashes, counts), cells = image.graphs.hash_set(graph), image.tensors
 
     def name(address: int | None) -> str:
         if not address:
@@ -62,9 +62,8 @@ def of_image(history: History, graph: str) -> Names:
         assert cell is not None
         return cell.name
 
-    counts = image.graphs._use_counts(graph, hashes)
     named = sorted((name(key), counts[slot]) for slot, key in enumerate(hashes.keys) if key is not None)
-    return sorted(name(key) for key in image.sched.slots().keys if key is not None), named  # type: ignore[union-attr]
+    return sorted(name(key) for key in image.sched.slots.keys if key is not None), named  # type: ignore[union-attr]
 
 
 def compare(lib: Lib, source: object) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmltool.debugger.expressions.ptype import written_out
+from ggmltool.debugger.expressions.commands import written_out
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.structs.layout import Layout, layout, layout_names
 from ggmltool.structs.mirrors import mirrors

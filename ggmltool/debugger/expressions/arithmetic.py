@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator as op
 from collections.abc import Callable
 
 from ggmltool.debugger.expressions.values import (
@@ -35,23 +36,11 @@ from ggmltool.structs.types import (
 )  # fmt: skip
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    ">": lambda a, b: a > b,
-    "<=": lambda a, b: a <= b,
-    ">=": lambda a, b: a >= b,
-}
-_BITS: dict[str, Callable[[int, int], int]] = {
-    "&": lambda a, b: a & b,
-    "|": lambda a, b: a | b,
-    "^": lambda a, b: a ^ b,
-}
-_FLOATING: dict[str, Callable[[float, float], float]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-}
+    "==": op.eq, "!=": op.ne, "<": op.lt, ">": op.gt, "<=": op.le, ">=": op.ge,
+}  # fmt: skip
+_BITS: dict[str, Callable[[int, int], int]] = {"&": op.and_, "|": op.or_, "^": op.xor}
+_FLOATING: dict[str, Callable[[float, float], float]] = {"+": op.add, "-": op.sub, "*": op.mul}
+_NO_NUMBER = "Argument to arithmetic operation not a number or boolean."
 
 
 def truth_value(holds: bool, like: CValue) -> CValue:
@@ -90,24 +79,25 @@ def binary(operator: str, a: CValue, b: CValue) -> CValue:
         if is_struct(side.type):
             raise ExpressionError(f"Structure has no component named operator{operator}.")
     if operator in _COMPARE:
-        return truth_value(_COMPARE[operator](_comparable(a), _comparable(b)), a)
+        left, right = (v.floating() if isinstance(v.bare, Float) else v.integer() for v in (a, b))
+        return truth_value(_COMPARE[operator](left, right), a)
     if pointed(a) is not None or pointed(b) is not None:
         return _with_pointers(operator, a, b)
     for side in (a, b):
         if not is_whole(side.type) and not isinstance(side.bare, Float):
-            raise ExpressionError("Argument to arithmetic operation not a number or boolean.")
+            raise ExpressionError(_NO_NUMBER)
     type = common(a.type, b.type)
     if isinstance(type, Float):
         return fraction(a.memory, type, _floating(operator, a.floating(), b.floating()), a.language)
     if operator in ("<<", ">>"):
-        type = promoted(a.type)
-        return whole(a.memory, type, _shifted(operator, a.integer(), b.integer(), 8 * size_of(type)), a.language)
-    left, right = (whole(v.memory, type, v.integer()).integer() for v in (a, b))
-    return whole(a.memory, type, _on_integers(operator, left, right), a.language)
-
-
-def _comparable(v: CValue) -> float:
-    return v.floating() if isinstance(v.bare, Float) else v.integer()
+        type, number, by = promoted(a.type), a.integer(), b.integer()
+        if not 0 <= by < 8 * size_of(type):
+            number = -1 if operator == ">>" and number < 0 else 0
+        else:
+            number = number << by if operator == "<<" else number >> by
+        return whole(a.memory, type, number, a.language)
+    one, other = (whole(v.memory, type, v.integer()).integer() for v in (a, b))
+    return whole(a.memory, type, _on_integers(operator, one, other), a.language)
 
 
 def _floating(operator: str, a: float, b: float) -> float:
@@ -131,18 +121,12 @@ def _on_integers(operator: str, a: int, b: int) -> int:
     return int(_FLOATING[operator](a, b))
 
 
-def _shifted(operator: str, a: int, by: int, bits: int) -> int:
-    if not 0 <= by < bits:
-        return -1 if operator == ">>" and a < 0 else 0
-    return a << by if operator == "<<" else a >> by
-
-
 def _with_pointers(operator: str, a: CValue, b: CValue) -> CValue:
     """Pointer plus number, pointer minus pointer."""
     of, other = pointed(a), pointed(b)
     if of is not None and other is not None:
         if operator != "-":
-            raise ExpressionError("Argument to arithmetic operation not a number or boolean.")
+            raise ExpressionError(_NO_NUMBER)
         size = size_of(of)
         if size != size_of(other):
             raise ExpressionError(
@@ -153,7 +137,7 @@ def _with_pointers(operator: str, a: CValue, b: CValue) -> CValue:
     if operator == "+" and of is None:
         a, b, of = b, a, other
     if operator not in ("+", "-") or of is None or not is_whole(b.type):
-        raise ExpressionError("Argument to arithmetic operation not a number or boolean.")
+        raise ExpressionError(_NO_NUMBER)
     step = b.integer() * size_of(of)
     type = a.type if isinstance(a.bare, Pointer) else Pointer(of)
     return whole(a.memory, type, a.integer() + (step if operator == "+" else -step), a.language)
@@ -166,7 +150,7 @@ def unary(operator: str, v: CValue) -> CValue:
             raise ExpressionError("Structure has no component named operator!.")
         return truth_value(not v.truth(), v)
     if not is_whole(v.type) and not isinstance(v.bare, Float):
-        raise ExpressionError("Argument to arithmetic operation not a number or boolean.")
+        raise ExpressionError(_NO_NUMBER)
     type = promoted(v.type)
     if isinstance(type, Float):
         if operator == "~":
@@ -201,12 +185,10 @@ def subscript(a: CValue, b: CValue) -> CValue:
             return subscript(b, a)
         raise without_operator(a, "[]", f"cannot subscript something of type `{a.type_name()}'")
     if not is_whole(b.type):
-        raise ExpressionError("Argument to arithmetic operation not a number or boolean.")
+        raise ExpressionError(_NO_NUMBER)
     i, t = b.integer(), a.bare
-    if isinstance(t, Array) and a.address is None:
-        if not 0 <= i < t.length:
-            raise ExpressionError("no such vector element")
-        return a.part(of, i * size_of(of))
     if isinstance(t, Array) and 0 <= i < t.length:
         return a.part(of, i * size_of(of))
+    if isinstance(t, Array) and a.address is None:
+        raise ExpressionError("no such vector element")
     return dereferenced(binary("+", a, b))

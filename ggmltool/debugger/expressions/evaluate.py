@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
 
 from ggmltool.debugger.expressions import arithmetic
@@ -21,6 +22,7 @@ from ggmltool.debugger.expressions.parser import (
     TypeName,
     Unary,
     Variable,
+    parse,
 )  # fmt: skip
 from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, fraction, whole
 from ggmltool.structs.declarations import ExpressionError, NoMemoryError
@@ -42,8 +44,9 @@ MOST_REPEATED = 65536
 """The bytes of an array made by `@`, at most: `max-value-size`."""
 
 
-class Names(Protocol):
-    """Who knows what names and functions stand for. All raise ExpressionError where they do not."""
+class EvalScope(Protocol):
+    """Where an expression is asked: who knows the structs that there are, and what names and functions stand for. All
+    raise ExpressionError where they do not."""
 
     @property
     def memory(self) -> Memory:
@@ -52,6 +55,14 @@ class Names(Protocol):
     @property
     def language(self) -> Language:
         """What the function is written in that is looked at."""
+
+    @property
+    def layout(self) -> Layout:
+        """The structs of the program's ggml."""
+
+    @property
+    def values(self) -> Sequence[CValue]:
+        """The values of `$1`, `$2` and so on, which were printed before."""
 
     def name(self, name: str, quoted: bool = False) -> CValue:
         """The value of a name."""
@@ -66,22 +77,15 @@ class Names(Protocol):
         """The result of a function."""
 
 
-class Place(Names, Protocol):
-    """Where an expression is asked: names, the structs that there are, and the values that were printed before."""
-
-    @property
-    def layout(self) -> Layout:
-        """The structs of the program's ggml."""
-
-    @property
-    def values(self) -> Sequence[CValue]:
-        """The values of `$1`, `$2` and so on."""
-
-    def field(self, value: CValue, name: str) -> CValue:
-        """A field of a struct, or of what a pointer points to. Raises ExpressionError."""
+_parsed = lru_cache(256)(parse)
 
 
-def value_of(node: Node, scope: Names) -> CValue:
+def evaluate(text: str, scope: EvalScope) -> CValue:
+    """The value of an expression, of which nothing is ever run as Python. Raises ExpressionError, in gdb's words."""
+    return value_of(_parsed(text, scope.layout), scope)
+
+
+def value_of(node: Node, scope: EvalScope) -> CValue:
     """The value of a part of an expression. Raises ExpressionError."""
     match node:
         case Number(value, type):
@@ -117,25 +121,21 @@ def _complete(type: CType) -> CType:
     return type
 
 
-def _unary(operator: str, operand: Node, scope: Names) -> CValue:
+def _unary(operator: str, operand: Node, scope: EvalScope) -> CValue:
     if operator == "sizeof":
         type = operand.type if isinstance(operand, TypeName) else value_of(operand, scope).type
         return whole(scope.memory, UNSIGNED_LONG, size_of(_complete(type)), scope.language)
     value = value_of(operand, scope)
     if operator == "*":
         return dereferenced(value)
-    if operator == "&":
-        return _address(value)
-    return arithmetic.unary(operator, value)
-
-
-def _address(value: CValue) -> CValue:
+    if operator != "&":
+        return arithmetic.unary(operator, value)
     if value.address is None:
         raise ExpressionError("Attempt to take address of value not located in memory.")
     return whole(value.memory, Pointer(value.type), value.address, value.language)
 
 
-def _binary(operator: str, left: Node, right: Node, scope: Names) -> CValue:
+def _binary(operator: str, left: Node, right: Node, scope: EvalScope) -> CValue:
     if operator == "=":
         return _assigned(left, value_of(right, scope), scope)
     a = value_of(left, scope)
@@ -157,7 +157,7 @@ def _binary(operator: str, left: Node, right: Node, scope: Names) -> CValue:
     return arithmetic.binary(operator, a, b)
 
 
-def _assigned(to: Node, value: CValue, scope: Names) -> CValue:
+def _assigned(to: Node, value: CValue, scope: EvalScope) -> CValue:
     """What `to = value` gives: only convenience variables can be set."""
     if isinstance(to, Variable) and scope.set_variable(to.name, value):
         return value

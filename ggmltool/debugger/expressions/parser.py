@@ -160,30 +160,19 @@ def _unary(cursor: Cursor, types: Types) -> Node:
     with cursor.deeper():
         if cursor.next.kind == "operator" and cursor.next.text in ("*", "&", "-", "+", "!", "~"):
             return Unary(cursor.take().text, _unary(cursor, types))
-        if cursor.is_next("sizeof"):
+        is_sizeof = cursor.is_next("sizeof")
+        if is_sizeof:
             cursor.take()
-            if cursor.is_next("(") and begins_type(cursor.after, types):
-                cursor.take()
-                type = _closed_type(cursor, types)
-                return Unary("sizeof", TypeName(type))
-            return Unary("sizeof", _unary(cursor, types))
         if cursor.is_next("(") and begins_type(cursor.after, types):
             cursor.take()
-            type = _closed_type(cursor, types)
-            if _ends_here(cursor):
+            type = read_type(cursor, types)
+            cursor.expect(")")
+            if is_sizeof:
+                return Unary("sizeof", TypeName(type))
+            if cursor.ended or cursor.is_next(")", "]", ",", ":"):
                 return TypeName(type)
             return Cast(type, _unary(cursor, types))
-        return _postfix(cursor, types)
-
-
-def _closed_type(cursor: Cursor, types: Types) -> CType:
-    type = read_type(cursor, types)
-    cursor.expect(")")
-    return type
-
-
-def _ends_here(cursor: Cursor) -> bool:
-    return cursor.ended or cursor.is_next(")", "]", ",", ":")
+        return Unary("sizeof", _unary(cursor, types)) if is_sizeof else _postfix(cursor, types)
 
 
 def _postfix(cursor: Cursor, types: Types) -> Node:
@@ -220,7 +209,8 @@ def _primary(cursor: Cursor, types: Types) -> Node:
         case "number":
             return number(cursor.take().text)
         case "char":
-            return Number(_char(cursor.take().text), CHAR)
+            code = ord(cursor.take().text)
+            return Number(code - 256 if 128 <= code < 256 else code, CHAR)
         case "string":
             parts = []
             while cursor.next.kind == "string":
@@ -231,7 +221,10 @@ def _primary(cursor: Cursor, types: Types) -> Node:
         case "variable":
             return Variable(cursor.take().text)
         case "name" if begins_type(token, types):
-            return TypeName(_named(read_type(cursor, types), types))
+            type = read_type(cursor, types)
+            if isinstance(type, Struct) and type.members is None:  # what stands alone has to have fields
+                raise ExpressionError(f"No struct type named {type.name}.")
+            return TypeName(type)
         case "name":
             return Name(cursor.take().text)
     if cursor.accept("("):
@@ -240,18 +233,6 @@ def _primary(cursor: Cursor, types: Types) -> Node:
         cursor.expect(")")
         return node
     raise cursor.syntax_error()
-
-
-def _named(type: CType, types: Types) -> CType:
-    """A type that stands alone has to have fields, if it is a struct."""
-    if isinstance(type, Struct) and type.members is None:
-        raise ExpressionError(f"No struct type named {type.name}.")
-    return type
-
-
-def _char(text: str) -> int:
-    code = ord(text)
-    return code - 256 if 128 <= code < 256 else code
 
 
 def number(text: str) -> Number:

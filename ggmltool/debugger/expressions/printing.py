@@ -43,8 +43,7 @@ def raw_formatted(memory: Memory, raw: bytes, letter: str, signed: bool = True, 
             code = int.from_bytes(raw[:1], "little", signed=signed)
             return f"{code} {char(code)}"
         case "a":
-            symbol = memory.symbol(number)
-            return f"{number:#x} <{symbol}>" if symbol else f"{number:#x}"
+            return memory.named(number)
         case "f":
             if size not in _FLOATS:
                 return str(int.from_bytes(raw, "little", signed=signed))
@@ -86,7 +85,8 @@ def string(codes: Sequence[int], longer: bool = False) -> list[str]:
     parts: list[str] = []
     plain: list[int] = []
     left = MOST_ELEMENTS
-    for code, n in _runs(codes):
+    for code, same in groupby(codes):
+        n = len(list(same))
         if left <= 0:
             break
         if n > MOST_REPEATS:
@@ -107,11 +107,6 @@ def string(codes: Sequence[int], longer: bool = False) -> list[str]:
     if longer or left <= 0:
         parts[-1] += "..."
     return parts
-
-
-def _runs(codes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    for code, same in groupby(codes):
-        yield code, sum(1 for _ in same)
 
 
 def _quoted(codes: Sequence[int], quote: str) -> str:
@@ -167,15 +162,11 @@ def formatted(value: CValue, letter: str = "", width: int | None = None, indent:
             raise ExpressionError('Format letter "i" is meaningless in "print" command.')
         raise ExpressionError(f'Undefined output format "{letter}".')
     letter = "" if letter in ("r", "s") else letter
-    t = value.bare
-    if isinstance(t, Pointer) and not letter and not _is_text(value):
-        return wrapped([Piece(f"({value.type_name()}) "), *_printed(value, letter, 0)], width, indent)
-    return wrapped(_printed(value, letter, 0), width, indent)
-
-
-def _is_text(value: CValue) -> bool:
-    """Whether a pointer is printed as a string, without its type."""
-    return type_name(value.type).removeprefix("const ") == "char *"
+    pieces = list(_printed(value, letter, 0))
+    is_text = type_name(value.type).removeprefix("const ") == "char *"
+    if isinstance(value.bare, Pointer) and not letter and not is_text:
+        pieces.insert(0, Piece(f"({value.type_name()}) "))
+    return wrapped(pieces, width, indent)
 
 
 def _printed(value: CValue, letter: str, depth: int) -> Iterator[Piece]:
@@ -188,13 +179,13 @@ def _printed(value: CValue, letter: str, depth: int) -> Iterator[Piece]:
         case Array(of, length):
             element = bare(of)
             if isinstance(element, Int) and element.char and not letter:
-                yield from _text(value.raw(), depth)
+                yield from _text(string(value.raw().removesuffix(b"\0")))
             else:
                 yield from _array(value, length, letter, depth)
         case Function():
             if letter:
                 raise ExpressionError("Value can't be converted to integer.")
-            yield Piece(f"{{{value.type_name()}}} {_address(value, value.address or 0, True)}")
+            yield Piece(f"{{{value.type_name()}}} {_address(value, value.address or 0)}")
         case _:
             yield from _scalar(value, letter, depth)
 
@@ -246,10 +237,8 @@ def _equal(raw: bytes, i: int, length: int, size: int) -> int:
     return n
 
 
-def _text(raw: bytes, depth: int) -> Iterator[Piece]:
-    """A char array: the zero that ends it is not printed."""
-    codes = raw[:-1] if raw and raw[-1] == 0 else raw
-    for i, part in enumerate(string(codes)):
+def _text(parts: Iterable[str]) -> Iterator[Piece]:
+    for i, part in enumerate(parts):
         yield Piece(f", {part}" if i else part)
 
 
@@ -293,27 +282,24 @@ def _enum(t: Enum, number: int) -> str:
 
 def _pointer(value: CValue, to: object, depth: int) -> Iterator[Piece]:
     address = value.integer()
-    yield Piece(_address(value, address, isinstance(to, Function)))
+    yield Piece(_address(value, address))
     if isinstance(to, Int) and to.char and address:
         yield Piece(" ")
         try:
-            codes, longer = zero_ended(value, address)
+            codes, longer = zero_ended(value.memory, address)
         except NoMemoryError as missing:
             yield Piece(f"<error: {missing}>")
             return
-        for i, part in enumerate(string(codes, longer)):
-            yield Piece(part if not i else f", {part}")
+        yield from _text(string(codes, longer))
 
 
-def zero_ended(value: CValue, address: int) -> tuple[bytes, bool]:
-    """The bytes before the first zero from an address on, and whether there are more than are printed.
-
-    Raises NoMemoryError.
-    """
+def zero_ended(memory: Memory, address: int) -> tuple[bytes, bool]:
+    """The bytes before the first zero from an address on, and whether there are more than are printed. Raises
+    NoMemoryError."""
     codes = b""
     while len(codes) < MOST_ELEMENTS:
         try:
-            code = value.memory.read(address + len(codes), 1)
+            code = memory.read(address + len(codes), 1)
         except NoMemoryError:
             if not codes:
                 raise
@@ -321,11 +307,8 @@ def zero_ended(value: CValue, address: int) -> tuple[bytes, bool]:
         if code == b"\0":
             return codes, False
         codes += code
-    return codes, value.memory.read(address + len(codes), 1) != b"\0"
+    return codes, memory.read(address + len(codes), 1) != b"\0"
 
 
-def _address(value: CValue, address: int, function: bool) -> str:
-    symbol = value.memory.symbol(address)
-    if symbol == NOT_KNOWN:
-        return f"<{symbol}>"
-    return f"{address:#x} <{symbol}>" if symbol else f"{address:#x}"
+def _address(value: CValue, address: int) -> str:
+    return f"<{NOT_KNOWN}>" if value.memory.symbol(address) == NOT_KNOWN else value.memory.named(address)

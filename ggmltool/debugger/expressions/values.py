@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Self
 
 from ggmltool.debugger.expressions.memory import Memory
@@ -63,9 +64,7 @@ class CValue:
             )
         if self.own is not None:
             return self.own[offset : offset + n]
-        return (
-            self.memory.read(self.address or 0, n) if offset == 0 else self.memory.read((self.address or 0) + offset, n)
-        )
+        return self.memory.read((self.address or 0) + offset, n)
 
     def fetched(self) -> Self:
         """The same value, which stays as it is when the state changes: what the value history keeps."""
@@ -91,7 +90,8 @@ class CValue:
             case Enum():
                 return int.from_bytes(self.raw(), "little", signed=True)
             case Float():
-                return _whole(self.floating())
+                number = self.floating()
+                return int(number) if isfinite(number) else -(1 << 63)
             case Array() | Function():
                 if self.address is None:
                     raise ExpressionError("Attempt to take address of value not located in memory.")
@@ -115,12 +115,6 @@ class CValue:
     def type_name(self) -> str:
         """How gdb writes its type."""
         return type_name(self.type, language=self.language)
-
-
-def _whole(number: float) -> int:
-    if number != number or number in (float("inf"), float("-inf")):
-        return -(1 << 63)
-    return int(number)
 
 
 def whole(memory: Memory, type: CType, number: int, language: Language = "c") -> CValue:
@@ -170,17 +164,19 @@ def field_of(value: CValue, name: str) -> CValue:
         value = dereferenced(value)
     t = value.bare
     if not isinstance(t, Struct):
-        raise ExpressionError(f"Attempt to extract a component of a value that is not a structure{_arrow(value)}.")
-    if t.members is None:
-        raise ExpressionError(f"There is no member named {name}.")
-    member = t.members.get(name)
+        arrow = " pointer" if pointed(value) is None else ""
+        raise ExpressionError(f"Attempt to extract a component of a value that is not a structure{arrow}.")
+    member = (t.members or {}).get(name)
     if member is None:
         raise ExpressionError(f"There is no member named {name}.")
     return value.part(member.type, member.offset)
 
 
-def _arrow(value: CValue) -> str:
-    return " pointer" if pointed(value) is None else ""
+def optional_field(value: CValue, name: str) -> CValue | None:
+    """The same of a field that not every ggml's struct has."""
+    t = value.bare
+    t = bare(t.to) if isinstance(t, Pointer) else t
+    return field_of(value, name) if isinstance(t, Struct) and name in (t.members or {}) else None
 
 
 def dereferenced(value: CValue) -> CValue:

@@ -17,7 +17,7 @@ from ggmltool.attach.reading import ProcessReader, read_snapshot, structs_of
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.expressions import evaluate
+from ggmltool.debugger.expressions.evaluate import evaluate
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.debugger.live.scope import LiveMemory, LiveScope
 from ggmltool.scenario.errors import nearest

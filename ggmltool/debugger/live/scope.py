@@ -6,18 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkLost
 from ggmltool.debugger.expressions import arithmetic
-from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
+from ggmltool.debugger.expressions.functions import (
+    FUNCTIONS,
+    ggml_gallocr_hash_get,
+    ggml_gallocr_is_allocated,
+    ggml_hash,
+    ggml_hash_find,
+    ggml_op_can_inplace,
+    text_of,
+)
 from ggmltool.debugger.expressions.memory import Memory
-from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, whole
-from ggmltool.ggml.graph import FULL, hash_of
-from ggmltool.ggml.op import Op
+from ggmltool.debugger.expressions.scope import constant, set_in, signature
+from ggmltool.debugger.expressions.values import CValue, dereferenced, whole
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.version import SIZE_MAX, hash_size
+from ggmltool.ggml.version import hash_size
 from ggmltool.state.errors import AttachError, LinkError, NoBytes
 from ggmltool.state.memory.pages import Memory as PagedMemory
-from ggmltool.structs.declarations import Cursor, ExpressionError, NoMemoryError, declaration, read_type
+from ggmltool.structs.declarations import Cursor, ExpressionError, NoMemoryError, read_type
 from ggmltool.structs.layout import Layout
-from ggmltool.structs.types import INT, LONG, VOID, CType, Enum, Function, Int, Language, Pointer, Struct, Void, bare
+from ggmltool.structs.types import LONG, VOID, CType, Enum, Int, Language, Pointer, Struct, Void, bare
 
 _TALK = frozenset(("ggml_graph_print", "ggml_init"))
 """Functions that print, or take memory."""
@@ -92,10 +99,6 @@ class LiveScope:
         """A pointer to a struct."""
         return whole(self.memory, Pointer(self.layout.struct(struct)), address)
 
-    def field(self, value: CValue, name: str) -> CValue:
-        """A field of a struct, or of what a pointer points to. Raises ExpressionError."""
-        return field_of(value, name)
-
     def name(self, name: str, quoted: bool = False) -> CValue:
         """The value of a name; a variable of the program comes first, quoted names are tensors' and functions'. Raises
         ExpressionError."""
@@ -111,15 +114,11 @@ class LiveScope:
             return self.pointer(_STRUCTS[name], self.things[name])
         if name in self.tensors:
             return self.pointer("ggml_tensor", self.tensors[name])
-        if name in ("true", "false"):
-            return arithmetic.truth_value(name == "true", whole(self.memory, INT, 0))
-        if name == "NULL":
-            return whole(self.memory, Pointer(VOID), 0)
-        constant = self.layout.constants.get(name)
-        if constant is not None:
-            return whole(self.memory, constant[0], constant[1])
+        found = constant(name, self.memory, self.layout, self.language)
+        if found is not None:
+            return found
         if name in FUNCTIONS and self._functions.get(name):
-            return CValue(self._signature(name), self.memory, self._functions[name])
+            return CValue(signature(name, self.layout), self.memory, self._functions[name])
         if name in _TABLES and self._functions.get(name):
             return CValue(read_type(Cursor(_TABLES[name]), self.layout), self.memory, self._functions[name])
         return None
@@ -163,31 +162,22 @@ class LiveScope:
 
     def set_variable(self, text: str, value: CValue) -> bool:
         """`$name = value`; False of what is no convenience variable."""
-        name = text.removeprefix("$")
-        if not name or name[0].isdigit() or name.startswith("$"):
-            return False
-        self.variables[name] = value.fetched()
-        return True
-
-    def _signature(self, name: str) -> Function:
-        type = declaration(FUNCTIONS[name].declaration, self.layout)[1]
-        assert isinstance(type, Function)
-        return type
+        return set_in(self.variables, text, value)
 
     def call(self, name: str, arguments: list[CValue]) -> CValue:
         """What a function of ggml returns, called in the program; `tensor("name")` is a tensor of the graph. Raises
         ExpressionError."""
         if name == "tensor" and len(arguments) == 1:
-            return self._tensor(text_of(arguments[0]).decode("utf-8", "surrogateescape"))
+            text = text_of(arguments[0]).decode("utf-8", "surrogateescape")
+            if text not in self.tensors:
+                raise ExpressionError(f'No tensor is called "{text}".')
+            return self.pointer("ggml_tensor", self.tensors[text])
         if name in _TALK:
             raise ExpressionError(f"{name} does more than look; `ggml graph` shows the graph.")
         if name not in FUNCTIONS:
             self.name(name)
             raise ExpressionError(f"{name} is none of the functions that only look: {', '.join(sorted(FUNCTIONS))}.")
-        type = self._signature(name)
-        if len(arguments) != len(type.parameters):
-            few = "few" if len(arguments) < len(type.parameters) else "many"
-            raise ExpressionError(f"Too {few} arguments in function call.")
+        type = signature(name, self.layout, arguments)
         if name in INLINE:
             given_values = [
                 # A struct is taken as it is: the hash set, of which a pointer is asked for.
@@ -209,11 +199,6 @@ class LiveScope:
             return CValue(VOID, self.memory)
         return whole(self.memory, type.result, result)
 
-    def _tensor(self, name: str) -> CValue:
-        if name not in self.tensors:
-            raise ExpressionError(f'No tensor is called "{name}".')
-        return self.pointer("ggml_tensor", self.tensors[name])
-
 
 def _returned(type: CType) -> str:
     """A type that gdb knows without debug information, of the same bytes. Raises ExpressionError."""
@@ -234,60 +219,12 @@ def _returned(type: CType) -> str:
             return LONG.name
 
 
-Answer = Callable[[LiveScope, list[CValue]], int]
-
-
-def _hash(scope: LiveScope, values: list[CValue]) -> int:
-    return hash_of(values[0].integer(), scope.release.hash_shift)
-
-
-def _find(scope: LiveScope, values: list[CValue]) -> int:
-    """ggml_hash_find: the slot of a key, or the free one where it would be."""
-    size = scope.field(values[0], "size").integer()
-    if size <= 0:
-        raise ExpressionError("Division by zero")
-    keys, used = scope.field(values[0], "keys").integer(), scope.field(values[0], "used").integer()
-    address = values[1].integer()
-    start = slot = _hash(scope, [values[1]]) % size
-    while True:
-        word = int.from_bytes(scope.memory.read(used + 4 * (slot >> 5), 4), "little")
-        if not word >> (slot & 31) & 1:
-            return slot
-        if int.from_bytes(scope.memory.read(keys + 8 * slot, 8), "little") == address:
-            return slot
-        slot = (slot + 1) % size
-        if slot == start:
-            return FULL & SIZE_MAX
-
-
-def _hash_node(scope: LiveScope, values: list[CValue]) -> int:
-    """ggml_gallocr_hash_get, which does not add what is not there."""
-    slot = _find(scope, [scope.field(values[0], "hash_set"), values[1]])
-    return scope.field(values[0], "hash_values").integer() + slot * scope.layout.structs["hash_node"].size
-
-
-def _can_inplace(scope: LiveScope, values: list[CValue]) -> int:
-    number = values[0].integer()
-    name = next((n for n, v in scope.layout.enums["ggml_op"].members.items() if v == number), "")
-    op = name.removeprefix("GGML_OP_")
-    return op in Op.__members__ and Op[op] in scope.release.rules.inplace_ops
-
-
-def _is_allocated(scope: LiveScope, values: list[CValue]) -> int:
-    if scope.field(values[1], "data").integer():
-        return 1
-    node = scope.pointer("hash_node", _hash_node(scope, values))
-    members = bare(scope.layout.structs["hash_node"])
-    known = isinstance(members, Struct) and "allocated" in (members.members or {})
-    return int(known and scope.field(node, "allocated").truth())
-
-
-INLINE: Mapping[str, Answer] = {
-    "ggml_hash": _hash,
-    "ggml_hash_find": _find,
-    "ggml_gallocr_hash_get": _hash_node,
-    "ggml_gallocr_is_allocated": _is_allocated,
-    "ggml_op_can_inplace": _can_inplace,
+INLINE: Mapping[str, Callable[[LiveScope, list[CValue]], int]] = {
+    "ggml_hash": ggml_hash,
+    "ggml_hash_find": ggml_hash_find,
+    "ggml_gallocr_hash_get": ggml_gallocr_hash_get,
+    "ggml_gallocr_is_allocated": ggml_gallocr_is_allocated,
+    "ggml_op_can_inplace": ggml_op_can_inplace,
     "ggml_hash_size": lambda scope, values: hash_size(values[0].integer()),
 }
-"""By name; how they are declared stands with the other functions."""
+"""Functions that the program does not export, by name; how they are declared stands with the other functions."""

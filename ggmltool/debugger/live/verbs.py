@@ -12,8 +12,8 @@ from ggmltool.ask.attach.live import OF_TENSOR, PLAIN
 from ggmltool.attach.files.emulator import DeadLink
 from ggmltool.attach.gdb.link import LinkLost
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.expressions import evaluate, examine, type_text
-from ggmltool.debugger.expressions.examine import Examined
+from ggmltool.debugger.expressions.commands import Examined, examine, type_text
+from ggmltool.debugger.expressions.evaluate import evaluate
 from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.live.process import GdbCommand, GdbServer, StoppedProcess
 from ggmltool.ggml.errors import Error

@@ -10,17 +10,18 @@ from typing import NamedTuple
 import pytest
 
 import ggmltool
-from ggmltool.debugger.expressions import ExpressionError, Scope, complete, evaluate, examine, truth, type_text
-from ggmltool.debugger.expressions.evaluate import value_of
+from ggmltool.debugger.expressions.commands import complete, described, examine, type_text
+from ggmltool.debugger.expressions.evaluate import evaluate, value_of
+from ggmltool.debugger.expressions.image.image import Images
 from ggmltool.debugger.expressions.memory import Memory
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.printing import formatted
-from ggmltool.debugger.expressions.ptype import described
+from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.ggml.events import Allocated
 from ggmltool.state.story.history import History, record_history
-from ggmltool.structs.declarations import Cursor, read_type
-from ggmltool.structs.layout import Layout, TypesFile
+from ggmltool.structs.declarations import Cursor, ExpressionError, read_type
+from ggmltool.structs.layout import Layout, TypesFile, layout
 from ggmltool.structs.types import CType, Language
 from tests.needs import program
 
@@ -194,7 +195,7 @@ def history() -> History:
 def scope(history: History) -> Scope:
     """Right after the allocator gave b its memory, as the structs of January 2025 have it."""
     at = next(i for i, p in enumerate(history.points) if isinstance(p.event, Allocated) and p.event.tensor == "b")
-    return Scope(history, at, structs="2025-01")
+    return Scope(history, at, images=Images(history, layout("2025-01")))
 
 
 PRINTED = {
@@ -242,8 +243,8 @@ def test_memory_in_units(scope: Scope) -> None:
 
 
 def test_a_condition(scope: Scope) -> None:
-    assert truth("hn->offset == 32", scope)
-    assert not truth("sched->n_splits > 1", scope)
+    assert evaluate("hn->offset == 32", scope).truth()
+    assert not evaluate("sched->n_splits > 1", scope).truth()
 
 
 def test_what_can_follow(scope: Scope) -> None:

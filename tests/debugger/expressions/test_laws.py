@@ -14,16 +14,18 @@ from hypothesis import strategies as st
 
 import ggmltool
 from ggmltool.debugger.breakpoints import Breakpoints, Kind
-from ggmltool.debugger.expressions import ExpressionError, Scope, complete, evaluate, examine, type_text
-from ggmltool.debugger.expressions.image.images import Images
+from ggmltool.debugger.expressions.commands import complete, examine, type_text
+from ggmltool.debugger.expressions.evaluate import evaluate
+from ggmltool.debugger.expressions.image.image import Images
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.printing import formatted
+from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.walk import Walker
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.state.story.history import History, record_history
-from ggmltool.structs.declarations import NoMemoryError
+from ggmltool.structs.declarations import ExpressionError, NoMemoryError
 from tests.conformance.fuzz import scenario
 from tests.debugger.sessions import history_of
 from tests.debugger.test_laws import random_history

@@ -1,111 +1,119 @@
-"""struct ggml_cgraph with its arrays: of the scenario's graphs, of the scheduler's own, and of its splits."""
+"""struct ggml_cgraph with its arrays, of the scenario's graphs, and struct ggml_context of all arenas."""
 
 from __future__ import annotations
 
 from functools import cached_property, partial
 from typing import Any
 
-from ggmltool.debugger.expressions.image import addresses
-from ggmltool.debugger.expressions.image.keys import built
-from ggmltool.debugger.expressions.image.packing import pack
-from ggmltool.debugger.expressions.image.program import Program
+from ggmltool.debugger.expressions.image.program import HEAP, OBJECT, Base, Part, arena
 from ggmltool.debugger.expressions.image.tensors import Tensors
-from ggmltool.debugger.expressions.memory import Memory, made_once
+from ggmltool.debugger.expressions.memory import Fields, made_once, pack
 from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.version import MEM_ALIGN, hash_size, pad
-from ggmltool.state.story.cells import AnyCells
-from ggmltool.structs.layout import Layout
 
 _GRAPH_OBJECT = 1
 """GGML_OBJECT_TYPE_GRAPH."""
+CONTEXT_STEP = 0x80
 
 
-class Graphs:
+class Graphs(Part):
     """The graphs of the program at a point: each lies behind the tensors of its own context."""
 
-    def __init__(self, program: Program, cells: AnyCells, layout: Layout, tensors: Tensors, memory: Memory) -> None:
-        self._program = program
-        self._cells = cells
-        self._layout = layout
+    def __init__(self, base: Base, tensors: Tensors) -> None:
+        super().__init__(base)
         self._tensors = tensors
+        program = self.program
         self._nbytes = pad(program.release.graph_nbytes(program.cgraph_size), MEM_ALIGN)
-        for name in program.graphs:
-            at = self.address(name) - addresses.OBJECT
-            memory.add(at, addresses.OBJECT + self._nbytes, made_once(partial(self._object, name)))
+        for number, name in enumerate(program.graphs, len(program.contexts)):
+            at = self.address(name) - OBJECT
+            self.memory.add(at, OBJECT + self._nbytes, made_once(partial(self._object, name, number)))
+        self.rows("contexts", "ggml_context", len(program.arena_sizes), self._context, CONTEXT_STEP)
 
     def address(self, name: str) -> int:
         """Where the struct of a graph lies."""
-        number = len(self._program.contexts) + self._program.graphs.index(name)
-        step = addresses.OBJECT + pad(self._layout.structs["ggml_tensor"].size, MEM_ALIGN)
-        return addresses.arena(number) + self._program.arena_sizes[number] * step + addresses.OBJECT
+        number = len(self.program.contexts) + self.program.graphs.index(name)
+        return arena(number) + self.program.arena_sizes[number] * self._tensors.step + OBJECT
+
+    @staticmethod
+    def context(number: int) -> int:
+        """Where the struct of a context lies."""
+        return HEAP["contexts"] + number * CONTEXT_STEP
 
     @cached_property
     def newest(self) -> str | None:
         """The graph that was built last; None before the first."""
-        return next(iter(reversed(built(self._cells))), None)
+        built = dict.fromkeys(str(key[1]) for key in self.cells if len(key) > 1 and key[0] == "cgraph")
+        return next(iter(reversed(built)), None)
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the object that a graph is."""
-        return self._nbytes
+    def view(self, i_start: int, i_end: int) -> Fields:
+        """ggml_graph_view of some nodes of the newest graph."""
+        if self.newest is None:
+            return {}
+        at = self.address(self.newest)
+        release, size = self.program.release, self.program.cgraph_size
+        arrays = {name: at + offset for name, offset, _ in release.graph_layout(size)}
+        fields: dict[str, Any] = {"n_nodes": i_end - i_start, "nodes": arrays["nodes"] + 8 * i_start}
+        if "use_counts" in arrays and "use_counts" in (self.layout.structs["ggml_cgraph"].members or {}):
+            keys = {short: arrays[f"visited_hash_set.{short}"] for short in ("keys", "used")}
+            hashes = {"size": hash_size(2 * size), **keys}
+            fields |= {"use_counts": arrays["use_counts"], "visited_hash_set": hashes}
+        return fields
 
-    def slots(self) -> int:
-        """The slots of a graph's hash set."""
-        return hash_size(2 * self._program.cgraph_size)
+    def hash_set(self, name: str) -> tuple[HashSet, dict[int, int]]:
+        """The hash set of a graph, and the use counts by slot: of the sources that the graph was built with."""
+        visited, uses = (self.cells.get(("cgraph", name, part), ()) for part in ("visited", "uses"))
+        made = HashSet(2 * self.program.cgraph_size, self.program.release.hash_shift)
+        slots = [made.find_or_insert(self._tensors.address(t)) for t in visited]
+        return made, dict(zip(slots, uses, strict=True))
 
-    def _object(self, name: str) -> bytes:
+    def _object(self, name: str, number: int) -> bytes:
+        """The header of a graph's object, the graph, and its arrays."""
         at = self.address(name)
-        number = len(self._program.contexts) + self._program.graphs.index(name)
-        header = {"offs": at - addresses.arena(number), "size": self._nbytes, "type": _GRAPH_OBJECT}
-        return pack(self._layout.structs["ggml_object"], header) + self._bytes(name, at)
-
-    def _bytes(self, name: str, at: int) -> bytes:
-        release, size = self._program.release, self._program.cgraph_size
-        nodes = [self._tensors.address(t) for t in self._cells.get(("cgraph", name, "nodes"), ())]
-        leafs = [self._tensors.address(t) for t in self._cells.get(("cgraph", name, "leafs"), ())]
+        header = {"offs": at - arena(number), "size": self._nbytes, "type": _GRAPH_OBJECT}
+        nodes, leafs = (self._tensors.addresses(self.cells.get(("cgraph", name, p), ())) for p in ("nodes", "leafs"))
         out = bytearray(self._nbytes)
-        fields: dict[str, Any] = {"size": size, "n_nodes": len(nodes), "n_leafs": len(leafs)}
-        hashes = self._hash_set(name)
-        counts = self._use_counts(name, hashes)
-        keys: dict[str, Any] = {"size": hashes.size}
+        hashes, counts = self.hash_set(name)
         arrays: dict[str, bytes] = {
-            "nodes": _pointers(nodes),
-            "leafs": _pointers(leafs),
-            "use_counts": b"".join(counts.get(slot, 0).to_bytes(4, "little") for slot in range(hashes.size)),
-            "keys": _pointers([key or 0 for key in hashes.keys]),
+            "nodes": _numbers(nodes),
+            "leafs": _numbers(leafs),
+            "use_counts": _numbers([counts.get(slot, 0) for slot in range(hashes.size)], 4),
+            "keys": _numbers([key or 0 for key in hashes.keys]),
             "used": bits(hashes),
         }
-        table = next((m for m in ("visited_hash_set", "visited_hash_table") if self._has(m)), "")
-        for field, offset, n in release.graph_layout(size)[1:]:
+        struct, size = self.layout.structs["ggml_cgraph"], self.program.cgraph_size
+        fields: dict[str, Any] = {"size": size, "n_nodes": len(nodes), "n_leafs": len(leafs)}
+        keys: dict[str, Any] = {"size": hashes.size}
+        for field, offset, n in self.program.release.graph_layout(size)[1:]:
             short = field.rpartition(".")[2]
-            if "." in field:
-                keys[short] = at + offset
-            else:
-                fields[field] = at + offset
+            (keys if "." in field else fields)[short] = at + offset
             content = arrays.get(short, b"")[:n]
             out[offset : offset + len(content)] = content
-        fields[table] = keys
-        struct = self._layout.structs["ggml_cgraph"]
+        fields |= {"visited_hash_set": keys, "visited_hash_table": keys}
         out[: struct.size] = pack(struct, fields)
-        return bytes(out)
+        return pack(self.layout.structs["ggml_object"], header) + bytes(out)
 
-    def _has(self, field: str) -> bool:
-        return field in (self._layout.structs["ggml_cgraph"].members or {})
+    def _context(self, number: int) -> Fields:
+        """The struct of a context, whose pool is the arena of its number."""
+        program, step = self.program, self._tensors.step
+        n = program.arena_sizes[number]
+        size, last = n * step, (n - 1) * step
+        if len(program.contexts) <= number < program.sched_arena:
+            last, n = n * step, n + 1
+            size += OBJECT + self._nbytes
+        pool = arena(number)
+        return {
+            "mem_size": size,
+            "mem_buffer": pool,
+            "mem_buffer_owned": number != program.sched_arena,
+            "no_alloc": 1,
+            "n_objects": n,
+            "objects_begin": pool if n else 0,
+            "objects_end": pool + last if n else 0,
+        }
 
-    def _hash_set(self, name: str) -> HashSet:
-        made = HashSet(2 * self._program.cgraph_size, self._program.release.hash_shift)
-        for t in self._cells.get(("cgraph", name, "visited"), ()):
-            made.find_or_insert(self._tensors.address(t))
-        return made
 
-    def _use_counts(self, name: str, hashes: HashSet) -> dict[int, int]:
-        """The use counts by slot: those of the sources that the graph was built with."""
-        counts = (self._cells.get(("cgraph", name, part), ()) for part in ("visited", "uses"))
-        return {hashes.find(self._tensors.address(t)): n for t, n in zip(*counts, strict=True)}
-
-
-def _pointers(addresses: list[int]) -> bytes:
-    return b"".join(address.to_bytes(8, "little") for address in addresses)
+def _numbers(numbers: list[int], size: int = 8) -> bytes:
+    return b"".join(number.to_bytes(size, "little") for number in numbers)
 
 
 def bits(hashes: HashSet) -> bytes:
@@ -114,4 +122,4 @@ def bits(hashes: HashSet) -> bytes:
     for slot, key in enumerate(hashes.keys):
         if key is not None:
             words[slot >> 5] |= 1 << (slot & 31)
-    return b"".join(word.to_bytes(4, "little") for word in words)
+    return _numbers(words, 4)
