@@ -11,7 +11,7 @@ import pytest
 
 import ggmltool
 from ggmltool.debugger.expressions.scope import Scope
-from ggmltool.oracle import structs
+from ggmltool.oracle import run_on, structs
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
@@ -87,3 +87,29 @@ def test_the_image_of_a_random_graph_is_the_librarys(seed: int, lib: Lib) -> Non
         compare(lib, scenario(seed))
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
         pytest.skip("the scenario is one on which ggml fails")
+
+
+TWO_GRAPHS = {
+    "ggmltool": 1,
+    "backends": ["CPU"],
+    "contexts": {"inputs": {"tensors": {"x": {"type": "f32", "ne": [64], "flags": ["input"]}}}},
+    "graphs": {
+        "large": {"nodes": {"a": "sqr(x)", "b": "add(a, x)", "c": "sqr(b)"}},
+        "small": {"nodes": {"d": "sqr(x)", "e": "sqr(d)"}},
+    },
+}
+
+
+@pytest.mark.parametrize("graphs", [("large", "small"), ("small", "large")])
+def test_the_allocators_hash_set_is_of_the_graph_that_it_walked_last(graphs: tuple[str, str], lib: Lib) -> None:
+    """It keeps that of a larger graph where the next one fits in its plan."""
+    first, second = graphs
+    steps = [f"alloc {first}", "reset", f"alloc {second}"]
+    loaded = ggmltool.load({**TWO_GRAPHS, "steps": steps}, ggml=release_of(lib).name)
+    (run,) = run_on(lib, [loaded.model], debug=0, values=False, states=True)
+    names = {address: t.name for state in run.states for address, t in state.tensors.items()}
+    theirs = [sorted(names[key] for key in state.sched.galloc.hash_set.keys) for state in run.states]
+    history = record_history(loaded)
+    image = Scope(history, len(history.points) - 1).image
+    cells = [image.tensors.cell(image.tensors.index(key)) for key in image.galloc.slots.keys if key is not None]
+    assert sorted(cell.name for cell in cells if cell is not None) == theirs[-1]
