@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from ggmltool.debugger.expressions.image.images import Images
 from msgspec.structs import asdict
 
 import ggmltool

@@ -7,7 +7,6 @@ from typing import Any
 
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.graphs import Graphs, bits
-from ggmltool.debugger.expressions.image.packing import pack_array, records
 from ggmltool.debugger.expressions.image.program import HEAP, Base, Part, arena
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Fields, made_once, pack_array, records
