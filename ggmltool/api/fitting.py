@@ -58,7 +58,6 @@ def fit(
     options that cannot be, CaptureError where llama.cpp's library is missing.
     """
     from ggmltool.ask.fit.record import fit as find
-    from ggmltool.ask.fit.record import fit_of
 
     given: dict[str, Any] = {**placing}
     given.setdefault("n_depth", DEPTH)
@@ -83,8 +82,7 @@ def fit(
     saved = None if resume is None else Path(resume)
     if options is not None:
         wishes = wishes._replace(base=options)
-    found = find(wishes._replace(captured=opened is not None), opened, jobs, progress=progress, resume=saved)
-    return fit_of(found)
+    return find(wishes._replace(captured=opened is not None), opened, jobs, progress=progress, resume=saved)
 
 
 def _opened(model: str | Path) -> Any:

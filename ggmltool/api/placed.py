@@ -15,7 +15,6 @@ from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
-    from ggmltool.scenario.spec import ScenarioSpec
 
 
 _RULES = "the llama.cpp rules here belong to ggml"
@@ -66,16 +65,13 @@ def place(
     override_tensor: str | Sequence[str],
     n_cpu_moe: int,
     **options: Unpack[Placing],
-) -> tuple[Answer[PlacementShown], ScenarioSpec]:
-    """The placement, and the placed model."""
-    from ggmltool.ask.place.record import placement_of
-
+) -> Answer[PlacementShown]:
+    """The placement."""
     opened.refuse_older(_RULES)
     common = common_of(options)
     asked = Asked(str(n_gpu_layers), tensor_split, several(override_tensor), n_cpu_moe)
     chosen = _chosen(opened, common, asked) if asked.n_gpu_layers == AUTO_LAYERS else None
-    found = find_place(opened, common, asked if chosen is None else chosen.asked)
-    return placement_of(found, opened.title, chosen), found.model
+    return find_place(opened, common, asked if chosen is None else chosen.asked, chosen=chosen)
 
 
 def _chosen(opened: Opened, common: Common, asked: Asked) -> Chosen:
@@ -97,11 +93,11 @@ def sweep(
     jobs: int | None,
     **options: Unpack[Placing],
 ) -> Answer[SweepShown]:
-    from ggmltool.ask.sweep.record import Graph, most_layers, sweep_of, varied
+    from ggmltool.ask.sweep.record import Graph, most_layers, varied
     from ggmltool.ask.sweep.record import sweep as find_best
 
     for one in opened:
         one.refuse_older(_RULES)
     graphs = [Graph(one, {}) for one in opened]
     ways = varied(most_layers(graphs), n_gpu_layers, several(tensor_split), several(override_tensor), n_cpu_moe)
-    return sweep_of(find_best(graphs, common_of(options), ways, jobs))
+    return find_best(graphs, common_of(options), ways, jobs)

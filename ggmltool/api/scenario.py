@@ -362,7 +362,7 @@ class Scenario(Base):
         """
         from ggmltool.api import placed
 
-        return placed.place(self.opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, **options)[0]
+        return placed.place(self.opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, **options)
 
     def placed(
         self,
@@ -376,8 +376,8 @@ class Scenario(Base):
         """The scenario as `place` puts it, for all other methods. Raises InspectError as that does."""
         from ggmltool.api import placed
 
-        model = placed.place(self.opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, **options)[1]
-        return Scenario(model, self.opened.argument)
+        found = placed.place(self.opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, **options)
+        return Scenario(found.facts.model, self.opened.argument)
 
     def sweep(
         self,

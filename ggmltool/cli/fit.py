@@ -21,7 +21,8 @@ from ggmltool.cli.placing import common_options_of_fit
 from ggmltool.cli.scenario import open_scenario
 
 if TYPE_CHECKING:
-    from ggmltool.ask.fit.record import Fit
+    from ggmltool.ask.answer import Answer
+    from ggmltool.ask.fit.record import FitShown
     from ggmltool.ask.fit.wishes import Wishes
     from ggmltool.sources.llama.search.candidates import Progress
 
@@ -127,9 +128,9 @@ def fit(
 
     if click.get_current_context().get_parameter_source("n_depth") is ParameterSource.DEFAULT:
         wishes = wishes._replace(common=common._replace(n_depth=DEPTH))
-    found = _found(wishes, scenario, jobs, resume)
-    _write(found, output, format or _format_of(output), top)
-    return 0 if found.found.best is not None else 1
+    found = _found(wishes, scenario, jobs, resume, top)
+    _write(found, output, format or _format_of(output))
+    return 0 if found.fine else 1
 
 
 def _wishes(scenario: str | None, wanted: ModelOptions, common: Common, objective: Any, **placed: Any) -> Wishes:
@@ -167,7 +168,7 @@ def _wishes(scenario: str | None, wanted: ModelOptions, common: Common, objectiv
     )
 
 
-def _found(wishes: Wishes, scenario: str | None, jobs: int | None, resume: Path | None) -> Fit:
+def _found(wishes: Wishes, scenario: str | None, jobs: int | None, resume: Path | None, top: int) -> Answer[FitShown]:
     from ggmltool.ask.fit.record import fit as find
 
     opened = None
@@ -176,7 +177,7 @@ def _found(wishes: Wishes, scenario: str | None, jobs: int | None, resume: Path 
         opened.refuse_older("the llama.cpp rules here belong to ggml")
         wishes = wishes._replace(argument=opened.argument)
     with _search_progress() as told:
-        return find(wishes, opened, jobs, note, told, resume)
+        return find(wishes, opened, jobs, note, told, resume, top)
 
 
 @contextmanager
@@ -200,23 +201,21 @@ def _format_of(output: Output) -> str:
     return "scenario" if ending in SCENARIO_ENDINGS else "text"
 
 
-def _write(found: Fit, output: Output, format: str, top: int) -> None:
+def _write(found: Answer[FitShown], output: Output, format: str) -> None:
     """Raises CliError where there is nothing to write."""
     if format in PICTURES:
         from ggmltool.ask.fit.svg import chart_of
 
-        if not found.found.ranked:
+        if not found.fine:
             raise CliError("nothing fits, so there is no chart")
-        if not all(ranked.candidate.n_ctx for ranked in found.found.ranked):
+        if not all(candidate.n_ctx for candidate in found.rows):
             raise CliError(_NO_CONTEXT)
         output.write(picture_of(chart_of(found), format, found.title, output))
     elif format == "scenario":
         from ggmltool.cli.place import scenario_bytes
 
-        if found.found.best is None:
+        if not found.fine:
             raise CliError("nothing fits, so there is no placement to write")
-        output.write(scenario_bytes(found.placed))
+        output.write(scenario_bytes(found.facts.placed))
     else:
-        from ggmltool.ask.fit.record import fit_of
-
-        output.answer(fit_of(found, top), format)
+        output.answer(found, format)

@@ -11,10 +11,10 @@ import click
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.place.chosen import AUTO_LAYERS, Chosen, FitAsked, choose, printed, replace_auto
 from ggmltool.ask.place.options import Asked, Common, read_layers, shares_of, spelled
-from ggmltool.ask.place.record import Found, PlacementShown, placement_of
+from ggmltool.ask.place.record import PlacementShown
 from ggmltool.ask.place.record import place as find_place
 from ggmltool.ask.place.text import chosen_view, failure
-from ggmltool.ask.sweep.record import Graph, most_layers, sweep_of, varied
+from ggmltool.ask.sweep.record import Graph, most_layers, varied
 from ggmltool.ask.sweep.record import sweep as run_sweep
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError, value_of
@@ -34,7 +34,7 @@ from ggmltool.show.text import ggml_error, size
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.place.place import Placer
-    from ggmltool.sources.llama.search.sweep import Job, Outcome
+    from ggmltool.sources.llama.search.sweep import Job, JobOutcome
 
 SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 
@@ -121,8 +121,9 @@ def place(
         chosen = _choose(open_for, common, asked, fit.asked(wanted, graph.opened.model, scenario), output, format)
         asked, graph = chosen.asked, open_for(chosen.fitted.params.n_ctx)
         common = common._replace(margin=common.margin[: max(len(chosen.devices), 1)])
-    found = find_place(graph.opened, common, asked, spelled(graph.words), *([note] if chosen is None else []))
-    return _show(found, placement_of(found, graph.opened.title, chosen, tensors), output, format)
+    told = note if chosen is None else lambda text: None
+    answer = find_place(graph.opened, common, asked, spelled(graph.words), told, chosen, tensors)
+    return _show(answer, output, format)
 
 
 def _choose(
@@ -144,27 +145,28 @@ def _choose(
     return chosen
 
 
-def _show(found: Found, answer: Answer[PlacementShown], output: Output, format: str | None) -> int:
+def _show(answer: Answer[PlacementShown], output: Output, format: str | None) -> int:
     """Write the placement; the exit status."""
-    placed = found.placed
-    log_lines(found.plan.log)
+    placed = answer.facts
+    log_lines(placed.needs.plan.log)
     if format == "scenario" or (format is None and ending_of(output.path) in SCENARIO_ENDINGS):
-        output.write(scenario_bytes(found))
+        output.write(scenario_bytes(placed))
         for device, n in placed.short.items():
             note(f"{device} does not fit: {size(n)} short")
     else:
         output.answer(answer, format or "text")
-    if placed.error is not None and format not in DOCUMENTS:
-        note(ggml_error(dict(placed.error)))
+    if placed.needs.error is not None and format not in DOCUMENTS:
+        note(ggml_error(dict(placed.needs.error)))
     return FINE if answer.fine else GGML_FAILED
 
 
-def scenario_bytes(found: Found) -> bytes:
+def scenario_bytes(placed: PlacementShown) -> bytes:
     """The placed scenario as JSON, one line per tensor."""
     from ggmltool.scenario.dump import dump
     from ggmltool.sources.llama.capture.capture import scenario_text
 
-    return scenario_text(dump(replace(found.model, meta={**found.model.meta, "placed": found.words}))).encode()
+    meta = {**placed.model.meta, "placed": placed.options["command_line"]}
+    return scenario_text(dump(replace(placed.model, meta=meta))).encode()
 
 
 @click.command(cls=Command)
@@ -238,11 +240,10 @@ def sweep(
         varied(most, n_gpu_layers, (), (), "0")
     with value_of("--n-cpu-moe"):
         values = varied(most, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe)
-    found = run_sweep(graphs, common, values, jobs, note, _with_progress)
-    return output.answer(sweep_of(found), format or "text")
+    return output.answer(run_sweep(graphs, common, values, jobs, note, _with_progress), format or "text")
 
 
-def _with_progress(placers: list[Placer], work: list[Job], processes: int) -> list[Outcome]:
+def _with_progress(placers: list[Placer], work: list[Job], processes: int) -> list[JobOutcome]:
     from ggmltool.sources.llama.search.sweep import sweep as run_all
 
     with progress("placing", len(work), "placements") as done:

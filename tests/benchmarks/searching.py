@@ -52,7 +52,7 @@ def fits(contexts: tuple[int, ...], ubatches: tuple[int, ...], processes: int) -
     ranges, told = Ranges(contexts=contexts, ubatches=ubatches), list[str]()
     wishes = Wishes(str(real(MODEL)), ranges, Common(device=DEVICES, n_depth=4096))
     with timed(told):
-        counts = fit(wishes, processes=processes).found.counts
+        counts = fit(wishes, processes=processes).facts.found.counts
         told.append(
             f"fit, {counts.settings} settings, {processes} processes: {counts.placements} placements, "
             f"{counts.planned} of them planned, the rest ruled out by bounds of whole groups"

@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import chain, pairwise, product
 from pathlib import Path
 
-from ggmltool.ask.fit.record import Fit, fit
+from ggmltool.ask.fit.record import FitShown, fit
 from ggmltool.ask.fit.wishes import Ranges, Wishes
 from ggmltool.ask.place.options import Common, devices_of
 from ggmltool.inspect.ranges import doublings
@@ -51,14 +51,14 @@ def memory(path: Path, n_gpus: int) -> list[int]:
     return [1536 + model * share // sum(SHARES[:n_gpus]) for share in SHARES[:n_gpus]]
 
 
-def fitted(path: Path, n_gpus: int, objective: Objective = "fastest") -> Fit:
+def fitted(path: Path, n_gpus: int, objective: Objective = "fastest") -> FitShown:
     """The best placement on so many GPUs: of one context, or the longest with all layers there."""
     on = tuple(f"CUDA{i}:{mib}MiB" for i, mib in enumerate(memory(path, n_gpus)))
     ranges = Ranges(contexts=CONTEXTS, layers=(ALL,)) if objective == "longest" else Ranges(contexts=(8192,))
-    return fit(Wishes(str(path), replace(ranges, ubatches=(512,)), Common(device=on, n_depth=4096), objective))
+    return fit(Wishes(str(path), replace(ranges, ubatches=(512,)), Common(device=on, n_depth=4096), objective)).facts
 
 
-def better(found: Fit, most: int) -> Iterator[Choice]:
+def better(found: FitShown, most: int) -> Iterator[Choice]:
     """Placements that fit and are better than the best: there are none."""
     best = found.found.best
     if best is None:
@@ -68,7 +68,7 @@ def better(found: Fit, most: int) -> Iterator[Choice]:
         yield from _better(found, best.setting._replace(n_ctx=best.n_ctx + CTX_STEP), most)
 
 
-def _better(found: Fit, setting: Setting, most: int) -> Iterator[Choice]:
+def _better(found: FitShown, setting: Setting, most: int) -> Iterator[Choice]:
     """Those of one setting."""
     best, wishes = found.found.best, found.wishes
     assert best is not None
@@ -103,7 +103,7 @@ def _drawn(tables: Tables, most: int, whole: bool) -> Iterator[Choice]:
         yield tables.choice(counts, [min(draw.choice((0, 0, draw.randint(0, u))), u) for u in units])
 
 
-def same_numbers(found: Fit) -> bool:
+def same_numbers(found: FitShown) -> bool:
     """Whether the line that is printed has the numbers of the search."""
     best = found.found.best
     if best is None:
@@ -118,7 +118,7 @@ def same_numbers(found: Fit) -> bool:
     return totals == needed and [g["splits"] for g in placed["graphs"]] == [g.splits for g in best.graphs]
 
 
-def as_llama_cpp(found: Fit) -> None:
+def as_llama_cpp(found: FitShown) -> None:
     """Raise AssertionError where real llama.cpp puts the model otherwise."""
     best = found.found.best
     if best is None:
@@ -132,7 +132,7 @@ def as_llama_cpp(found: Fit) -> None:
     check(path, gpus, replace(settings, options=replace(context, phase="prompt")))
 
 
-def _captured(found: Fit) -> dict[str, object]:
+def _captured(found: FitShown) -> dict[str, object]:
     return capture(Path(found.wishes.argument), found.wishes.base).scenario
 
 

@@ -19,7 +19,8 @@ from ggmltool.sources.llama.processes import in_processes
 from ggmltool.sources.llama.search import setting_search
 from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
 from ggmltool.sources.llama.search.candidates import OBJECTIVES, Candidate, Objective, Planner, rank
-from ggmltool.sources.llama.search.search import ModelFile, OneModel, Saved, Wish, search
+from ggmltool.sources.llama.search.search import ModelFile, OneModel, Saved, search
+from ggmltool.sources.llama.search.setting_search import Wish
 from ggmltool.sources.llama.search.space import PARTS, Choice, Setting, Space, Spill
 from ggmltool.sources.llama.search.tables import Tables
 from tests.sources.fake_device import FakeGpu

@@ -12,7 +12,7 @@ from ggmltool.ask.fit.record import fit
 from ggmltool.ask.fit.wishes import Ranges, Wishes
 from ggmltool.ask.place.options import Common
 from ggmltool.sources.llama.search.anatomy import Request
-from ggmltool.sources.llama.search.candidates import OBJECTIVES, Found, Objective, costs_of
+from ggmltool.sources.llama.search.candidates import OBJECTIVES, Objective, SearchResult, costs_of
 from tests.sources.library import needs_library
 from tests.sources.models import cached
 from tests.sources.real_models import real
@@ -43,7 +43,7 @@ def narrower(ranges: Ranges, n_layer: int, n_gpus: int, seed: str) -> Iterator[R
         yield replace(ranges, **{name: given[name] for name in names or ["n_cpu_moe"]})
 
 
-def costs(found: Found, objective: Objective) -> tuple[float, ...]:
+def costs(found: SearchResult, objective: Objective) -> tuple[float, ...]:
     """What the best comes to, as candidates are compared."""
     best = found.best
     if best is None:
@@ -57,10 +57,10 @@ def test_no_option_that_is_given_improves_on_what_is_found_without_it(name: str,
     path, n_gpus = str(cached(name)), len(machine) - 1
     objective = OBJECTIVES[(len(name) + n_gpus) % 2 * 2]
     common = Common(margin=(0,), device=machine, n_depth=DEPTH)
-    wide = fit(Wishes(path, WIDE, common, objective), processes=1).found
+    wide = fit(Wishes(path, WIDE, common, objective), processes=1).facts.found
     assert wide.proved
     for ranges in narrower(WIDE, 6, n_gpus, f"{name} {machine}"):
-        narrow = fit(Wishes(path, ranges, common, objective), processes=1).found
+        narrow = fit(Wishes(path, ranges, common, objective), processes=1).facts.found
         assert costs(wide, objective) <= costs(narrow, objective), ranges
 
 
@@ -69,8 +69,8 @@ def test_dense_weights_of_a_model_with_experts_stay_on_a_gpu_while_experts_leave
     device = ("RTX 3090", "RTX 3060 12GB", "CPU=Ryzen 9 7950X:96GiB")
     common, wide = Common(device=device, n_depth=DEPTH), Ranges(contexts=(32768,), ubatches=(2048,))
     path = str(real("glm-4.5-air"))
-    found = fit(Wishes(path, wide, common)).found
+    found = fit(Wishes(path, wide, common)).facts.found
     assert found.best is not None
     assert not any(not spill.experts for spill in found.best.choice.spilled)
     for ranges in (replace(wide, n_cpu_ffn=0), replace(wide, n_cpu_moe=32, layers=(47,), tensor_split=(41.0, 6.0))):
-        assert costs(found, "fastest") <= costs(fit(Wishes(path, ranges, common)).found, "fastest")
+        assert costs(found, "fastest") <= costs(fit(Wishes(path, ranges, common)).facts.found, "fastest")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from math import ceil, floor, log2
 from typing import NamedTuple
 
-from ggmltool.ask.fit.record import Fit
+from ggmltool.ask.answer import Answer
+from ggmltool.ask.fit.record import FitShown, token_of
 from ggmltool.ask.fit.text import spilled
 from ggmltool.ask.fit.wishes import shell_words
 from ggmltool.show.colors import DARK, LIGHT, PALETTE
@@ -180,19 +181,22 @@ _APART = ("-c", "--n-cpu-moe", "--n-cpu-ffn", "-ot")
 """Options that are told otherwise."""
 
 
-def chart_of(fit: Fit) -> str:
+def chart_of(answer: Answer[FitShown]) -> str:
     """The chart of the best placement of each setting, as SVG; where no speeds are known, of what tells them apart:
     layers on GPUs, or else the room that is left."""
+    fit = answer.facts
     shown = [ranked.candidate for ranked in fit.found.ranked[:_MOST]]
     devices = ", ".join(f"{device}:{n / 2**30:.3g}GiB" for device, n in fit.memory.items())
     unit, value = _measure(fit, shown)
     points = [_point(fit, c, value(c), c is fit.found.best) for c in shown]
-    return fit_chart(points, f"{fit.title} on {devices}" if devices else fit.title, unit)
+    return fit_chart(points, f"{answer.title} on {devices}" if devices else answer.title, unit)
 
 
-def _measure(fit: Fit, shown: Sequence[Candidate]) -> tuple[str, Callable[[Candidate], tuple[float, float, float]]]:
+def _measure(
+    fit: FitShown, shown: Sequence[Candidate]
+) -> tuple[str, Callable[[Candidate], tuple[float, float, float]]]:
     """What the chart is of, and its value for a placement, likely and between what."""
-    if all(fit.token(c) is not None for c in shown):
+    if all(token_of(c, fit.phase) is not None for c in shown):
         return "tokens/s, one token at a time", lambda c: c.seconds.token.rate(1)
     unknown = "since the speed of these devices is not known"
     if len({c.choice.n_gpu_layers for c in shown}) > 1:
@@ -200,7 +204,7 @@ def _measure(fit: Fit, shown: Sequence[Candidate]) -> tuple[str, Callable[[Candi
     return f"MiB left on the fullest device, beyond the margin, {unknown}", lambda c: (max(c.room >> 20, 0),) * 3
 
 
-def _point(fit: Fit, c: Candidate, value: tuple[float, float, float], best: bool) -> Point:
+def _point(fit: FitShown, c: Candidate, value: tuple[float, float, float], best: bool) -> Point:
     options = fit.wishes.options(c)
     words = shell_words({name: value for name, value in options.items() if name not in _APART})
     low, mid, high = value

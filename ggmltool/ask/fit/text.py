@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.fit.record import Fit, FitShown
+from ggmltool.ask.fit.record import FitShown, prompt_of, token_of
 from ggmltool.ask.fit.wishes import LEAST_CTX, OwnChoice, shell_words
-from ggmltool.ask.place.record import Placed, PlacedTensor
-from ggmltool.ask.place.text import device_table, placement_facts
+from ggmltool.ask.place.record import PlacedRow, PlacementShown
+from ggmltool.ask.place.text import device_table, placement_facts, signed
 from ggmltool.estimate.records import Estimate
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, size
@@ -33,17 +33,23 @@ _UNSAID = {"-np": "1", "-ctk": "f16", "-ctv": "f16", "-fa": "auto", "-b": "2048"
 
 def fit(answer: Answer[FitShown], style: Style) -> str:
     """The headline, the best placements, the bytes of the first, and the lines that run it."""
-    fit, top = answer.facts.fit, answer.facts.top
+    fit = answer.facts
     devices = [f"{device} {size(n)}" for device, n in fit.memory.items()]
-    facts = [fit.wishes.objective, *([", ".join(devices)] if devices else []), *([fit.fixed] if fit.fixed else [])]
-    parts = [heading(fit.title, facts, style), "\n", render_lines(_headline(fit, style), style)]
+    facts = [fit.wishes.objective, *([", ".join(devices)] if devices else []), *([fit.options] if fit.options else [])]
+    parts = [heading(answer.title, facts, style), "\n", render_lines(_headline(fit, style), style)]
     if fit.found.ranked:
-        parts += ["\n", _candidates(fit, style, top)]
-    placed = fit.placed.placed
-    parts += ["\n", device_table(placed).render(placed.needs.uses, style)]
-    parts += ["\n", render_lines(list(_biggest(placed, style)), style)]
-    parts += ["\n", render_lines([*_facts(fit, style), *_lines(fit)], style)]
-    return "".join(parts)
+        parts += ["\n", _candidates(fit, style)]
+    parts += ["\n", device_table(fit.placed).render(fit.devices, style)]
+    parts += ["\n", render_lines(list(_biggest(fit.placed, style)), style)]
+    facts = [searched(fit), *placement_facts(fit.placed, style)]
+    shown = fit.found.best or fit.found.nearest
+    facts += [] if shown is None or shown.rated else [f"note: {ROUGH}"]
+    lines = [line for text in filter(None, facts) for line in _wrapped(text, style)]
+    if fit.fits:  # what to paste; never wrapped, so that it can be
+        told = f"run it (llama.cpp {fit.build})" if fit.build else "run it"
+        runs = [told, *(f"  {text}" for text in fit.lines.values())] if fit.lines else []
+        lines += ["", *runs, "see it, tensor by tensor", f"  {fit.again}"]
+    return "".join([*parts, "\n", render_lines(lines, style)])
 
 
 def progress_text(now: Progress) -> str:
@@ -76,11 +82,17 @@ def _digits(n: float) -> str:
     return f"{n:.0f}" if n >= 10 else f"{n:.2g}"
 
 
-def _headline(fit: Fit, style: Style) -> list[str]:
+def _headline(fit: FitShown, style: Style) -> list[str]:
+    """What the best is; or what is short in the nearest placement, and what would help."""
     best = fit.found.best
     if best is None:
-        return _nothing(fit, style)
-    token, estimated = fit.token(best), fit.placed.placed.speeds
+        short = [f"{device} is {size(n)} short" for device, n in fit.placed.short.items()]
+        error = dict(fit.placed.needs.error or ()).get("message") or ""
+        nearest = fit.placed.options["command_line"]
+        texts, helps = [f"nothing fits; nearest is {nearest}: {', '.join(short) or error}"], remedies(fit)
+        texts += [f"what would help: {'; '.join(helps)}"] if helps else []
+        return [line for text in texts for line in _wrapped(text, style)]
+    token, estimated = token_of(best, fit.phase), fit.placed.estimates
     speeds = [f"about {speed(token)}"] if token is not None else []
     prompt = None if estimated is None else estimated.prompt_rate
     speeds += [f"prompts {_about(prompt)} tokens/s"] if prompt is not None else []
@@ -89,21 +101,7 @@ def _headline(fit: Fit, style: Style) -> list[str]:
     return [*_wrapped(told, style), f"  {shell_words(fit.wishes.options(best))}"]
 
 
-def _nothing(fit: Fit, style: Style) -> list[str]:
-    """What is short in the nearest placement, and what would help."""
-    placed = fit.placed.placed
-    short = [f"{device} is {size(n)} short" for device, n in placed.short.items()]
-    error = dict(placed.error or ()).get("message") or ""
-    lines = [f"nothing fits; nearest is {fit.placed.words}: {', '.join(short) or error}"]
-    helps = remedies(fit)
-    return [
-        line
-        for text in [*lines, *([f"what would help: {'; '.join(helps)}"] if helps else [])]
-        for line in _wrapped(text, style)
-    ]
-
-
-def remedies(fit: Fit) -> list[str]:
+def remedies(fit: FitShown) -> list[str]:
     """What nobody has tried and would need less memory, by the search that was asked for."""
     r, near = fit.wishes.ranges, fit.found.nearest
     small = [device for device, n in near.margins.items() if fit.memory.get(device, n) < n] if near is not None else []
@@ -124,15 +122,18 @@ def _wrapped(text: str, style: Style) -> list[str]:
     return wrap(text, max(style.width, 20), subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _candidates(fit: Fit, style: Style, top: int) -> str:
+def _candidates(fit: FitShown, style: Style) -> str:
     """The best placement of each setting, the best of all first."""
-    shown = _without_batches(fit.found.ranked)[:top]
+    kept: dict[Setting, Ranked] = {}  # of those that differ in their batches alone, the best
+    for r in fit.found.ranked:
+        kept.setdefault(r.candidate.setting._replace(n_batch=0, n_ubatch=0), r)
+    shown = list(kept.values())[: fit.top]
     options = [fit.wishes.options(ranked.candidate) for ranked in shown]
     varied = [name for name in _VARIED if len({o.get(name, "") for o in options}) > 1]
     placed = [name for name in ("-ngl", "-ts") if any(name in o for o in options)]
     first = shown[0].candidate
     gpus = first.gpus
-    tokens, prompts = fit.token(first) is not None, fit.prompt(first) is not None
+    tokens, prompts = token_of(first, fit.phase) is not None, prompt_of(first, fit.phase) is not None
     columns = [
         Head("", right=True),
         *(Head(name, right=True) for name in (*varied, *placed)),
@@ -150,8 +151,8 @@ def _candidates(fit: Fit, style: Style, top: int) -> str:
             Cell(str(i + 1), "" if i else "bold green"),
             *(o.get(name) or _UNSAID.get(name, "") for name in (*varied, *placed)),
             spilled(o),
-            *([_rate(c.seconds.token)] if tokens else []),
-            *([_rate(c.seconds.prompt)] if prompts else []),
+            *([_about(c.seconds.token.rate(1))] if tokens else []),
+            *([_about(c.seconds.prompt.rate(1))] if prompts else []),
             str(c.splits),
             *(size(c.left[gpu]) if gpu in c.left else "" for gpu in gpus),
             given_up(ranked),
@@ -173,21 +174,9 @@ def _own_row(own: OwnChoice, varied: Sequence[str], placed: Sequence[str], n_spe
         spilled(o),
         *[""] * n_speeds,
         str(own.splits),
-        *(size(n) if (n := own.left.get(gpu, 0)) >= 0 else f"-{size(-n)}" for gpu in gpus),
+        *(signed(own.left.get(gpu, 0)) for gpu in gpus),
         ", ".join(told),
     ]
-
-
-def _without_batches(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Of those that differ in their batches alone, the best."""
-    kept: dict[Setting, Ranked] = {}
-    for r in ranked:
-        kept.setdefault(r.candidate.setting._replace(n_batch=0, n_ubatch=0), r)
-    return list(kept.values())
-
-
-def _rate(seconds: Estimate) -> str:
-    return _about(seconds.rate(1))
 
 
 def _about(rate: Estimate) -> str:
@@ -240,14 +229,15 @@ def given_up(ranked: Ranked) -> str:
     return ", ".join(losses)
 
 
-def _biggest(placed: Placed, style: Style) -> Iterator[str]:
+def _biggest(placed: PlacementShown, style: Style) -> Iterator[str]:
     """The largest weights and caches of each device; layers' equals are told once, with how many there are."""
     yield "largest tensors"
     for device in dict.fromkeys(use.device for use in placed.needs.uses):
-        kinds: dict[tuple[str, str, int], list[PlacedTensor]] = {}
+        kinds: dict[tuple[str, str, int], list[PlacedRow]] = {}
         for t in placed.tensors:
             if t.device == device:
-                kinds.setdefault((_without_layer(t), t.type, t.nbytes), []).append(t)
+                name = t.name.removeprefix(f"blk.{t.layer}.").removesuffix(f"_l{t.layer}")
+                kinds.setdefault((name, t.type, t.nbytes), []).append(t)
         if not kinds:
             continue
         largest = sorted(kinds.items(), key=lambda kind: -kind[0][2])[:BIGGEST]
@@ -258,19 +248,7 @@ def _biggest(placed: Placed, style: Style) -> Iterator[str]:
         yield from wrap(f"  {device}: {', '.join(told)}", max(style.width, 20), subsequent_indent="    ")
 
 
-def _without_layer(t: PlacedTensor) -> str:
-    """The name of a layer's tensor without the layer."""
-    return t.name.removeprefix(f"blk.{t.layer}.").removesuffix(f"_l{t.layer}")
-
-
-def _facts(fit: Fit, style: Style) -> list[str]:
-    texts = [searched(fit), *placement_facts(fit.placed.placed, style)]
-    if fit.shown is not None and not fit.shown.rated:
-        texts.append(f"note: {ROUGH}")
-    return [line for text in filter(None, texts) for line in _wrapped(text, style)]
-
-
-def searched(fit: Fit) -> str:
+def searched(fit: FitShown) -> str:
     """How much was searched, and what that proves: for values of -c and -ub that were not given, of those tried."""
     counts, r = fit.found.counts, fit.wishes.ranges
     told = f"searched {count(counts.placements, 'placement')}"
@@ -283,12 +261,3 @@ def searched(fit: Fit) -> str:
         told += f" with {' and '.join(reversed(tried))}"
         return f"{told}: {'none of them fits' if fit.found.best is None else 'none of them is better'}"
     return f"{told}: {'none fits' if fit.found.best is None else 'this one is optimal'}"
-
-
-def _lines(fit: Fit) -> list[str]:
-    """What to paste; never wrapped, so that it can be."""
-    if fit.found.best is None:
-        return []
-    told = f"run it (llama.cpp {fit.build})" if fit.build else "run it"
-    runs = [told, *(f"  {text}" for text in fit.lines.values())] if fit.lines else []
-    return ["", *runs, "see it, tensor by tensor", f"  {fit.again}"]

@@ -16,6 +16,7 @@ from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.options import ALL
+from ggmltool.sources.llama.place.parts import number_of
 from ggmltool.sources.llama.search.candidates import Candidate, Objective
 from ggmltool.sources.llama.search.space import AUTO, CTX_STEP, OPTIONS, Setting, Space
 from ggmltool.state.errors import InspectError
@@ -87,7 +88,7 @@ class Wishes(NamedTuple):
         )
         if self.captured:
             return placed
-        contexts = r.contexts or doublings(LEAST_CTX, _trained(model))
+        contexts = r.contexts or doublings(LEAST_CTX, number_of(model, "n_ctx_train", LEAST_CTX))
         between = len(contexts) > 1 and contexts == doublings(contexts[0], contexts[-1])
         return replace(
             placed,
@@ -141,6 +142,10 @@ class Wishes(NamedTuple):
         split = ",".join(f"{share:g}" for share in r.tensor_split)
         return Asked(layers, split, r.override_tensor, r.n_cpu_moe or 0), common
 
+    def capture_options(self, candidate: Candidate) -> CaptureOptions:
+        """The options that its graph is captured with."""
+        return replace(candidate.setting.capture_options(self.base), n_ctx=candidate.n_ctx)
+
     def least_options(self) -> CaptureOptions:
         """The capture of it: the shortest context, the smallest batch."""
         r = self.ranges
@@ -172,11 +177,6 @@ def shell_words(options: Mapping[str, str]) -> str:
     return " ".join(f"{name} {shlex.quote(value)}" if value else name for name, value in options.items())
 
 
-def _trained(model: ScenarioSpec) -> int:
-    value = model.meta.get("n_ctx_train")
-    return value if isinstance(value, int) else LEAST_CTX
-
-
 class OwnChoice(NamedTuple):
     """Its options by name, the splits of all graphs, what devices have left in bytes, and whether that fits; seconds
     are looked up by `Fit`.
@@ -202,11 +202,10 @@ def own_choice(wishes: Wishes, opened_for: Callable[[int], Opened]) -> OwnChoice
     n_ctx = r.contexts[0] if len(r.contexts) == 1 else 0
     try:
         chosen = choose(opened_for, wishes.common, Asked("auto"), FitAsked(n_ctx, flash_auto="auto" in r.flash_attn))
-        placed = place(chosen.opened, wishes.common, chosen.asked).placed
+        placed = place(chosen.opened, wishes.common, chosen.asked)
     except (InspectError, PlaceError):
         return None
-    needs = placed.needs
-    asked = chosen.asked
+    needs, asked = placed.facts.needs, chosen.asked
     options = {
         "-c": str(chosen.opened.model.meta.get("n_ctx", "")),
         "-ngl": asked.n_gpu_layers,
@@ -218,6 +217,6 @@ def own_choice(wishes: Wishes, opened_for: Callable[[int], Opened]) -> OwnChoice
         {name: value for name, value in options.items() if value},
         sum(graph.splits for graph in needs.graphs),
         left,
-        not placed.short and placed.error is None,
+        placed.fine,
         "" if chosen.ok else chosen.fitted.reason,
     )

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.place.record import Placed, PlacedTensor, PlacementShown
+from ggmltool.ask.place.chosen import Chosen
+from ggmltool.ask.place.record import PlacedRow, PlacementShown, UseRow
 from ggmltool.ask.splits.seconds import speed_lines
 from ggmltool.ask.words import refusal_text
+from ggmltool.inspect.decisions import TurnedDown
 from ggmltool.show.colors import term_colors
-from ggmltool.show.table import Cell, Column, Shown, Style, Table, heading, render_lines
+from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, size
-from ggmltool.sources.llama.place.needs import BufferUse
-
-if TYPE_CHECKING:
-    from ggmltool.ask.place.chosen import Chosen
 
 MARGIN = "margin: {} stays free for the driver's context, runtime pools and whatever else no plan has (--margin)"
 
@@ -24,60 +22,51 @@ MARGIN = "margin: {} stays free for the driver's context, runtime pools and what
 def placement(answer: Answer[PlacementShown], style: Style) -> str:
     """What llama.cpp chose, where it did; then the devices with what they need, the layers, or every tensor; at the end
     what to know of the plan."""
-    placed, chosen = answer.facts.placed, answer.facts.chosen
+    placed, chosen = answer.facts, answer.facts.chosen
     search = [] if chosen is None else [chosen_view(chosen, style), "\n"]
     n_layer = len(placed.layers) - 1
     top = heading(answer.title, [answer.heading or "all layers on GPUs", count(n_layer, "layer")], style)
-    parts = [*search, top, "\n", device_table(placed).render(placed.needs.uses, style)]
+    parts = [*search, top, "\n", device_table(placed).render(placed.devices, style)]
     if placed.tensors:
-        parts += ["\n", _tensor_table(placed, style) if answer.facts.all_tensors else _layer_table(placed, style)]
+        parts += ["\n", _tensor_table(placed, style) if placed.all_tensors else _layer_table(placed, style)]
     parts += ["\n", render_lines(placement_facts(placed, style), style)]
     return "".join(parts)
 
 
-def _inks(placed: Placed) -> dict[str, str]:
-    return term_colors(placed.backends)
-
-
-def device_table(placed: Placed) -> Table[BufferUse]:
+def device_table(placed: PlacementShown) -> Table[UseRow]:
     """What the buffer types of each device hold; what is the device's stands beside its first one."""
-    needs = placed.needs
-    inks = _inks(placed)
-    firsts = {use.device: use for use in reversed(needs.uses)}
+    inks = term_colors(placed.backends)
+    firsts = {use.device: use for use in reversed(placed.devices)}
 
-    def of_device(get: Callable[[str], Shown]) -> Callable[[BufferUse], Shown]:
-        return lambda use: get(use.device) if firsts[use.device] is use else None
+    def is_first(use: UseRow) -> bool:
+        return firsts[use.device] is use
 
-    def left(device: str) -> Cell | None:
-        n = needs.left(device)
-        return None if n is None else Cell(_signed(n), "bold red" if device in placed.short else "")
-
-    def free(device: str) -> str | None:
-        return size(needs.memory[device]) if device in needs.memory else None
-
-    def margin(device: str) -> str | None:
-        return size(needs.margins[device]) if device in needs.memory and needs.margins.get(device) else None
+    def left(use: UseRow) -> Cell | None:
+        if use.left is None or not is_first(use):
+            return None
+        return Cell(signed(use.left), "bold red" if use.device in placed.short else "")
 
     return Table(
-        Column("device", lambda u: Cell(u.device if firsts[u.device] is u else "", inks.get(u.device, ""))),
+        Column("device", lambda u: Cell(u.device if is_first(u) else "", inks.get(u.device, ""))),
         Column("buffer type", lambda u: u.buft if u.buft != u.device else None, cut=True, drop=5),
         Column("weights", lambda u: _some(u.weights), right=True),
         Column("cache", lambda u: _some(u.cache), right=True),
         Column("compute", lambda u: _some(u.compute), right=True),
         Column("output", lambda u: _some(u.output), right=True, drop=3),
         Column("total", lambda u: size(u.total), right=True),
-        Column("free", of_device(free), right=True, drop=6),
-        Column("left", of_device(left), right=True),
-        Column("margin", of_device(margin), right=True, drop=4),
+        Column("free", lambda u: size(u.memory) if u.memory is not None and is_first(u) else None, right=True, drop=6),
+        Column("left", left, right=True),
+        Column("margin", lambda u: _some(u.margin) if is_first(u) else None, right=True, drop=4),
     )
 
 
-def _some(nbytes: int) -> str | None:
+def _some(nbytes: int | None) -> str | None:
     return size(nbytes) if nbytes else None
 
 
-def _signed(n: int) -> str:
-    return f"-{size(-n)}" if n < 0 else size(n)
+def signed(nbytes: int) -> str:
+    """What is left, or lacks."""
+    return f"-{size(-nbytes)}" if nbytes < 0 else size(nbytes)
 
 
 class _Run(NamedTuple):
@@ -86,15 +75,15 @@ class _Run(NamedTuple):
     label: str
     device: str
     buft: str
-    tensors: list[PlacedTensor]
+    tensors: list[PlacedRow]
 
     def of(self, kind: str) -> list[int]:
         """The bytes of each weight or cache."""
         return [t.nbytes for t in self.tensors if t.kind == kind]
 
 
-def _layer_table(placed: Placed, style: Style) -> str:
-    inks = _inks(placed)
+def _layer_table(placed: PlacementShown, style: Style) -> str:
+    inks = term_colors(placed.backends)
     table = Table[_Run](
         Column("layers", lambda r: r.label),
         Column("device", lambda r: Cell(r.device, inks.get(r.device, ""))),
@@ -107,14 +96,14 @@ def _layer_table(placed: Placed, style: Style) -> str:
     return table.render(_runs(placed), style)
 
 
-def _runs(placed: Placed) -> Iterator[_Run]:
+def _runs(placed: PlacementShown) -> Iterator[_Run]:
     """The runs of layers alike, each buffer type by itself."""
-    layers: dict[str, list[PlacedTensor]] = {}
+    layers: dict[str, list[PlacedRow]] = {}
     for t in placed.tensors:
         layers.setdefault(t.layer, []).append(t)
-    order = sorted(layers, key=_layer_key)
-    runs: list[tuple[list[str], list[PlacedTensor]]] = []
-    for layer in order:
+    places = {"input": (0, 0), "output": (2, 0)}
+    runs: list[tuple[list[str], list[PlacedRow]]] = []
+    for layer in sorted(layers, key=lambda layer: (1, int(layer)) if layer.isdecimal() else places.get(layer, (3, 0))):
         alike = runs and layer.isdecimal() and runs[-1][0][-1].isdecimal()
         if alike and _signature(layers[layer]) == _signature(layers[runs[-1][0][-1]]):
             runs[-1][0].append(layer)
@@ -128,13 +117,7 @@ def _runs(placed: Placed) -> Iterator[_Run]:
             label = ""
 
 
-def _layer_key(layer: str) -> tuple[int, int]:
-    if layer.isdecimal():
-        return 1, int(layer)
-    return {"input": (0, 0), "output": (2, 0)}.get(layer, (3, 0))
-
-
-def _signature(tensors: Sequence[PlacedTensor]) -> tuple[object, ...]:
+def _signature(tensors: Sequence[PlacedRow]) -> tuple[object, ...]:
     """What makes layers alike: how many weights and caches lie where, and by which option."""
     found: dict[tuple[str, str, str], int] = {}
     for t in tensors:
@@ -143,9 +126,9 @@ def _signature(tensors: Sequence[PlacedTensor]) -> tuple[object, ...]:
     return tuple(sorted(found.items()))
 
 
-def _tensor_table(placed: Placed, style: Style) -> str:
-    inks = _inks(placed)
-    table = Table[PlacedTensor](
+def _tensor_table(placed: PlacementShown, style: Style) -> str:
+    inks = term_colors(placed.backends)
+    table = Table[PlacedRow](
         Column("tensor", lambda t: t.name, cut=True),
         Column("layer", lambda t: t.layer, right=True, drop=1),
         Column("type", lambda t: t.type, drop=5),
@@ -156,15 +139,16 @@ def _tensor_table(placed: Placed, style: Style) -> str:
     return table.render(placed.tensors, style)
 
 
-def placement_facts(placed: Placed, style: Style) -> list[str]:
+def placement_facts(placed: PlacementShown, style: Style) -> list[str]:
     """What to know of the plan: splits, copies, what decides a size, what fits, the margin, warnings."""
     needs = placed.needs
     many = len(needs.graphs) > 1
     lines = [placed.program] if placed.program else []
     for name, splits, copied in needs.graphs:
         lines.append(f"{name}: " * many + f"{count(splits, 'split')}, {size(copied)} copied per ubatch")
-    for refused, there, n in placed.unsupported:
-        text = f"{refusal_text(refused)}: {count(n, 'node')} on {there}"
+    for row in placed.unsupported:
+        refused = TurnedDown(row.backend, row.op, row.why, row.lacks)
+        text = f"{refusal_text(refused)}: {count(row.nodes, 'node')} on {row.runs_on}"
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     if len(set(needs.decided.values())) > 1:
         lines += [f"graph {g} decides the compute buffer of {backend}" for backend, g in needs.decided.items()]
@@ -176,21 +160,23 @@ def placement_facts(placed: Placed, style: Style) -> list[str]:
         text = f"cut tensors: {', '.join(told)}; {size(placed.shares[0].whole)} whole on each"
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     for device, n in placed.short.items():
-        lines.append(f"{device} does not fit: {size(n)} short" + _of_margin(placed, device))
+        left = needs.left(device)
+        of_margin = f" of its margin ({size(left)} left)" if left is not None and left >= 0 else ""
+        lines.append(f"{device} does not fit: {size(n)} short{of_margin}")
     if needs.error is not None and dict(needs.error)["kind"] == "failed":
         lines.append(f"does not fit: {dict(needs.error)['message']}")
     known = [device for device in needs.memory if device not in placed.short]
-    if known and placed.error is None:
+    if known and needs.error is None:
         lines.append(f"fits: {', '.join(known)}")
     margins = ", ".join(dict.fromkeys(size(needs.margins[d]) for d in needs.memory if needs.margins.get(d)))
     notes = [MARGIN.format(margins)] if margins else []
-    speeds = speed_lines(placed.speeds, placed.rates) if placed.speeds is not None else []
+    speeds = speed_lines(placed.estimates, placed.rates) if placed.estimates is not None else []
     for text in (*speeds, *notes, *(f"note: {warning}" for warning in placed.warnings)):
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     return list(map(printable, lines))
 
 
-def _copies(placed: Placed) -> list[str]:
+def _copies(placed: PlacementShown) -> list[str]:
     """Whether there are pipeline copies; what they would need, if llama.cpp goes on without them."""
     needs = placed.needs
     if needs.with_copies:
@@ -203,53 +189,35 @@ def _copies(placed: Placed) -> list[str]:
         return [f"pipeline copies do not fit; llama.cpp retries without them: {'; '.join(told)}"]
     if placed.parallel:
         return ["pipeline copies: 4"]
-    return [f"no pipeline copies: {placed.pipeline}"] if placed.pipeline else []
-
-
-def _of_margin(placed: Placed, device: str) -> str:
-    """What of a lack is due to the margin alone."""
-    left = placed.needs.left(device)
-    return f" of its margin ({size(left)} left)" if left is not None and left >= 0 else ""
-
-
-_LEAST = 20
+    return [f"no pipeline copies: {placed.no_pipeline_because}"] if placed.no_pipeline_because else []
 
 
 def chosen_view(chosen: Chosen, style: Style) -> str:
     """What --fit looked at and said, without the tables of memory that it logs, and the parameters that it set."""
-    facts = [f"{d.name} {_memory(d.free)}" for d in chosen.devices] or ["no GPU"]
-    facts.append(f"target {', '.join(dict.fromkeys(map(size, chosen.margins)))}")
-    lines = [line for said in _said(chosen) for line in _wrapped(said, style)]
-    parts = [heading("llama.cpp's --fit", facts, style), "\n", render_lines(lines, style)]
-    parts += ["\n", render_lines([line for text in _result(chosen) for line in _wrapped(text, style)], style)]
-    return "".join(parts)
-
-
-def _memory(free: int) -> str:
-    return f"{size(free)} free" if free else "reports no memory"
-
-
-def _said(chosen: Chosen) -> Iterator[str]:
-    """The lines of the search; the function that says nearly all of them is not named."""
-    for line in chosen.fitted.log:
-        function, _, text = line.partition(": ")
-        if function != "common_memory_breakdown_print":
-            yield text if function == "common_params_fit_impl" else line
-
-
-def _wrapped(text: str, style: Style) -> list[str]:
-    indent = len(text) - len(text.lstrip())
-    return wrap(printable(text), max(style.width, _LEAST), subsequent_indent=" " * (indent + 2)) or [""]
-
-
-def _result(chosen: Chosen) -> Iterator[str]:
     fitted = chosen.fitted
+    facts = [f"{d.name} {f'{size(d.free)} free' if d.free else 'reports no memory'}" for d in chosen.devices] or [
+        "no GPU"
+    ]
+    facts.append(f"target {', '.join(dict.fromkeys(map(size, chosen.margins)))}")
+    told = [f"after {count(len(fitted.trials), 'measurement')}: {chosen.arguments}"]
     if fitted.status == "crash":
-        yield f"llama.cpp {fitted.reason} and ends here"
-        return
-    yield f"after {count(len(fitted.trials), 'measurement')}: {chosen.arguments}"
-    if not fitted.ok:
-        yield f"llama.cpp gives up: {fitted.reason}; it goes on with the parameters above"
+        told = [f"llama.cpp {fitted.reason} and ends here"]
+    elif not fitted.ok:
+        told.append(f"llama.cpp gives up: {fitted.reason}; it goes on with the parameters above")
+    # The function that says nearly all lines is not named.
+    said = [text.removeprefix("common_params_fit_impl: ") for text in fitted.log]
+    said = [text for text in said if not text.startswith("common_memory_breakdown_print: ")]
+    return "".join(
+        [heading("llama.cpp's --fit", facts, style), "\n", _wrapped(said, style), "\n", _wrapped(told, style)]
+    )
+
+
+def _wrapped(texts: Sequence[str], style: Style) -> str:
+    lines = []
+    for text in texts:
+        indent = " " * (len(text) - len(text.lstrip()) + 2)
+        lines += wrap(printable(text), max(style.width, 20), subsequent_indent=indent) or [""]
+    return render_lines(lines, style)
 
 
 def failure(chosen: Chosen) -> str:

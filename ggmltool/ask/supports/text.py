@@ -30,17 +30,12 @@ def supports(answer: Answer[SupportMatrix], style: Style) -> str:
     top = heading(answer.title, [answer.heading, shown], style)
     if not nodes:
         return top
-    tight = _is_tight(backends, style.width)
+    tight = sum(max(len(printable(name)), _STATE_WIDTH) + 2 for name in backends) > style.width - _ROOM_FOR_NODES
     table = (_node_table if found.by_node else _group_table)(nodes, backends, tight, style)
     if tight:
         table += render_lines(_legend(backends, style.width), style)
     parts = [top, table, _reasons(nodes, backends, style), _measured(nodes, backends, style)]
     return "\n".join(part for part in parts if part)
-
-
-def _is_tight(backends: Sequence[str], width: int) -> bool:
-    """Whether the columns of so many backends leave no room for the rest: then numbers and letters have to do."""
-    return sum(max(len(printable(name)), _STATE_WIDTH) + 2 for name in backends) > width - _ROOM_FOR_NODES
 
 
 def _columns(backends: Sequence[str], tight: bool) -> list[Column[NodeAnswers]]:

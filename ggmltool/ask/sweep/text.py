@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from shlex import quote
 from textwrap import wrap
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.place.text import MARGIN
-from ggmltool.ask.sweep.record import Sweep, SweepShown, Swept, rates_of
+from ggmltool.ask.place.text import MARGIN, signed
+from ggmltool.ask.sweep.record import PLACED, SweepShown, Swept, rates_of
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, rate_text, size
-from ggmltool.sources.llama.search.sweep import NOTHING
+from ggmltool.sources.llama.place.needs import Bytes
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _WIDEST_BAR = 40
 _NUMBERS = ("-c", "-b", "-ub", "-np", "--outputs", "-ngl", "--n-cpu-moe")
 _LEAST_DROP = 6
-_PLACED = ("-ngl", "-ts", "-ot", "--n-cpu-moe")
+_NO_BYTES = Bytes(0, 0, 0, 0)
 _PARTS = ("weights", "cache", "compute")
 
 
@@ -29,21 +29,27 @@ EQUAL = (
 
 def placements(answer: Answer[SweepShown], style: Style) -> str:
     """The table, the chart, and the best."""
-    sweep, again = answer.facts.sweep, answer.facts.again
-    facts = [count(len(sweep.swept), "placement"), *([sweep.fixed] if sweep.fixed else [])]
+    sweep = answer.facts
+    facts = [count(len(sweep.swept), "placement"), *([sweep.options] if sweep.options else [])]
     parts = [heading(answer.title, facts, style), "\n", _table(sweep, style), "\n", _chart(sweep, style), "\n"]
-    return "".join([*parts, render_lines(_summary(sweep, again, style), style)])
+    return "".join([*parts, render_lines(_summary(sweep, style), style)])
 
 
-def _table(sweep: Sweep, style: Style) -> str:
+def _table(sweep: SweepShown, style: Style) -> str:
     inks = term_colors(sweep.devices)
     varied = sweep.varied
     known = bool(sweep.memory)
+    parts: list[Head] = []
+    for device in sweep.devices:
+        # What a device is needed for, as far as there is room for that, and the sum; compute buffers of GPUs go last.
+        first = _LEAST_DROP + len(_PARTS) - 1 + len(_PARTS) * (device not in sweep.gpus)
+        parts += [Head(f"{device} {part}", right=True, drop=first - i) for i, part in enumerate(_PARTS)]
+        parts.append(Head(device, right=True))
     columns = [
         *(Head(name, right=name in _NUMBERS, cut=name in ("-ot", "file")) for name in varied),
         *(Head(title, right=True) for _, titles in _graph_titles(sweep) for title in titles),
         *(Head(title, right=True, drop=4) for title in _speed_titles(sweep)),
-        *(column for device in sweep.devices for column in _device_columns(device, sweep.gpus)),
+        *parts,
         *([Head("left", right=True, drop=5), Head("fits")] if known else []),
     ]
     rows: list[Row] = []
@@ -57,26 +63,19 @@ def _table(sweep: Sweep, style: Style) -> str:
             rates = rates_of(s)
             cells += [rate_text(rates[title]) if title in rates else "" for title in _speed_titles(sweep)]
             for device in sweep.devices:
-                needs = s.needs.get(device, NOTHING)
+                needs = s.needs.get(device, _NO_BYTES)
                 cells += [size(n) if (n := getattr(needs, part)) else "" for part in _PARTS]
                 cells.append(Cell(size(needs.total), "bold red" if s.lacks(device) else inks[device]))
         if known:
             left = min(s.left.values(), default=0)
-            cells += [f"-{size(-left)}" if left < 0 else size(left)]
+            cells += [signed(left)]
             yes = Cell("yes (best)", "bold green") if s is best else "yes"
             cells += [yes if s.fits else Cell("no", "bold red")]
         rows.append(cells)
     return render_table(columns, rows, style)
 
 
-def _device_columns(device: str, gpus: Sequence[str]) -> list[Head]:
-    """What a device is needed for, as far as there is room for that, and the sum; compute buffers of GPUs go last."""
-    first = _LEAST_DROP + len(_PARTS) - 1 + len(_PARTS) * (device not in gpus)
-    parts = [Head(f"{device} {part}", right=True, drop=first - i) for i, part in enumerate(_PARTS)]
-    return [*parts, Head(device, right=True)]
-
-
-def _graph_titles(sweep: Sweep) -> list[tuple[str, tuple[str, str]]]:
+def _graph_titles(sweep: SweepShown) -> list[tuple[str, tuple[str, str]]]:
     """The graphs, with the headings of their splits and copied bytes."""
     names = [name for name, _, _ in sweep.swept[0].graphs]
     if len(names) == 1:
@@ -84,12 +83,12 @@ def _graph_titles(sweep: Sweep) -> list[tuple[str, tuple[str, str]]]:
     return [(name, (f"{name} splits", f"{name} copied")) for name in names]
 
 
-def _speed_titles(sweep: Sweep) -> list[str]:
+def _speed_titles(sweep: SweepShown) -> list[str]:
     """The headings of estimated speeds."""
     return list(dict.fromkeys(title for s in sweep.swept for title in rates_of(s)))
 
 
-def _chart(sweep: Sweep, style: Style) -> str:
+def _chart(sweep: SweepShown, style: Style) -> str:
     """A line for each placement: bars of what the GPUs need, with a mark where they end, and of what graphs copy."""
     from rich.text import Text
 
@@ -99,7 +98,7 @@ def _chart(sweep: Sweep, style: Style) -> str:
     shown = [g for g in sweep.gpus if g in sweep.devices]
     titles = _graph_titles(sweep)
     width = max(min((style.width - 2 - wide) // (len(shown) + len(titles)) - 4, _WIDEST_BAR), 6)
-    scales = {g: max([sweep.memory.get(g, 0), *(s.needs.get(g, NOTHING).total for s in sweep.swept)]) for g in shown}
+    scales = {g: max([sweep.memory.get(g, 0), *(s.needs.get(g, _NO_BYTES).total for s in sweep.swept)]) for g in shown}
     most = [max(s.graphs[i][2] for s in sweep.swept) for i in range(len(titles))]
     full = {**scales, **{heading: n for (_, (_, heading)), n in zip(titles, most, strict=True)}}
     head = [name if len(name) + 12 > width else f"{name} (to {size(n)})" for name, n in full.items()]
@@ -107,7 +106,7 @@ def _chart(sweep: Sweep, style: Style) -> str:
     for label, s in zip(labels, sweep.swept, strict=True):
         line = Text("  " + (label if len(label) <= wide else label[: wide - 1] + "…").rjust(wide))
         for g in shown:
-            n = s.needs.get(g, NOTHING).total
+            n = s.needs.get(g, _NO_BYTES).total
             limit = max(sweep.memory.get(g, scales[g]) - s.margins.get(g, 0), 0)
             line.append("  ")
             line.append(_bar(n, limit, scales[g], width), "red" if s.lacks(g) else inks[g])
@@ -133,7 +132,7 @@ def _bar(n: int, limit: int, scale: int, width: int) -> str:
     return f"{bar[:at]}│{bar[at + 1 :]}"
 
 
-def _summary(sweep: Sweep, again: str, style: Style) -> list[str]:
+def _summary(sweep: SweepShown, style: Style) -> list[str]:
     failed = sum(bool(s.error) for s in sweep.swept)
     programs = sweep.programs if len(sweep.programs) < 2 else dict.fromkeys(p.split(":")[0] for p in sweep.programs)
     lines = [*programs, *([f"{count(failed, 'placement')} on which ggml fails"] if failed else [])]
@@ -156,22 +155,21 @@ def _summary(sweep: Sweep, again: str, style: Style) -> list[str]:
     if len(costs) > 1:
         lines += [f"  {name}: {cost}" for (name, _, _), cost in zip(best.graphs, costs, strict=True)]
         costs = []
-    lines += _wrapped([*costs, *left], style)
+    first, *others = [*costs, *left]
+    lines.append(f"  {first}")
+    for told in others:
+        if len(lines[-1]) + 2 + len(told) > style.width:
+            lines.append(f"  {told}")
+        else:
+            lines[-1] += f", {told}"
     lines += _margin(best, style)
-    lines += [f"  {again}"] if again else []
-    return [*lines, *_fastest(sweep, style)]
-
-
-def _fastest(sweep: Sweep, style: Style) -> list[str]:
-    """The fastest placements that fit, for answers and for prompts, where speeds are estimated."""
-    lines = []
+    lines += [f"  {sweep.again}"] if sweep.again else []
     for title in _speed_titles(sweep):
-        fit = [(rates[title], s) for s in sweep.swept if s.fits and title in (rates := rates_of(s))]
-        if not fit:
-            continue
-        rate, fastest = max(fit, key=lambda pair: pair[0].mid)
-        text = f"fastest that fits, by an estimate of {title}: {_named(sweep, fastest)}, {rate_text(rate)}"
-        lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
+        rated = [(rates[title], s) for s in sweep.swept if s.fits and title in (rates := rates_of(s))]
+        if rated:
+            rate, fastest = max(rated, key=lambda pair: pair[0].mid)
+            text = f"fastest that fits, by an estimate of {title}: {_named(sweep, fastest)}, {rate_text(rate)}"
+            lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     return lines
 
 
@@ -182,25 +180,8 @@ def _margin(s: Swept, style: Style) -> list[str]:
     return wrap(text, max(style.width, 20), initial_indent="  ", subsequent_indent="  ")
 
 
-def _wrapped(parts: Sequence[str], style: Style) -> list[str]:
-    """The parts with commas between them, in lines that fit."""
-    lines = ["  " + parts[0]]
-    for part in parts[1:]:
-        if len(lines[-1]) + 2 + len(part) > style.width:
-            lines.append("  " + part)
-        else:
-            lines[-1] += f", {part}"
-    return lines
-
-
-def _named(sweep: Sweep, s: Swept) -> str:
+def _named(sweep: SweepShown, s: Swept) -> str:
     """The options of a placement, with its capture if there are several."""
-    shown = [*(name for name in sweep.varied if name not in ("file", *_PLACED)), *_PLACED]
-    words = " ".join(f"{name} {_shell(s.options[name])}" for name in shown if s.options[name])
+    shown = [*(name for name in sweep.varied if name not in ("file", *PLACED)), *PLACED]
+    words = " ".join(f"{name} {quote(s.options[name])}" for name in shown if s.options[name])
     return ", ".join([words, *([s.options["file"]] if "file" in sweep.varied else [])])
-
-
-def _shell(value: str) -> str:
-    from shlex import quote
-
-    return quote(value)

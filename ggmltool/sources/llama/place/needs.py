@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.device import Backend, memory_owner
@@ -37,9 +37,17 @@ class BufferUse:
         return self.weights + self.cache + self.compute + self.output
 
 
-def least_room(left: Mapping[str, int], margins: Mapping[str, int]) -> int:
-    """What the fullest device has left beyond its margin, below 0 if it lacks some; 0 if no memory is known."""
-    return min((n - margins.get(device, 0) for device, n in left.items()), default=0)
+class Bytes(NamedTuple):
+    """What a device's memory is needed for."""
+
+    weights: int
+    cache: int
+    compute: int
+    output: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
 
 
 class GraphCost(NamedTuple):
@@ -69,6 +77,36 @@ class PlacedSplit(NamedTuple):
     i_start: int
     i_end: int
     inputs: tuple[Copied, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What a placement came to, in numbers that can be kept and sent: `needs`, `left` and `margins` are bytes by
+    device (left where its memory is known), `graphs` what each graph is planned to. `parallel` says whether there are
+    pipeline copies, `with_copies` what they would need where they do not fit. `error` is ggml's message if there is no
+    plan.
+    """
+
+    needs: Mapping[str, Bytes]
+    left: Mapping[str, int]
+    margins: Mapping[str, int]
+    graphs: tuple[GraphCost, ...]
+    parallel: bool
+    with_copies: Mapping[str, int]
+    error: str
+
+    @property
+    def room(self) -> int:
+        """What the fullest device has left beyond its margin, below 0 if it lacks some; 0 if no memory is known."""
+        return min((n - self.margins.get(device, 0) for device, n in self.left.items()), default=0)
+
+    @property
+    def fits(self) -> bool:
+        return not self.error and self.room >= 0
+
+    @property
+    def splits(self) -> int:
+        return sum(graph.splits for graph in self.graphs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +161,23 @@ class Needs:
         """What each device whose memory is known has left beyond its margin, below 0 if it lacks some."""
         left = {device: self.left(device) for device in self.memory}
         return {device: n - self.margins.get(device, 0) for device, n in left.items() if n is not None}
+
+    def measurement(self) -> dict[str, Any]:
+        """The fields of a Measurement."""
+        devices = dict.fromkeys(use.device for use in self.uses)
+        return {
+            "needs": {device: self._bytes(device) for device in devices},
+            "left": {device: left for device in devices if (left := self.left(device)) is not None},
+            "margins": {device: margin for device, margin in self.margins.items() if device in self.memory},
+            "graphs": self.graphs,
+            "parallel": self.parallel,
+            "with_copies": dict(self.with_copies),
+            "error": dict(self.error or ()).get("message") or "",
+        }
+
+    def _bytes(self, device: str) -> Bytes:
+        mine = [use for use in self.uses if use.device == device]
+        return Bytes(*(sum(getattr(use, kind) for use in mine) for kind in Bytes._fields))
 
     @property
     def compute_is_short(self) -> bool:

@@ -234,12 +234,17 @@ def _of_layers(graph: GraphSpec) -> Iterator[tuple[TensorSpec, str, int]]:
             yield node, base, int(number)
 
 
+def number_of(model: ScenarioSpec, key: str, default: int = 0) -> int:
+    """A number that a capture tells in its `meta`."""
+    told = model.meta.get(key)
+    return told if isinstance(told, int) else default
+
+
 def n_layer(model: ScenarioSpec) -> int:
     """The layers of a captured model: as the capture says, else by the names of its weights."""
-    told = model.meta.get("n_layer", 0)
     weights = (t for c in model.contexts if c.usage == "weights" and c.buft is not None for t in c.tensors)
     numbers = [w.il + 1 for w in (weight_of(t.name) for t in weights) if w.il >= 0]
-    return max([told if isinstance(told, int) else 0, *numbers])
+    return max([number_of(model, "n_layer"), *numbers])
 
 
 def _numbers(node: TensorSpec, src: list[TensorSpec | None]) -> dict[str, int]:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import floor, log, log1p, log10
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from ggmltool.sources.llama.place.measurer import Measurer
-from ggmltool.sources.llama.place.needs import GraphCost, Needs, least_room
+from ggmltool.sources.llama.place.needs import Measurement
+from ggmltool.sources.llama.place.parts import number_of
 from ggmltool.sources.llama.search.anatomy import Seconds, Speed
 from ggmltool.sources.llama.search.paths import Costs as Vector
 from ggmltool.sources.llama.search.space import Choice, Setting, Space
-from ggmltool.sources.llama.search.sweep import Bytes
 
 
-class Candidate(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Candidate(Measurement):
     """A placement that was planned, and what it came to.
 
     `setting` and `choice` are what was asked for; `n_ctx` and `n_seq` what the context has, `n_layer` the layers of the
-    model; `order` is the setting's place among all, the most wanted first. `needs`, `left` and `margins` are bytes by
-    device; `gpus` name the GPUs, those without layers too. `seconds` are rough where `rated` is False: the rates of
-    some device are not known. `parallel` says whether there are pipeline copies, `with_copies` what they would need
-    where they do not fit. `error` is ggml's message if there is no plan.
+    model; `order` is the setting's place among all, the most wanted first. `gpus` name the GPUs, those without layers
+    too. `seconds` are rough where `rated` is False: the rates of some device are not known.
     """
 
     setting: Setting
@@ -31,28 +31,8 @@ class Candidate(NamedTuple):
     n_seq: int
     n_layer: int
     gpus: tuple[str, ...]
-    needs: Mapping[str, Bytes]
-    left: Mapping[str, int]
-    margins: Mapping[str, int]
-    graphs: tuple[GraphCost, ...]
     seconds: Seconds
     rated: bool
-    parallel: bool
-    with_copies: Mapping[str, int]
-    error: str
-
-    @property
-    def room(self) -> int:
-        """What the fullest device has left beyond its margin, below 0 if it lacks some; 0 if no memory is known."""
-        return least_room(self.left, self.margins)
-
-    @property
-    def fits(self) -> bool:
-        return not self.error and self.room >= 0
-
-    @property
-    def splits(self) -> int:
-        return sum(graph.splits for graph in self.graphs)
 
     @property
     def words(self) -> Mapping[str, str]:
@@ -87,28 +67,18 @@ class Progress(NamedTuple):
     best: Candidate | None
 
 
-class Tensor(NamedTuple):
-    """A weight or a cache of the best candidate, with the device it is on."""
-
-    name: str
-    type: str
-    nbytes: int
-    device: str
-
-
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of a search.
 
     `ranked` has the best candidate of every setting that fits, the best of all first. `pareto` are those of them than
     which none has both a longer context and fewer seconds, the fastest first. `nearest` is what lacks the least, where
-    nothing fits. `biggest` are the largest tensors of each device in the best candidate. `proved`: nothing that was
-    left out can be better but for room; else the search ended at its limit of plans.
+    nothing fits. `proved`: nothing that was left out can be better but for room; else the search ended at its limit of
+    plans.
     """
 
     ranked: tuple[Ranked, ...]
     pareto: tuple[Candidate, ...]
     nearest: Candidate | None
-    biggest: Mapping[str, tuple[Tensor, ...]]
     counts: Counts
     proved: bool
 
@@ -119,7 +89,7 @@ class Found(NamedTuple):
 
 Objective = Literal["fastest", "longest", "smallest", "fewest-splits"]
 
-OBJECTIVES: tuple[Objective, ...] = ("fastest", "longest", "smallest", "fewest-splits")
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 """fastest: the fewest seconds of a request. longest: the longest context, then the fewest seconds. smallest: the most
 weights on GPUs, then the fewest bytes there. fewest-splits: the fewest splits of all graphs. Ties: the fewest seconds,
 the longest context, the most sequences, then the most memory left on the fullest device. Seconds that differ by less
@@ -211,40 +181,24 @@ class Planner:
         self.speed = speed
         self.setting = setting
         self.order = order
-        meta = measurer.placer.model.meta
-        self.n_ctx = _number(meta.get("n_ctx"), setting.n_ctx)
-        self.n_seq = _number(meta.get("n_seq_max"), max(setting.n_parallel, 1))
+        model = measurer.placer.model
+        self.n_ctx = number_of(model, "n_ctx", setting.n_ctx)
+        self.n_seq = number_of(model, "n_seq_max", max(setting.n_parallel, 1))
 
     def plan(self, choice: Choice) -> Candidate:
         """What comes of a choice. Raises PlaceError."""
         placer = self.measurer.placer
         n_layer = placer.parts.n_layer
         needs = self.measurer.needs(choice.options(self.space.base, n_layer), self.space.margins)
-        devices = dict.fromkeys(use.device for use in needs.uses)
         return Candidate(
-            self.setting,
-            choice,
-            self.order,
-            self.n_ctx,
-            self.n_seq,
-            n_layer,
-            tuple(gpu.name for gpu in placer.gpus),
-            {device: _bytes(needs, device) for device in devices},
-            {device: left for device in devices if (left := needs.left(device)) is not None},
-            {device: margin for device, margin in needs.margins.items() if device in needs.memory},
-            needs.graphs,
-            self.speed.seconds(needs.splits),
-            self.speed.rated,
-            needs.parallel,
-            dict(needs.with_copies),
-            dict(needs.error or ()).get("message") or "",
+            **needs.measurement(),
+            setting=self.setting,
+            choice=choice,
+            order=self.order,
+            n_ctx=self.n_ctx,
+            n_seq=self.n_seq,
+            n_layer=n_layer,
+            gpus=tuple(gpu.name for gpu in placer.gpus),
+            seconds=self.speed.seconds(needs.splits),
+            rated=self.speed.rated,
         )
-
-
-def _bytes(needs: Needs, device: str) -> Bytes:
-    mine = [use for use in needs.uses if use.device == device]
-    return Bytes(*(sum(getattr(use, kind) for use in mine) for kind in Bytes._fields))
-
-
-def _number(told: object, otherwise: int) -> int:
-    return told if isinstance(told, int) else otherwise

@@ -16,7 +16,7 @@ from ggmltool.sources.llama.search.candidates import Objective
 from ggmltool.sources.llama.search.paths import Costs as Vector
 from ggmltool.sources.llama.search.peaks import Layer, Leafs, Peak, Peaks, arrivals, input_seconds, layer_shares
 from ggmltool.sources.llama.search.space import Space
-from ggmltool.sources.llama.search.tables import Series, Tables
+from ggmltool.sources.llama.search.tables import Tables
 
 _Units = tuple[int, int]
 """Units of both series."""
@@ -57,11 +57,18 @@ class Costs:
         for g in range(k):
             counts = [self.n * (i == g) for i in range(k)]
             peaks = self._peaks(counts, most, g)
-            self.arrivals.append(self._arrivals(peaks, tables.gpus[g]))
+            seconds = [0.0] * self.n
+            for name, p in peaks.items():
+                copies = arrivals(speed.graphs[name], p, speed.estimators[name], tables.gpus[g], self.n)
+                weight = speed.weight(name)
+                seconds = [before + weight * copy for before, copy in zip(seconds, copies, strict=True)]
+            self.arrivals.append(seconds)
             leafs = {name: p.leafs(self.n) for name, p in peaks.items()}
             each = [[self._shares(counts, (u, t), g, leafs) for u in range(most[0] + 1)] for t in range(most[1] + 1)]
             self.gpus.append([[Row(layers) for layers in _never_falling(of)] for of in each])
-            self.floors.append(Row([_floor(modes) for modes in zip(*chain(*each), strict=True)]))
+            # The least of a layer, however many of its units are on the CPU.
+            modes = zip(*chain(*each), strict=True)
+            self.floors.append(Row([Layer(*map(min, zip(*mode, strict=True))) for mode in modes]))
 
     def _splits(self, counts: Sequence[int], units: _Units) -> Mapping[str, Sequence[PlacedSplit]]:
         """The splits of all graphs where layers lie alike."""
@@ -80,14 +87,6 @@ class Costs:
             self._known[key] = {name: Peaks(graphs[name], each, device) for name, each in splits.items()}
         return self._known[key]
 
-    def _arrivals(self, peaks: Mapping[str, Peaks], gpu: str) -> list[float]:
-        """The seconds of copies to a GPU whose first layer is this, of all graphs together."""
-        out = [0.0] * self.n
-        for name, p in peaks.items():
-            each = arrivals(self._speed.graphs[name], p, self._speed.estimators[name], gpu, self.n)
-            out = [before + self._speed.weight(name) * seconds for before, seconds in zip(out, each, strict=True)]
-        return out
-
     def _shares(self, counts: Sequence[int], units: _Units, gpu: int, leafs: Mapping[str, Leafs]) -> list[Layer]:
         """The shares of all layers, of all graphs together, in one placement; memory is that of a GPU."""
         gpus, speed = self.tables.gpus, self._speed
@@ -98,19 +97,17 @@ class Costs:
             if gpus:
                 peaks = self._peaks(counts, units, gpu)[name].of(self.n, leafs[name])
             shares = layer_shares(a, splits, speed.estimators[name], gpus, peaks, not any(counts))
-            out = [_together(before, share, weight) for before, share in zip(out, shares, strict=True)]
+            out = [
+                Layer(
+                    before.seconds + weight * share.seconds,
+                    max(before.compute, share.compute),
+                    max(before.before_next, share.before_next),
+                    max(before.single, share.single),
+                    before.changes + share.changes,
+                )
+                for before, share in zip(out, shares, strict=True)
+            ]
         return out
-
-
-def _together(before: Layer, share: Layer, weight: float) -> Layer:
-    """Two graphs' shares of a layer, the second computed `weight` times."""
-    return Layer(
-        before.seconds + weight * share.seconds,
-        max(before.compute, share.compute),
-        max(before.before_next, share.before_next),
-        max(before.single, share.single),
-        before.changes + share.changes,
-    )
 
 
 def _never_falling(each: Sequence[Sequence[Layer]]) -> list[list[Layer]]:
@@ -125,11 +122,6 @@ def _never_falling(each: Sequence[Sequence[Layer]]) -> list[list[Layer]]:
             ]
         )
     return out[::-1]
-
-
-def _floor(modes: Sequence[Layer]) -> Layer:
-    """The least of a layer, however many of its units are on the CPU."""
-    return Layer(*map(min, zip(*modes, strict=True)))
 
 
 class Row:
@@ -194,7 +186,8 @@ def piece(costs: Costs, gpu: int, first: int, end: int, spilled: int) -> Piece:
     """
     tables, rows = costs.tables, costs.gpus[gpu]
     arrival = costs.arrivals[gpu][first] if first < end else 0.0
-    ends = [s.end(first, end, n) for s, n in _of_each(tables, first, end, spilled)]
+    of_each = zip((tables.first, tables.second), tables.of_each(first, end, spilled), strict=True)
+    ends = [series.end(first, end, n) for series, n in of_each]
     cuts = sorted({first, end, *(il for il, _ in ends), *(il + 1 for il, part in ends if part)})
     runs = []
     for a, b in pairwise(cuts):
@@ -206,10 +199,6 @@ def piece(costs: Costs, gpu: int, first: int, end: int, spilled: int) -> Piece:
         max((row.compute(a, b, b == end) for row, a, b in runs), default=0),
         max((row.single(a, b) for row, a, b in runs), default=0),
     )
-
-
-def _of_each(tables: Tables, first: int, end: int, spilled: int) -> list[tuple[Series, int]]:
-    return list(zip((tables.first, tables.second), tables.of_each(first, end, spilled), strict=True))
 
 
 class Pieces:
@@ -245,10 +234,8 @@ class Pieces:
     def start(self, first: int) -> tuple[Vector, int]:
         """What the layers before `first` cost on the CPU, and load it with."""
         tables, cpu = self.tables, self.costs.cpu
-        costs = self._vector(
-            self.costs.input + cpu.seconds(0, first), cpu.changes(0, first), tables.off_layers[first], 0
-        )
-        return costs, tables.before(first)
+        seconds = self.costs.input + cpu.seconds(0, first)
+        return self._vector(seconds, cpu.changes(0, first), tables.off_layers[first], 0), tables.before(first)
 
     def edge(self, gpu: int, first: int, end: int, spilled: int) -> tuple[Vector, int]:
         """What these layers cost on a GPU, and load the CPU with."""
@@ -263,10 +250,8 @@ class Pieces:
         p = self._piece(gpu, first, end, spilled)
         if self._too_large(gpu, first, end, p.single):
             return float("-inf")
-        compute = p.compute
-        if gpu == 0:
-            compute = max(compute, self.costs.cpu.compute(0, first))
-        return self.weights_room(gpu, first, end, spilled) - compute
+        compute = 0 if gpu else self.costs.cpu.compute(0, first)
+        return self.weights_room(gpu, first, end, spilled) - max(p.compute, compute)
 
     def _too_large(self, gpu: int, first: int, end: int, single: int) -> bool:
         """Whether a tensor needs a larger buffer than the GPU makes."""
@@ -291,9 +276,8 @@ class Pieces:
 
     def ends(self, first: int) -> Sequence[int] | None:
         """Where each GPU's layers end by a -ts that is given; None if it is not."""
-        return None if not self._split else self._ends(first)
-
-    def _ends(self, first: int) -> list[int]:
+        if not self._split:
+            return None
         options = PlaceOptions(n_gpu_layers=self.n - first, tensor_split=self._split)
         devices = layer_devices(self.n - 1, self._gpus, self._cpu, options)
         names = [*devices.layers, devices.output]

@@ -149,23 +149,22 @@ class Paths:
                 room = min(self.edges.most_room(gpu, first, end), rest.room)
                 for way in ways:
                     costs, load = self.edges.edge(gpu, first, end, way[0])
-                    here = _Rest(_sum(costs, rest.costs), load + rest.load, room)
-                    best = here if best is None else _better(best, here)
+                    costs, load = _sum(costs, rest.costs), load + rest.load
+                    if best is not None:
+                        costs, load = tuple(map(min, best.costs, costs)), min(best.load, load)
+                    best = _Rest(costs, load, room if best is None else max(best.room, room))
         return best
 
     def number(self) -> int:
         """How many paths there are, those that do not fit among them."""
         edges, n = self.edges, self.edges.n
         if any(edges.ends(first) is not None for first in self.firsts):
-            return sum(self._fixed(first) for first in self.firsts)
+            fixed = (pairwise((first, *(edges.ends(first) or ()))) for first in self.firsts)
+            return sum(prod(self._number(a, b) for a, b in pairs) for pairs in fixed)
         ways = [0] * n + [1]
         for _ in range(edges.n_gpus):
             ways = [sum(self._number(a, b) * ways[b] for b in range(a, n + 1)) for a in range(n + 1)]
         return sum(ways[first] for first in self.firsts)
-
-    def _fixed(self, first: int) -> int:
-        ends = self.edges.ends(first) or ()
-        return prod(self._number(a, b) for a, b in pairwise((first, *ends)))
 
     def _number(self, first: int, end: int) -> int:
         return sum(map(len, self.edges.ways(first, end)))
@@ -186,8 +185,11 @@ class Paths:
             if len(path.ends) == self.edges.n_gpus:
                 yield bound, path
                 continue
-            for end, way in self._steps(path):
-                for item in self._spilling(path, end, way, numbers):
+            gpu = len(path.ends)
+            found = self._fewest[gpu][path.end]
+            fixed = self.edges.ends(path.first)
+            for end, ways in found.items() if fixed is None else [(fixed[gpu], found.get(fixed[gpu], []))]:
+                for item in (item for way in ways for item in self._spilling(path, end, way, numbers)):
                     heappush(heap, item)
 
     def _spilling(self, before: Path, end: int, way: range, numbers: Iterator[int]) -> Iterator[_Open]:
@@ -197,8 +199,12 @@ class Paths:
         may leave more room.
         """
         here: _Open | None = None
+        gpu = len(before.ends)
         for i, spilled in enumerate(way):
-            path = self._step(before, end, spilled)
+            costs, load = self.edges.edge(gpu, before.end, end, spilled)
+            room = min(before.room, self.edges.room(gpu, before.end, end, spilled))
+            ends, spills = (*before.ends, end), (*before.spilled, spilled)
+            path = Path(before.first, ends, spills, _sum(before.costs, costs), before.load + load, room)
             bound = self._bound(path)
             if bound is None:
                 continue
@@ -217,27 +223,6 @@ class Paths:
             return None
         return Bound(self.rounded(_sum(path.costs, rest.costs)), -min(path.room, rest.room))
 
-    def _steps(self, path: Path) -> Iterator[tuple[int, range]]:
-        """Where the next GPU's layers may end, and the ways to spill then."""
-        gpu = len(path.ends)
-        found = self._fewest[gpu][path.end]
-        fixed = self.edges.ends(path.first)
-        for end, ways in found.items() if fixed is None else [(fixed[gpu], found.get(fixed[gpu], []))]:
-            for way in ways:
-                yield end, way
-
-    def _step(self, path: Path, end: int, spilled: int) -> Path:
-        gpu = len(path.ends)
-        costs, load = self.edges.edge(gpu, path.end, end, spilled)
-        room = min(path.room, self.edges.room(gpu, path.end, end, spilled))
-        return Path(
-            path.first, (*path.ends, end), (*path.spilled, spilled), _sum(path.costs, costs), path.load + load, room
-        )
-
 
 def _sum(a: Costs, b: Costs) -> Costs:
     return tuple(x + y for x, y in zip(a, b, strict=True))
-
-
-def _better(a: _Rest, b: _Rest) -> _Rest:
-    return _Rest(tuple(map(min, a.costs, b.costs)), min(a.load, b.load), max(a.room, b.room))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.estimate.seconds import Estimator
@@ -58,7 +58,7 @@ class Peaks:
     def leafs(self, n: int) -> Leafs:
         """The leafs that the inner nodes of each of `n` layers read."""
         return [
-            {id: i for i in self.inner.get(il, ()) for id, s in self._outside(i, il).items() if self.is_leaf(s)}
+            {id: i for i in self.inner.get(il, ()) for id, s in self.outside(i, il).items() if self.is_leaf(s)}
             for il in range(n)
         ]
 
@@ -77,7 +77,10 @@ class Peaks:
             node = self.a.nodes[i]
             own = 0 if node.view_src is not None else self.size(node)
             single = single if node.op in INPLACE_OPS else max(single, own)
-            kept = alive if self._in_order else {j: size for j, size in alive.items() if self._reads(i, j)}
+            kept = alive
+            if not self._in_order:
+                read_now = {self.a.index.get(id(root_of(s))) for s in node.src if s is not None}
+                kept = {j: size for j, size in alive.items() if j in read_now}
             here = sum(kept.values()) + sum(coming[i].values()) + (0 if node.op in INPLACE_OPS else own)
             alone = max(alone, here)
             if self._in_order:
@@ -85,11 +88,8 @@ class Peaks:
             before_next = max(before_next, here)
             if own:
                 alive[i] = own
-            read.update({id: self.size(s) for id, s in self._outside(i, il).items() if id in next_leafs})
+            read.update({id: self.size(s) for id, s in self.outside(i, il).items() if id in next_leafs})
         return Peak(alone, before_next, single)
-
-    def _reads(self, i: int, j: int) -> bool:
-        return any(s is not None and root_of(s) is self.a.nodes[j] for s in self.a.nodes[i].src)
 
     def _coming(self, il: int, nodes: Sequence[int]) -> dict[int, Mapping[str, int]]:
         """For each node: what comes from outside the layer to it and to later ones of its split."""
@@ -99,12 +99,12 @@ class Peaks:
         for i in reversed(nodes):
             if (self.split_of[i], self.a.runs[i]) != split or not self._in_order:
                 later, split = {}, (self.split_of[i], self.a.runs[i])
-            now = {id: self.size(s) for id, s in self._outside(i, il).items()}
+            now = {id: self.size(s) for id, s in self.outside(i, il).items()}
             later = later | {id: max(size, later.get(id, 0)) for id, size in now.items()}
             out[i] = later
         return out
 
-    def _outside(self, i: int, il: int) -> dict[str, Tensor]:
+    def outside(self, i: int, il: int) -> dict[str, Tensor]:
         """The sources of a node that other layers or backends made, or that are copied to the GPU, by their root."""
         out: dict[str, Tensor] = {}
         for s in self.a.nodes[i].src:
@@ -116,10 +116,6 @@ class Peaks:
             if not mine and (s.id in self.copied or at is not None):
                 out[root.id] = s
         return out
-
-    def outside(self, i: int, il: int) -> Iterable[Tensor]:
-        """What an inner node of a layer reads that does not come from the layer's own nodes there."""
-        return self._outside(i, il).values()
 
     def is_leaf(self, s: Tensor) -> bool:
         """Whether no node made a tensor."""
@@ -209,7 +205,7 @@ def arrivals(a: Anatomy, peaks: Peaks, estimator: Estimator, gpu: str, n: int) -
         leafs: dict[str, float] = {}
         made: list[float] = []
         for i in peaks.inner.get(il, ()):
-            for s in peaks.outside(i, il):
+            for s in peaks.outside(i, il).values():
                 seconds = min(
                     estimator.copy(Copied(s.id, s.nbytes, b), PlacedSplit(gpu, i, i, ())).mid
                     for b in estimator.rates
@@ -230,7 +226,11 @@ def _copies(
     at = {n.id: i for i, n in enumerate(a.nodes)}
     out = []
     for split in splits:
-        readers = _readers(a.nodes[split.i_start : split.i_end], split.i_start)
+        readers: dict[str, int] = {}
+        for i in range(split.i_start, split.i_end):
+            for s in a.nodes[i].src:
+                if s is not None:
+                    readers.setdefault(s.id, i)
         for copied in split.inputs:
             reader, made = readers.get(copied.id), at.get(copied.id)
             il = None if reader is None else a.layers[reader]
@@ -244,13 +244,3 @@ def _copies(
             backends = [split.backend] if inner else gpus
             out.append((il, min(estimator.copy(copied, split._replace(backend=b)).mid for b in backends)))
     return out
-
-
-def _readers(nodes: Sequence[Tensor], first: int) -> Mapping[str, int]:
-    """The first node that reads each tensor."""
-    found: dict[str, int] = {}
-    for i, n in enumerate(nodes, first):
-        for s in n.src:
-            if s is not None:
-                found.setdefault(s.id, i)
-    return found

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
-from ggmltool.estimate.records import Rates
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.sources.llama.capture.capture import capture_many
@@ -20,19 +19,17 @@ from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError, PlaceError
 from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.processes import as_they_come, can_fork
-from ggmltool.sources.llama.search.anatomy import Request
 from ggmltool.sources.llama.search.candidates import (
     Candidate,
     Counts,
-    Found,
-    Objective,
     Progress,
     Ranked,
+    SearchResult,
     costs_of,
     rank,
 )
 from ggmltool.sources.llama.search.paths import Costs as Vector
-from ggmltool.sources.llama.search.setting_search import SettingBest, best_of_setting
+from ggmltool.sources.llama.search.setting_search import SettingBest, SettingSearch, Wish
 from ggmltool.sources.llama.search.space import Setting, Space, given_up
 from ggmltool.version import __version__
 
@@ -85,7 +82,7 @@ class SavedError(PlaceError):
     """The file cannot be read or written, or belongs to another search; the message names it."""
 
 
-LAYOUT = 1
+LAYOUT = 2
 MAX_BYTES = 64 << 20
 
 
@@ -123,19 +120,15 @@ class Saved:
             return
         except OSError as error:
             raise SavedError(f"{self.path}: {error.strerror or error}") from None
-        found = self._decoded(text)
-        if found.search != key:
-            raise SavedError(f"{self.path} is of another search: other options, or another model or version")
-        self._file = found
-
-    def _decoded(self, text: bytes) -> File:
         try:
             found = msgspec.json.decode(text[:MAX_BYTES], type=File)
         except msgspec.MsgspecError as error:
             raise SavedError(f"{self.path} is not what a search has saved: {error}") from None
         if found.version != LAYOUT:
             raise SavedError(f"{self.path} was saved by another version")
-        return found
+        if found.search != key:
+            raise SavedError(f"{self.path} is of another search: other options, or another model or version")
+        self._file = found
 
     def best(self, setting: Setting) -> SettingBest | None:
         """What was found for a setting; None if it is still to be searched."""
@@ -160,15 +153,6 @@ MOST_PLANS = 2000
 OnProgress = Callable[[Progress], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What is wanted: an objective, the request that is to be fast, the rates of devices by name, where known."""
-
-    objective: Objective = "fastest"
-    request: Request = field(default_factory=Request)
-    rates: Mapping[str, Rates] = field(default_factory=dict)
-
-
 def search(
     captures: Captures,
     space: Space,
@@ -178,7 +162,7 @@ def search(
     progress: OnProgress = lambda progress: None,
     most: int = MOST_PLANS,
     saved: Saved | None = None,
-) -> Found:
+) -> SearchResult:
     """The best placement of every setting of the space, the best of all first.
 
     Settings are searched side by side in so many processes, or the plans of the only one made so, each in at most so
@@ -188,11 +172,6 @@ def search(
     Raises PlaceError for options that are wrong, CaptureError if no setting can be captured.
     """
     return _Search(captures, space, wish or Wish(), processes, progress, most, saved or Saved()).found()
-
-
-class _Job(NamedTuple):
-    setting: Setting
-    placer: Placer
 
 
 class _Search:
@@ -208,20 +187,16 @@ class _Search:
         most: int,
         saved: Saved,
     ) -> None:
-        self.captures = captures
-        self.space = space
-        self.wish = wish
+        self.captures, self.space, self.wish = captures, space, wish
         self.processes = processes if can_fork() else 1
-        self.progress = progress
-        self.most = most
-        self.saved = saved
+        self.progress, self.most, self.saved = progress, most, saved
         self.wanted = space.settings()
         self.order = {setting: i for i, setting in enumerate(self.wanted)}
         self.bests: dict[Setting, SettingBest] = {}
         self.ruled_out = 0
         self.error: CaptureError | None = None
 
-    def found(self) -> Found:
+    def found(self) -> SearchResult:
         self.saved.open(self.space, self.wish)
         self._search(sorted(self.wanted, key=lambda s: (s[1:], s.n_ctx == 0, s.n_ctx)))
         if self.wish.objective == "longest" and self.space.ctx_step:
@@ -229,12 +204,15 @@ class _Search:
         if not self.bests and self.error is not None:
             raise self.error
         ranked = self.ranked()
-        nearest = max((b.best.nearest for b in self.bests.values() if b.best.nearest), key=_room, default=None)
-        return Found(
+        nearest = (b.best.nearest for b in self.bests.values() if b.best.nearest)
+        pareto: list[Candidate] = []
+        for c in sorted(ranked, key=lambda c: (c.seconds.of(self.wish.request), -c.n_ctx)):
+            if not pareto or c.n_ctx > pareto[-1].n_ctx:
+                pareto.append(c)
+        return SearchResult(
             tuple(Ranked(c, given_up(c.setting, self.wanted)) for c in ranked),
-            tuple(_pareto(ranked, self.wish.request)),
-            nearest,
-            self.bests[ranked[0].setting].biggest if ranked else {},
+            tuple(pareto),
+            max(nearest, key=lambda c: c.room, default=None),
             self._counts(),
             all(b.best.proved for b in self.bests.values()),
         )
@@ -252,12 +230,15 @@ class _Search:
         left = [s for s in settings if s not in self.bests]
         self._tell()
         with closing(self._jobs(left)) as jobs:  # what captures ends here, too, whatever happens
-            for best in self._results(jobs):
+            results: Iterable[SettingBest] = map(self._work, jobs)
+            if self.processes > 1 and len(self.wanted) > 1:
+                results = (best for _, best in as_they_come(self._work, jobs, self.processes))
+            for best in results:
                 self.bests[best.setting] = best
                 self.saved.add(best)
                 self._tell()
 
-    def _jobs(self, settings: Sequence[Setting]) -> Generator[_Job]:
+    def _jobs(self, settings: Sequence[Setting]) -> Generator[tuple[Setting, Placer]]:
         if not settings:
             return
         for setting, placer in zip(settings, self.captures.placers(settings), strict=True):
@@ -266,22 +247,15 @@ class _Search:
             elif self._hopeless(setting):
                 self.ruled_out += 1
             else:
-                yield _Job(setting, placer)
+                yield setting, placer
 
-    def _results(self, jobs: Iterable[_Job]) -> Iterator[SettingBest]:
-        if self.processes == 1 or len(self.wanted) == 1:
-            return map(self._work, jobs)
-        return (best for _, best in as_they_come(self._work, jobs, self.processes))
-
-    def _work(self, job: _Job) -> SettingBest:
-        order = self.order.get(job.setting, len(self.order))
-        wish = self.wish
-        limit = self._limit(job.setting)
+    def _work(self, job: tuple[Setting, Placer]) -> SettingBest:
+        setting, placer = job
+        order = self.order.get(setting, len(self.order))
+        limit = self._limit(setting)
         processes = self.processes if len(self.wanted) == 1 else 1
-        return best_of_setting(
-            job.placer, job.setting, order, self.space, wish.objective, wish.request, wish.rates, self.most, limit,
-            processes,
-        )  # fmt: skip
+        search = SettingSearch(placer, setting, order, self.space, self.wish, self.most, limit, processes)
+        return SettingBest(setting, search.best())
 
     def _limit(self, setting: Setting) -> Vector | None:
         """What a setting's placements may cost to be the best of all; None if any cost may."""
@@ -330,16 +304,3 @@ class _Search:
 
     def _tell(self) -> None:
         self.progress(Progress(len(self.bests), self._counts(), next(iter(self.ranked()), None)))
-
-
-def _room(candidate: Candidate) -> int:
-    return candidate.room
-
-
-def _pareto(ranked: Sequence[Candidate], request: Request) -> list[Candidate]:
-    """Those than which none has a longer context in no more seconds, the fastest first."""
-    out: list[Candidate] = []
-    for c in sorted(ranked, key=lambda c: (c.seconds.of(request), -c.n_ctx)):
-        if not out or c.n_ctx > out[-1].n_ctx:
-            out.append(c)
-    return out

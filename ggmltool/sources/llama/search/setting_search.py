@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ from ggmltool.sources.llama.search.candidates import (
     Candidate,
     Objective,
     Planner,
-    Tensor,
     costs_of,
     exact_costs_of,
     least_steps,
@@ -64,8 +64,18 @@ class Key(NamedTuple):
     less_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is wanted: an objective, the request that is to be fast, the rates of devices by name, where known."""
+
+    objective: Objective = "fastest"
+    request: Request = field(default_factory=Request)
+    rates: Mapping[str, Rates] = field(default_factory=dict)
+
+
 class SettingSearch:
-    """The search of one setting, in at most so many plans.
+    """The search of one setting, of a model that was captured with it, in at most so many plans. `order` is the place
+    of the setting among all.
 
     `limit` are the costs that another setting comes to: what costs more is of interest as a runner-up only, for which a
     few plans have to do. Plans that are many are made side by side in so many processes, ahead of their turn; what is
@@ -74,24 +84,23 @@ class SettingSearch:
 
     def __init__(
         self,
-        planner: Planner,
-        costs: Costs,
-        objective: Objective,
-        request: Request,
+        placer: Placer,
+        setting: Setting,
+        order: int,
+        space: Space,
+        wish: Wish,
         most: int,
         limit: Vector | None = None,
         processes: int = 1,
     ) -> None:
-        self.planner = planner
-        self.placer = planner.measurer.placer
-        self.tables: Tables = costs.tables
-        self.costs = costs
-        self.space = planner.space
-        self.objective = objective
-        self.request = request
-        self.most = most
-        self.limit = limit
-        self.processes = processes
+        self.placer, self.space = placer, space
+        self.objective, self.request = wish.objective, wish.request
+        self.most, self.limit, self.processes = most, limit, processes
+        measurer = Measurer(placer)
+        speed = Speed(placer, anatomies(placer, wish.request.cached), wish.rates, wish.request)
+        self.tables = Tables(placer, space)
+        self.planner = Planner(measurer, space, speed, setting, order)
+        self.costs = Costs(measurer, self.tables, speed)
         self.tried: dict[Choice, Candidate] = {}
         self.paths: dict[Choice, Path] = {}
         self.ahead: dict[Choice, Candidate] = {}
@@ -116,11 +125,8 @@ class SettingSearch:
 
     def key(self, candidate: Candidate) -> Key:
         seconds = candidate.seconds.of(self.request)
-        costs, exactly = (
-            costs_of(self.objective, candidate, seconds),
-            exact_costs_of(self.objective, candidate, seconds),
-        )
-        return Key(costs, -room_of(candidate), exactly, -candidate.room)
+        exactly = exact_costs_of(self.objective, candidate, seconds)
+        return Key(costs_of(self.objective, candidate, seconds), -room_of(candidate), exactly, -candidate.room)
 
     def _pieces(self, extra: Mapping[int, int] | None = None, spare: int = 0) -> Pieces:
         return Pieces(self.placer, self.costs, self.space, self.objective, extra, spare)
@@ -146,8 +152,7 @@ class SettingSearch:
             choice = self.choice(path)
             if choice in self.tried:
                 break
-            candidate = self._planned(path)
-            extra = self._more(bound, path, candidate)
+            extra = self._more(bound, path, self._planned(path))
 
     def _more(self, bound: Pieces, path: Path, candidate: Candidate) -> dict[int, int]:
         """What each GPU of a plan needs beyond its bound."""
@@ -248,48 +253,8 @@ def rounded_costs(costs: Vector) -> Vector:
     return (*costs[:-1], rounded(costs[-1]))
 
 
-BIGGEST = 5
-"""Tensors of each device that a result tells of."""
-
-
 class SettingBest(NamedTuple):
-    """What was found for a setting, with the largest tensors of each device in it."""
+    """What was found for a setting."""
 
     setting: Setting
     best: Best
-    biggest: Mapping[str, tuple[Tensor, ...]]
-
-
-def best_of_setting(
-    placer: Placer,
-    setting: Setting,
-    order: int,
-    space: Space,
-    objective: Objective,
-    request: Request,
-    rates: Mapping[str, Rates],
-    most: int,
-    limit: Vector | None = None,
-    processes: int = 1,
-) -> SettingBest:
-    """The best placement of a model that was captured with a setting.
-
-    `limit` and `processes` are those of SettingSearch. Raises PlaceError.
-    """
-    measurer = Measurer(placer)
-    speed = Speed(placer, anatomies(placer, request.cached), rates, request)
-    tables = Tables(placer, space)
-    planner = Planner(measurer, space, speed, setting, order)
-    costs = Costs(measurer, tables, speed)
-    best = SettingSearch(planner, costs, objective, request, most, limit, processes).best()
-    return SettingBest(setting, best, {} if best.candidate is None else _biggest(tables, space, best.candidate))
-
-
-def _biggest(tables: Tables, space: Space, candidate: Candidate) -> Mapping[str, tuple[Tensor, ...]]:
-    placer, owners = tables.placer, tables.owners
-    placed = placer.place(candidate.choice.options(space.base, candidate.n_layer))
-    by: dict[str, list[Tensor]] = {}
-    for t in placed.tensors:
-        device = owners.get(t.buft, placer.cpu.name)
-        by.setdefault(device, []).append(Tensor(t.name, t.type, t.nbytes, device))
-    return {device: tuple(sorted(ts, key=lambda t: -t.nbytes)[:BIGGEST]) for device, ts in by.items()}

@@ -84,15 +84,6 @@ class Space:
         ]
 
 
-def contexts(least: int, most: int, step: int = CTX_STEP) -> tuple[int, ...]:
-    """The contexts of a range, both ends included.
-
-    >>> contexts(1000, 2000, 512)
-    (1000, 1512, 2000)
-    """
-    return (*range(least, most, max(step, 1)), most)
-
-
 def given_up(setting: Setting, wanted: Sequence[Setting]) -> tuple[str, ...]:
     """What the setting has less of than the most wanted one, in llama.cpp's spelling.
 

@@ -6,23 +6,17 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ggmltool.estimate.forecast import PROMPT, Forecast, Speeds, forecast
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.measurer import Measurer
-from ggmltool.sources.llama.place.needs import GraphCost, Needs
+from ggmltool.sources.llama.place.needs import Measurement, Needs
 from ggmltool.sources.llama.place.options import PlaceOptions, chosen_gpus
-from ggmltool.sources.llama.place.place import Placement
+from ggmltool.sources.llama.place.place import Placement, Placer
 from ggmltool.sources.llama.processes import can_fork, in_processes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ggmltool.sources.llama.place.options import PlaceOptions
-    from ggmltool.sources.llama.place.place import Placer
 
 _MOST_PLANS = 60
 
@@ -54,12 +48,9 @@ class _Search:
     """
 
     def __init__(self, measurer: Measurer, options: PlaceOptions, margins: Sequence[int], gpus: list[str]) -> None:
-        self.measurer = measurer
-        self.placer = placer = measurer.placer
-        self.options = options
-        self.margins = margins
-        self.gpus = gpus
-        n_layer = placer.parts.n_layer
+        self.measurer, self.placer = measurer, measurer.placer
+        self.options, self.margins, self.gpus = options, margins, gpus
+        n_layer = self.placer.parts.n_layer
         self.n = min(options.n_gpu(n_layer), n_layer + 1)
         self.first = n_layer + 1 - self.n
         self.tried: dict[Counts, Needs] = {}
@@ -162,40 +153,14 @@ class Job(NamedTuple):
     n_prompt: int = PROMPT
 
 
-class Bytes(NamedTuple):
-    """What a device's memory is needed for."""
-
-    weights: int
-    cache: int
-    compute: int
-    output: int
-
-    @property
-    def total(self) -> int:
-        return sum(self)
-
-
-NOTHING = Bytes(0, 0, 0, 0)
-
-
-class Outcome(NamedTuple):
-    """What a placement came to: bytes needed on each device and left there (where its memory is known), what has to
-    stay free of that, and what each graph is planned to.
-
-    `tensor_split` is the split that was found; `with_copies` what pipeline copies would need, where they do not fit;
-    `parallel` says whether there are some; `error` is ggml's message if there is no plan. `speeds` are estimates, None
-    if the rates of devices are not known.
+@dataclass(frozen=True, kw_only=True)
+class JobOutcome(Measurement):
+    """What a placement came to: `tensor_split` is the split that was found, `speeds` are estimates, None if the rates
+    of devices are not known.
     """
 
     n_gpu_layers: int
-    needs: dict[str, Bytes]
-    left: dict[str, int]
-    margins: dict[str, int]
-    graphs: tuple[GraphCost, ...]
     tensor_split: tuple[int, ...]
-    parallel: bool
-    with_copies: dict[str, int]
-    error: str
     speeds: Speeds | None
 
 
@@ -208,7 +173,7 @@ _forecasts: dict[tuple[int, int, int], Forecast | None] = {}
 
 def sweep(
     placers: Sequence[Placer], jobs: Sequence[Job], processes: int, done: Callable[[], None] | None = None
-) -> list[Outcome]:
+) -> list[JobOutcome]:
     """The outcome of every job, in their order; `done` hears of each. Raises PlaceError for options that are wrong."""
     with _given(placers, jobs):
         n = min(processes, -(-len(jobs) // _EACH))
@@ -219,7 +184,7 @@ def sweep(
             outcomes.append(_outcome(job))
             if done is not None:
                 done()
-    return outcomes
+        return outcomes
 
 
 def usable_processes() -> int:
@@ -243,29 +208,17 @@ def _given(placers: Sequence[Placer], jobs: Sequence[Job]) -> Iterator[None]:
         _forecasts.clear()
 
 
-def _outcome(job: Job) -> Outcome:
+def _outcome(job: Job) -> JobOutcome:
     measurer = _measurers[job.model]
     found: tuple[int, ...] = ()
     if job.search:
         found, needs = best_split(measurer, job.options, job.margins)
     else:
         needs = measurer.needs(job.options, job.margins)
-    devices = dict.fromkeys(use.device for use in needs.uses)
     told = _forecasts[job.model, job.n_depth, job.n_prompt]
-    return Outcome(
-        needs.n_gpu_layers,
-        {device: _bytes(needs, device) for device in devices},
-        {device: left for device in devices if (left := needs.left(device)) is not None},
-        {device: margin for device, margin in needs.margins.items() if device in needs.memory},
-        needs.graphs,
-        found,
-        needs.parallel,
-        dict(needs.with_copies),
-        dict(needs.error or ()).get("message") or "",
-        told.speeds(needs.splits, needs.parallel) if told is not None and needs.error is None else None,
+    return JobOutcome(
+        **needs.measurement(),
+        n_gpu_layers=needs.n_gpu_layers,
+        tensor_split=found,
+        speeds=told.speeds(needs.splits, needs.parallel) if told is not None and needs.error is None else None,
     )
-
-
-def _bytes(needs: Needs, device: str) -> Bytes:
-    mine = [use for use in needs.uses if use.device == device]
-    return Bytes(*(sum(getattr(use, kind) for use in mine) for kind in Bytes._fields))

@@ -5,21 +5,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 from ggmltool.sources.llama.place.options import ALL, PlaceOptions, chosen_gpus
 from ggmltool.sources.llama.place.place import Placer, TensorPlace
 from ggmltool.sources.llama.search.space import PARTS, Choice, Space, Spill, pattern
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Parts of a layer's experts or dense feed-forward weights that may stay on the CPU while their layer does not."""
-
-    layer: int
-    experts: bool
-    parts: tuple[str, ...]
 
 
 class Tables:
@@ -40,17 +31,24 @@ class Tables:
         self.gpus = [gpu.name for gpu in chosen_gpus(placer.gpus, space.base)]
         self.cpu = placer.cpu.name
         self.n = placer.parts.n_layer + 1
-        self.owners = self._owned()
-        own = {gpu: {name for name, device in self.owners.items() if device == gpu} for gpu in self.gpus}
+        # The device of each buffer type: a GPU's own, and for all else the CPU, whose memory pinned memory is.
+        own = {placer.devices[d.name].buft.name: d.name for d in (*placer.gpus, *placer.accels)}
+        self.owners = {name: own.get(name, self.cpu) for name in placer.bufts}
         on_cpu = self._entries(replace(self.base, n_gpu_layers=0))
-        on_gpus = [self._entries(_all_on(self.base, i, len(self.gpus))) for i in range(len(self.gpus))]
+        on_gpus = []
+        for gpu in self.gpus:
+            alone = tuple(float(gpu == other) for other in self.gpus) if len(self.gpus) > 1 else ()
+            on_gpus.append(self._entries(replace(self.base, n_gpu_layers=ALL, tensor_split=alone)))
         units = _units(on_gpus[0], space, self.n) if on_gpus else {}
         kinds = sorted(({u.experts for u in units.values()}), reverse=True)
-        given = [sorted({u for u in units.values() if u.experts is kind}, key=_order) for kind in (*kinds, None, None)]
+        given = [
+            sorted({u for u in units.values() if u.experts is kind}, key=lambda u: (u.layer, PARTS.index(u.parts[0])))
+            for kind in (*kinds, None, None)
+        ]
         self._single: list[list[int]] = []
         self.fixed: list[int] = []
         self.layers: list[list[int]] = []
-        spilled: list[dict[Unit, int]] = []
+        spilled: list[dict[Spill, int]] = []
         for i, gpu in enumerate(self.gpus):
             mine = self._bytes(on_gpus[i], gpu)
             others = [self._bytes(e, gpu) for j, e in enumerate((on_cpu, *on_gpus)) if j != i + 1]
@@ -58,11 +56,15 @@ class Tables:
             fixed = [min(each) for each in zip(mine, *others, strict=True)]
             self.fixed.append(sum(fixed))
             self.layers.append(list(accumulate((n - f for n, f in zip(mine, fixed, strict=True)), initial=0)))
-            self._single.append(_singles((t for t in on_gpus[i] if t.id not in units and t.buft in own[gpu]), self.n))
+            single = [0] * self.n
             spilled.append(dict.fromkeys(units.values(), 0))
-            for t in on_gpus[i]:
-                if t.id in units and self.owners.get(t.buft) == gpu:
+            for t in (t for t in on_gpus[i] if self.owners.get(t.buft) == gpu):
+                il = _layer_of(t, self.n)
+                if t.id in units:
                     spilled[i][units[t.id]] += t.nbytes
+                elif il is not None:
+                    single[il] = max(single[il], t.nbytes)
+            self._single.append(single)
         self.first, self.second = (Series(each, self.n, spilled) for each in given[:2])
         self._cpu_layers = list(accumulate(self._bytes(on_cpu, self.cpu), initial=0))
         self._cpu_always = [list(accumulate(self._bytes(e, self.cpu), initial=0)) for e in on_gpus]
@@ -71,12 +73,6 @@ class Tables:
         self.input = sum(
             t.nbytes for t in on_cpu if _layer_of(t, self.n) is None and self.owners.get(t.buft) == self.cpu
         )
-
-    def _owned(self) -> dict[str, str]:
-        """The device of each buffer type: a GPU's own, and for all else the CPU, whose memory pinned memory is."""
-        placer = self.placer
-        own = {placer.devices[d.name].buft.name: d.name for d in (*placer.gpus, *placer.accels)}
-        return {name: own.get(name, self.cpu) for name in placer.bufts}
 
     def _entries(self, options: PlaceOptions) -> Sequence[TensorPlace]:
         return self.placer.place(replace(options, parallel=False)).tensors
@@ -146,7 +142,7 @@ class Tables:
 class Series:
     """Units of one kind in the order in which a device's layers give them up, first those of its first layer."""
 
-    def __init__(self, units: Sequence[Unit], n: int, nbytes: Sequence[Mapping[Unit, int]]) -> None:
+    def __init__(self, units: Sequence[Spill], n: int, nbytes: Sequence[Mapping[Spill, int]]) -> None:
         self.units = units
         self.n = n
         self._starts = list(accumulate((sum(u.layer == il for u in units) for il in range(n)), initial=0))
@@ -199,21 +195,6 @@ def _sum(entries: Iterable[TensorPlace], n: int, counts: Callable[[TensorPlace],
     return out
 
 
-def _singles(entries: Iterable[TensorPlace], n: int) -> list[int]:
-    """The bytes of the largest entry of each layer."""
-    out = [0] * n
-    for t in entries:
-        il = _layer_of(t, n)
-        if il is not None:
-            out[il] = max(out[il], t.nbytes)
-    return out
-
-
-def _all_on(base: PlaceOptions, gpu: int, n: int) -> PlaceOptions:
-    """All layers on one GPU of several."""
-    return replace(base, n_gpu_layers=ALL, tensor_split=tuple(float(i == gpu) for i in range(n)) if n > 1 else ())
-
-
 def _layer_of(t: TensorPlace, n: int) -> int | None:
     """The layer that a weight or a cache goes with; the output's is the last, None is the input's."""
     if t.layer == "output":
@@ -226,11 +207,7 @@ _PATTERNS = {
 }
 
 
-def _order(unit: Unit) -> tuple[int, int]:
-    return unit.layer, PARTS.index(unit.parts[0])
-
-
-def _units(entries: Iterable[TensorPlace], space: Space, n: int) -> dict[str, Unit]:
+def _units(entries: Iterable[TensorPlace], space: Space, n: int) -> dict[str, Spill]:
     """The unit of each weight that may spill, by its id: not of those that the user's overrides place.
 
     Without `parts` in the space all of a layer spills at once, and so do dense weights of a model with experts.
@@ -246,6 +223,6 @@ def _units(entries: Iterable[TensorPlace], space: Space, n: int) -> dict[str, Un
         if not t.rule.startswith("-") and (space.experts if kind[0] else space.dense):
             found[t.id] = il, *kind
     return {
-        id: Unit(il, experts, (part,) if space.parts and (experts or not has_experts) else PARTS)
+        id: Spill(il, experts, (part,) if space.parts and (experts or not has_experts) else PARTS)
         for id, (il, experts, part) in found.items()
     }
