@@ -69,7 +69,7 @@ class ValuesAsked(NamedTuple):
             for file in pair(output.path):
                 Output(file, output.force).check()
         if self.dump is not None:
-            from ggmltool.cli.dump import Dump
+            from ggmltool.cli.run import Dump
 
             Dump(self.dump, output.force, numbered=False).check(())
 
@@ -183,7 +183,7 @@ class ReadValues:
 
     def dump(self, folder: Path, force: bool) -> None:
         """Write every tensor to an npy file."""
-        from ggmltool.cli.dump import Dump
+        from ggmltool.cli.run import Dump
 
         dump = Dump(folder, force, numbered=False)
         dump.check((0, id) for id in self.store.kept)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import ggmltool
-from ggmltool.cli.dump import MANIFEST, file_name
+from ggmltool.cli.run import MANIFEST, file_name
 from ggmltool.debugger.screen.story import when_text
 from tests.cli.conftest import SAMPLES, Call, bash
 from tests.debugger.screen.screens import app_of

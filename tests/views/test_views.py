@@ -15,7 +15,8 @@ from ggmltool.ask.buffers.text import buffers
 from ggmltool.ask.dot.splits import ggml_dot, split_dot
 from ggmltool.ask.plan.record import PlanDocument, PlanShown
 from ggmltool.ask.plan.text import plan
-from ggmltool.ask.run.text import StepReport, steps_view
+from ggmltool.ask.run.record import StepReport
+from ggmltool.ask.run.text import steps_view
 from ggmltool.ask.splits.record import SplitsShown
 from ggmltool.ask.splits.text import splits
 from ggmltool.ggml.plan import Plan, SplitPlan

@@ -1,9 +1,9 @@
-"""The JSON of what is computed: plans and outputs of a run, values that were watched or dumped, times."""
+"""What comes of a run: plans and outputs of a run, values that were watched or dumped, times."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -15,8 +15,6 @@ from ggmltool.inspect.use_after_free import FreedMemoryUse
 from ggmltool.show.document import Error, Number, ReleaseDocument, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from ggmltool.ggml.plan import Plan
@@ -40,14 +38,24 @@ class GraphTimes:
     backends: tuple[BackendTime, ...]
 
 
-def times_text(times: GraphTimes) -> str:
-    """The per-backend timings of sched_compute_splits; backends that did nothing have no line."""
-    lines = [f"sched_compute_splits times ({times.splits} splits):\n"]
-    for spent in times.backends:
-        if spent.copy_us or spent.compute_us:
-            name = spent.backend[:5].rjust(5)
-            lines.append(f"\t{name}: {spent.copy_us} us copy, {spent.compute_us} us compute\n")
-    return "".join(lines)
+class StepReport(NamedTuple):
+    """One step: what it is called, what it did (the plan of a reserve or alloc), or the error that ended the run.
+
+    `uses_freed`: it used memory that was freed. `number` counts all steps of the scenario from 1, those that were left
+    out too.
+    """
+
+    step: str
+    did: str = ""
+    plan: Plan | None = None
+    error: tuple[tuple[str, str | None], ...] | None = None
+    number: int = 1
+    uses_freed: bool = False
+
+    @property
+    def failure(self) -> tuple[tuple[str, str | None], ...] | None:
+        """Why ggml refused this step, if it did."""
+        return self.error or (self.plan.error if self.plan is not None else None)
 
 
 class WatchedRow(Row, kw_only=True):
@@ -109,31 +117,6 @@ class RunDocument(ReleaseDocument, kw_only=True):
     times: list[GraphTimes] | UnsetType = UNSET
     use_after_free: list[FreedMemoryUse] | UnsetType = UNSET
     error: Error | UnsetType = UNSET
-
-    @classmethod
-    def of(
-        cls,
-        ggml: str,
-        plans: Sequence[Plan],
-        outputs: Mapping[str, Any],
-        error: Mapping[str, str | None] | None,
-        watched: Sequence[WatchedRow] | None = None,
-        next_token: NextToken | None = None,
-        times: Sequence[GraphTimes] | None = None,
-        freed: Sequence[FreedMemoryUse] = (),
-    ) -> RunDocument:
-        """What the steps of a scenario came to."""
-        return cls(
-            ggml=ggml,
-            ok=error is None and not freed,
-            plans=[PlanDocument.of(plan) for plan in plans],
-            outputs=dict(outputs),
-            watched=UNSET if watched is None else list(watched),
-            next_token=UNSET if next_token is None else next_token,
-            times=UNSET if times is None else list(times),
-            use_after_free=list(freed) or UNSET,
-            error=UNSET if error is None else Error(**error),
-        )
 
 
 class DumpedRow(Row):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ggmltool.ask.answer import Answer
 from ggmltool.ask.run.next_token import LikelyToken, NextToken
+from ggmltool.ask.run.record import GraphTimes, StepReport
 from ggmltool.ask.run.watched import WatchedNode, summary_of
 from ggmltool.ask.splits.record import input_bytes
 from ggmltool.ggml.plan import Plan
+from ggmltool.inspect.use_after_free import uses_view
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.table import Cell, Column, Shown, Style, Table, heading, render_lines
 from ggmltool.show.text import count, dims, ggml_error, printable, size
@@ -17,25 +20,35 @@ from ggmltool.show.values import matrix_view
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ggmltool.ask.run.steps import Ran
 
-class StepReport(NamedTuple):
-    """One step: what it is called, what it did (the plan of a reserve or alloc), or the error that ended the run.
 
-    `uses_freed`: it used memory that was freed. `number` counts all steps of the scenario from 1, those that were left
-    out too.
-    """
+def times_text(times: GraphTimes) -> str:
+    """The per-backend timings of sched_compute_splits; backends that did nothing have no line."""
+    lines = [f"sched_compute_splits times ({times.splits} splits):\n"]
+    for spent in times.backends:
+        if spent.copy_us or spent.compute_us:
+            name = spent.backend[:5].rjust(5)
+            lines.append(f"\t{name}: {spent.copy_us} us copy, {spent.compute_us} us compute\n")
+    return "".join(lines)
 
-    step: str
-    did: str = ""
-    plan: Plan | None = None
-    error: tuple[tuple[str, str | None], ...] | None = None
-    number: int = 1
-    uses_freed: bool = False
 
-    @property
-    def failure(self) -> tuple[tuple[str, str | None], ...] | None:
-        """Why ggml refused this step, if it did."""
-        return self.error or (self.plan.error if self.plan is not None else None)
+def ran(answer: Answer[Ran], style: Style) -> str:
+    """The steps, what they used of freed memory, the values, and the likeliest next tokens."""
+    facts = answer.facts
+    model = facts.opened.model
+    graphs = [step.graph for step in model.steps if step.graph is not None] or list(model.graphs)
+    infos = {id: info for graph in reversed(graphs) for id, info in facts.opened.tensors(graph).items()}
+    backends = [name for name, _ in facts.plans[0].backends] if facts.plans else []
+    parts = [times_text(times) for times in facts.times or ()]
+    parts.append(steps_view(facts.reports, backends, infos, answer.title, style))
+    parts += ["\n", text] if (text := uses_view(facts.freed, style)) else []
+    for id, values in facts.values.items():
+        if values is not None:
+            type = infos[id].type if id in infos else str(values.dtype)
+            parts += ["\n", matrix_view(id, type, values, style)]
+    parts += ["\n", next_token_view(facts.next_token, style)] if facts.next_token is not None else []
+    return "".join(parts)
 
 
 def steps_view(steps: Sequence[StepReport], backends: Sequence[str], tensors: Tensors, title: str, style: Style) -> str:
@@ -88,8 +101,6 @@ def watched_view(node: WatchedNode, values: NDArray[Any] | None, several_steps: 
     if several_steps:
         facts.append(f"step {node.step}")
     if values is None:
-        from ggmltool.show.table import heading
-
         title = heading(node.id, [f"{node.type} {dims(node.ne)}", *facts], style)
         return title + render_lines(["  its values cannot be read here"], style)
     text = matrix_view(node.id, node.type, values, style, facts, SHOWN_WHOLE)
