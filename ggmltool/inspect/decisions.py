@@ -45,8 +45,8 @@ class Part:
         """The scheduler's `on_pass`, where `looks_at_passes`."""
 
 
-class TurnedDown(NamedTuple):
-    """A backend that does not support `op`, for `why`; `lacks`: it has no such op at all, whatever the operands."""
+class TurnedDown(Row):
+    """A backend that does not support the op, and `why`; `lacks`: it has no such op at all, whatever the operands."""
 
     backend: str
     op: str

@@ -16,6 +16,7 @@ from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import BackendSpec, ContextSpec, GraphSpec, ScenarioSpec, TensorSpec, Usage
 from ggmltool.scenario.versions import has_no_op_offload
+from ggmltool.show.document import Row
 
 MOST = 24
 """Changes that are tried at most."""
@@ -33,27 +34,14 @@ class Change(NamedTuple):
     moved: str | None = None
 
 
-class Outcome(NamedTuple):
-    """What a plan comes to for a tensor: its backend (None: ggml fails), the splits, and the bytes they copy."""
+class Outcome(Row):
+    """What a plan comes to: the backend (null: ggml refuses), the splits, the bytes they copy; `text` says what was
+    changed for it."""
 
     text: str
     backend: str | None
     splits: int
     copied: int
-
-
-def try_changes(changes: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> list[Outcome]:
-    """Plan changed scenarios, a bounded number of them; those whose plan is as wanted, each text once."""
-    out: dict[str, Outcome] = {}
-    planned = 0
-    for change in islice(changes, MOST):
-        plan = Scenario(change.model).plan(graph)
-        if plan.ok and wanted(plan) and change.text not in out:
-            out[change.text] = outcome(change.text, plan, change.model, node)
-        planned += len(change.model.graphs[graph].nodes)
-        if planned > _NODES_PLANNED:
-            break
-    return list(out.values())
 
 
 def outcome(text: str, plan: Plan, model: ScenarioSpec, node: str) -> Outcome:
@@ -102,10 +90,14 @@ def to_another_backend(
             yield from _put(model, i, backend)
     for i in owned:
         yield from _mark(model, i)
-    for asker in askers:
-        yield _larger_batch(model, asker)
+    for asker in askers:  # to the scheduler a larger batch is a backend that is content with this one
+        content = [replace(b, offload_min_batch=asker.batch) if b.name == asker.backend else b for b in model.backends]
+        text = f"a batch of {asker.least} or more, which {asker.backend} offloads"
+        yield Change(text, replace(model, backends=content))
     if any(b.type != "cpu" for b in model.backends[:-1]) and not has_no_op_offload(model.release):
-        yield _op_offload(model)
+        on = model.scheduler.op_offload
+        switched = replace(model, scheduler=replace(model.scheduler, op_offload=not on))
+        yield Change(f"switch op offload {'off' if on else 'on'}", switched)
     if spec.op:
         for i in dict.fromkeys(s for s in spec.src if s is not None and s != node):
             yield from _copied_before(model, graph, spec, specs[i])
@@ -155,19 +147,6 @@ def _mark(model: ScenarioSpec, id: str) -> Iterator[Change]:
     other: Usage = "any" if own.usage == "weights" else "weights"
     contexts = [replace(c, usage=other) if c is own else c for c in model.contexts]
     yield Change(f"`usage: {other}` for the context {own.name}", replace(model, contexts=contexts))
-
-
-def _larger_batch(model: ScenarioSpec, asker: Asker) -> Change:
-    """A larger batch, which for the scheduler is a backend that is content with this one."""
-    backends = [replace(b, offload_min_batch=asker.batch) if b.name == asker.backend else b for b in model.backends]
-    text = f"a batch of {asker.least} or more, which {asker.backend} offloads"
-    return Change(text, replace(model, backends=backends))
-
-
-def _op_offload(model: ScenarioSpec) -> Change:
-    on = model.scheduler.op_offload
-    switched = replace(model, scheduler=replace(model.scheduler, op_offload=not on))
-    return Change(f"switch op offload {'off' if on else 'on'}", switched)
 
 
 def _copied_before(model: ScenarioSpec, graph: str, spec: TensorSpec, source: TensorSpec) -> Iterator[Change]:
@@ -239,6 +218,15 @@ def changes(opened: Opened, graph: str, name: str, chain: Sequence[str], now: st
     yield from to_another_backend(opened.model, graph, name, chain, able, askers, now)
 
 
-def outcomes(tried: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> tuple[Outcome, ...]:
-    """The changes that were planned and came out as wanted."""
-    return tuple(try_changes(tried, graph, node, wanted))
+def outcomes(tried: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> list[Outcome]:
+    """Plan changed scenarios, a bounded number of them; those whose plan is as wanted, each text once."""
+    out: dict[str, Outcome] = {}
+    planned = 0
+    for change in islice(tried, MOST):
+        plan = Scenario(change.model).plan(graph)
+        if plan.ok and wanted(plan) and change.text not in out:
+            out[change.text] = outcome(change.text, plan, change.model, node)
+        planned += len(change.model.graphs[graph].nodes)
+        if planned > _NODES_PLANNED:
+            break
+    return list(out.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from inspect import get_annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType, defstruct, field, to_builtins
@@ -38,8 +39,9 @@ class Document(Row, kw_only=True):
     kind: str
 
     def document(self) -> Document:
-        """What is printed with --json: itself, or where it has more for its views the `part` of that."""
-        return self
+        """What is printed with --json: itself, or where it has more for its views the part of it that has a `kind`."""
+        declares = next(cls for cls in type(self).__mro__ if "kind" in get_annotations(cls))
+        return self if declares is type(self) else part(self, declares)
 
 
 D = TypeVar("D", bound=Document)

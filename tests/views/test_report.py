@@ -250,11 +250,11 @@ def test_why_a_tensor_is_on_its_backend_is_what_explain_says() -> None:
         for row in page.tensors[: document["nodes"]]:
             facts = explain_node(opened, Moment(), row[0])[1]
             told = page.text(row[17], {"tensor": page.tensors.index(row), "by": row[18], "other": row[19]})
-            assert told == (reason_text(facts.reason) or reason_sentence(facts.reason))
+            assert told == (reason_text(facts.reasons[0]) or reason_sentence(facts.reasons[0]))
             answers = document["answers"][row[20]]
             for backend, said in zip(facts.answers, answers, strict=True):
-                assert (document["strings"][said[0]] == "no") == (backend.op is not None or backend.memory is not None)
-                assert [page.name(row[21][slot]) for slot, _ in said[2]] == [id for id, _ in backend.copies]
+                assert (document["strings"][said[0]] == "no") == (not backend.supports_op or not backend.supports_buft)
+                assert [page.name(row[21][slot]) for slot, _ in said[2]] == [copy.id for copy in backend.copies]
 
 
 def test_what_was_asked_and_settled_nothing_is_left_out_of_many_events(monkeypatch: pytest.MonkeyPatch) -> None:

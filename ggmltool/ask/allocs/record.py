@@ -9,7 +9,7 @@ from ggmltool.ask.events import AllocEventRow, alloc_event_row
 from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.state import ChunkState
 from ggmltool.inspect.allocator import NodeLabel, WatchedAllocator
-from ggmltool.show.document import Row, StepDocument, head, part
+from ggmltool.show.document import Row, StepDocument, head
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,10 +96,6 @@ class AllocTableShown(AllocTable, kw_only=True):
             tallocrs=_tallocrs(found, found.chunks, found.record.most_free),
         )
 
-    def document(self) -> AllocTable:
-        """The plan alone."""
-        return part(self, AllocTable)
-
     def rows(self) -> tuple[AllocRow, ...]:
         """Nodes, then leafs."""
         return *self.nodes, *self.leafs
@@ -128,10 +124,6 @@ class AllocStoryShown(AllocStory, kw_only=True):
         told = tuple(found.record.steps)
         steps = [alloc_event_row(step) for step in told]
         return cls(**head(found.at.plan), steps=steps, told=told, nodes=tuple(found.planned.nodes))
-
-    def document(self) -> AllocStory:
-        """The steps alone."""
-        return part(self, AllocStory)
 
     def rows(self) -> tuple[AllocStep, ...]:
         """The steps."""
@@ -189,10 +181,6 @@ class FreeBlocksShown(FreeBlocks, kw_only=True):
         ]
         tallocrs = _tallocrs(found, then.chunks, then.most_free)
         return cls(**head(found.at.plan), at=at, chunks=chunks, bufts=bufts, then=then, tallocrs=tallocrs)
-
-    def document(self) -> FreeBlocks:
-        """The chunks alone."""
-        return part(self, FreeBlocks)
 
 
 def _tallocrs(

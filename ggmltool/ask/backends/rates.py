@@ -9,7 +9,7 @@ from ggmltool.estimate.rates import OWN, known_rates, rates_of_backend
 from ggmltool.estimate.records import Rates
 from ggmltool.scenario.devices.known import known_devices
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
-from ggmltool.show.document import Document, Row, part
+from ggmltool.show.document import Document, Row
 
 
 class LinkInfo(Row):
@@ -58,10 +58,6 @@ class KnownRates(DevicesRates, kw_only=True):
     """Those of all known devices, whose sources are not shown."""
 
     view = "known_rates"
-
-    def document(self) -> DevicesRates:
-        """The devices alone."""
-        return part(self, DevicesRates)
 
 
 def rates_of_known() -> KnownRates:

@@ -159,10 +159,6 @@ class MadeBackends(BackendList, kw_only=True):
     tables: dict[str, tuple[FunctionTable, ...]]
     known_features: dict[str, tuple[str, ...]]
 
-    def document(self) -> BackendList:
-        """The backends alone."""
-        return part(self, BackendList)
-
 
 class Interfaces(MadeBackends, kw_only=True):
     """The same, of which the function tables are shown, and what a backend of one's own has to implement."""

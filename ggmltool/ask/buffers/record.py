@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
-from ggmltool.show.document import Row, StepDocument, error_of, head, part
+from ggmltool.show.document import Row, StepDocument, error_of, head
 
 if TYPE_CHECKING:
     from ggmltool.scenario.tensor_info import Tensors
@@ -115,10 +115,6 @@ class BuffersShown(BuffersDocument, kw_only=True):
         shown = {"buffers": rows, "plan": plan, "memory": memory, "tensors": tensors, "limit": limit, "ascii": ascii}
         return cls(**head(plan) | shown)
 
-    def document(self) -> BuffersDocument:
-        """The buffers alone."""
-        return part(self, BuffersDocument)
-
     def rows(self) -> tuple[Lifetime, ...]:
         """All lifetimes."""
         return self.memory.lifetimes
@@ -180,10 +176,6 @@ class ChunksShown(ChunksDocument, kw_only=True):
         names = tuple(name for name, _ in plan.backends)
         return cls(**head(plan), chunks=chunk_rows(plan, memory, limits), backends=names)
 
-    def document(self) -> ChunksDocument:
-        """The chunks alone."""
-        return part(self, ChunksDocument)
-
 
 class CopiesRow(Row):
     """How many tensors are copied, and the bytes of each backend's compute buffer."""
@@ -219,7 +211,3 @@ class CopiesShown(CopiesDocument, kw_only=True):
             "ok": single.ok, "error": error_of(single.error),
         }  # fmt: skip
         return cls(**fields, parallel=CopiesRow.of(parallel), without=CopiesRow.of(single), plans=(parallel, single))
-
-    def document(self) -> CopiesDocument:
-        """What both need."""
-        return part(self, CopiesDocument)

@@ -19,7 +19,7 @@ from ggmltool.inspect.watched import watch
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
-from ggmltool.show.document import Error, ReleaseDocument, Row, error_of, part
+from ggmltool.show.document import Error, ReleaseDocument, Row, error_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +177,6 @@ class LimitsShown(Limits, kw_only=True):
     """The gauges, as they were read."""
 
     found: tuple[Checkup, ...]
-
-    def document(self) -> Limits:
-        """As numbers and words."""
-        return part(self, Limits)
 
     def rows(self) -> tuple[Gauge, ...]:
         """Every gauge, of several graphs that of the one nearest to the limit."""

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType, field
 from ggmltool.ask.compare.tolerance import Deviation, is_exact
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.tensor import Dims, Tensor, op_desc
-from ggmltool.show.document import Number, ReleaseDocument, Row, part
+from ggmltool.show.document import Number, ReleaseDocument, Row
 
 
 class ComparedNode(Row, kw_only=True):
@@ -154,7 +154,3 @@ class WorstNodes(ComparedGraph, kw_only=True):
     """A comparison of which `worst` nodes are shown, at most."""
 
     worst: int
-
-    def document(self) -> ComparedGraph:
-        """All nodes."""
-        return part(self, ComparedGraph)

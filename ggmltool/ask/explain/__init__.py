@@ -54,10 +54,9 @@ class ExplainNode(Explain["ExplainedNodeShown"], frozen=True):
 
     def ask(self, opened: Opened) -> Answer[ExplainedNodeShown]:
         """The answer. Raises InspectError if the graph has no such tensor."""
-        from ggmltool.ask.explain.node import ExplainedNodeShown, explain_node
+        from ggmltool.ask.explain.node import explain_node
 
-        at, facts = explain_node(self.of(opened), self.moment, self.name)
-        return answer(at, ExplainedNodeShown.of(at.plan, facts))
+        return answer(*explain_node(self.of(opened), self.moment, self.name))
 
 
 class ExplainSplit(Explain["ExplainedSplitShown"], frozen=True):
@@ -67,20 +66,18 @@ class ExplainSplit(Explain["ExplainedSplitShown"], frozen=True):
 
     def ask(self, opened: Opened) -> Answer[ExplainedSplitShown]:
         """The answer. Raises InspectError if the plan has no such split."""
-        from ggmltool.ask.explain.split import ExplainedSplitShown, explain_split
+        from ggmltool.ask.explain.split import explain_split
 
         if self.number < 0:
             raise InspectError(f"a split has a number from 0 on, not {self.number}")
-        at, facts = explain_split(self.of(opened), self.moment, self.number)
-        return answer(at, ExplainedSplitShown.of(at.plan, facts))
+        return answer(*explain_split(self.of(opened), self.moment, self.number))
 
 
 def realloc_of(first: Side, second: Side, title: str) -> Answer[ExplainedReallocShown]:
     """Whether the memory planned for one graph serves another. Raises StepRefused where ggml fails on a graph."""
-    from ggmltool.ask.explain.realloc import ExplainedReallocShown, explain_realloc
+    from ggmltool.ask.explain.realloc import explain_realloc
 
-    facts = explain_realloc(first, second)
-    return Answer(ExplainedReallocShown.of(facts), title, f"{first.called} {second.called}")
+    return Answer(explain_realloc(first, second), title, f"{first.called} {second.called}")
 
 
 def message_of(text: str) -> Answer[ExplainedMessageShown | NoMessage]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ggmltool.inspect.messages.match import Match, explained
-from ggmltool.show.document import Document, Row, part
+from ggmltool.show.document import Document, Row
 
 
 class OtherMessage(Row):
@@ -50,10 +50,6 @@ class ExplainedMessageShown(ExplainedMessage, kw_only=True):
 
     match: Match
     also: tuple[Match, ...]
-
-    def document(self) -> ExplainedMessage:
-        """Without where it was found."""
-        return part(self, ExplainedMessage)
 
     def rows(self) -> tuple[Match, ...]:
         """The messages in the text."""

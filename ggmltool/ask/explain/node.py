@@ -2,187 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Literal
 
 from ggmltool.ask.words import reason_sentence, words
+from ggmltool.ggml.device import Device
 from ggmltool.ggml.events import Assigned, Said
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
-from ggmltool.inspect.decisions import Reason, answer
+from ggmltool.inspect.decisions import Reason, TurnedDown, answer
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import Outcome, backend_of, changes, outcome, outcomes
 from ggmltool.scenario.errors import nearest, quoted
-from ggmltool.show.document import Row, StepDocument, head, part
+from ggmltool.show.document import Row, StepDocument, head
 from ggmltool.state.errors import InspectError
-
-if TYPE_CHECKING:
-    from ggmltool.ggml.device import Device
-    from ggmltool.ggml.graph import CGraph
-
-
-class SourceFacts(NamedTuple):
-    """A source: the buffer type it lies in ("" before the graph is allocated), its backend, whether it is copied."""
-
-    slot: int
-    id: str
-    shape: str
-    buffer: str
-    weights: bool
-    backend: str | None
-    copied: bool
-
-
-class BackendAnswer(NamedTuple):
-    """What a backend says before anything is scheduled: supports_op, supports_buft for the tensor's own memory, the
-    sources it cannot read where they lie, and the batch that offload_op looks at with the least it asks for.
-    """
-
-    backend: str
-    op: str | None
-    memory: str | None
-    copies: tuple[tuple[str, str], ...]
-    batch: int
-    least: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """A tensor; `asked` are the rules of the scheduler that were asked for it, in order, with what they decided.
-
-    `reason` is why it is where it is, `chain` why the tensors that settled it are, nearest first.
-
-    `moves` are changes that were planned and that move it, `now` is the plan without one.
-    """
-
-    id: str
-    op: str
-    shape: str
-    place: str
-    split: int | None
-    asked: tuple[Said, ...]
-    reason: Reason
-    chain: tuple[Reason, ...]
-    sources: tuple[SourceFacts, ...]
-    answers: tuple[BackendAnswer, ...]
-    now: Outcome
-    moves: tuple[Outcome, ...]
-
-    @property
-    def verdict(self) -> Assigned | None:
-        """What settled it last."""
-        return self.reason.settled
-
-
-def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, NodeFacts]:
-    """Why a tensor is where it is. Raises InspectError if the graph has no such tensor."""
-    moment = _in_a_graph_that_has_it(opened, moment, name)
-    state = watch(opened, moment, Record(Keep.DECISIONS))
-    heard = state.record.decisions
-    graph = state.graph
-    fresh = opened.scenario.start()
-    built = fresh.build(graph)
-    tensors = [*built.nodes, *built.leafs]
-    found = next((t for t in tensors if t.id == name), None)
-    if found is None:
-        raise _not_there(name, state, tensors)
-    plan = state.plan
-    node = next((n for n in plan.nodes if n.id == name), None)
-    chain = heard.deciders(name)
-    names = [b.name for b in fresh.backends]
-    now = backend_of(plan, name) if plan.ok else None
-    facts = NodeFacts(
-        id=name,
-        op=op_desc(found) if found.op else "",
-        shape=f"{found.type.name}{dims(found.ne)}",
-        place=_place(found, built),
-        split=node.split if node is not None and plan.splits else None,
-        asked=tuple(heard.said.get(name, ())),
-        reason=heard.reason(name, built, names),
-        chain=tuple(heard.reason(i, built, names) for i in chain if i in heard.settled),
-        sources=tuple(_sources(found, plan)),
-        answers=tuple(_answered(b.device, b.name, found) for b in fresh.backends) if found.op else (),
-        now=outcome("now" if plan.ok else "now: ggml fails", plan, opened.model, name),
-        moves=outcomes(changes(opened, graph, name, chain), graph, name, lambda p: backend_of(p, name) != now),
-    )
-    return state, facts
-
-
-def _place(t: Tensor, graph: CGraph) -> str:
-    if t in graph.nodes:
-        return f"node {graph.nodes.index(t)} of {len(graph.nodes)}"
-    return f"leaf {graph.leafs.index(t)} of {len(graph.leafs)}"
-
-
-def _in_a_graph_that_has_it(opened: Opened, moment: Moment, name: str) -> Moment:
-    """Where no graph was named and the first does not have the node, the first that has it."""
-    graphs = opened.model.graphs
-    if moment.graph is not None or moment.after is not None:
-        return moment
-    with_it = next((graph for graph, spec in graphs.items() if any(n.id == name for n in spec.nodes)), None)
-    return moment if with_it is None else moment._replace(graph=with_it)
-
-
-def _not_there(name: str, state: Watched, tensors: list[Tensor]) -> InspectError:
-    """What to say of a name that is not one of the graph's tensors."""
-    copy = next((c for c in state.plan.copies if c.name == name), None)
-    if copy is not None:
-        return InspectError(
-            f"{name} is the copy of {copy.of} for {copy.backend}; `explain split` shows which node needs it"
-        )
-    model = state.run.model
-    home = next((c for c in model.contexts if any(t.id == name for t in c.tensors)), None)
-    if home is None and all(n.id != name for n in model.graphs[state.graph].nodes):
-        near = nearest(name, [t.id for t in tensors])
-        return InspectError(
-            f"graph {state.graph} has no tensor {quoted(name)}" + (f"; did you mean {quoted(near)}?" if near else "")
-        )
-    text = f"graph {state.graph} does not reach {name}: no node that it expands uses it, so it gets no backend"
-    if home is not None and home.buft is not None:
-        return InspectError(f"{text}; it keeps the memory of its context in {home.buft}", refused=True)
-    told = f'{text} and no memory; to write to it is ggml\'s "tensor buffer not set"'
-    return InspectError(f"{told}. Use it in the graph, or give its context a buft", refused=True)
-
-
-def _sources(t: Tensor, plan: Plan) -> list[SourceFacts]:
-    """The sources as the graph has them: where each lies, and on which backend it is."""
-    rewritten = next((n.src for n in plan.nodes if n.id == t.id), ())
-    out = []
-    for slot, s in enumerate(t.src):
-        if s is None:
-            continue
-        buffer = (s.view_src or s).buffer
-        copied = slot < len(rewritten) and rewritten[slot] not in (None, s.id)
-        out.append(
-            SourceFacts(
-                slot,
-                s.id,
-                f"{s.type.name}{dims(s.ne)}",
-                "" if buffer is None else buffer.buft.name,
-                buffer is not None and buffer.usage == 1,
-                backend_of(plan, s.id),
-                copied,
-            )
-        )
-    return out
-
-
-def _answered(device: Device, name: str, t: Tensor) -> BackendAnswer:
-    given = answer(device, t)
-    copies = tuple((c.id, c.why) for c in given.copies)
-    least = device.offloads_from(t)
-    return BackendAnswer(name, given.op, given.memory, copies, device.batch_size(t), least)
-
-
-class TurnedDownRow(Row):
-    """A backend that does not support the op, and `why`; `lacks`: it has no such op at all, whatever the operands."""
-
-    backend: str
-    op: str
-    why: str
-    lacks: bool
 
 
 class ReasonRow(Row):
@@ -196,27 +31,16 @@ class ReasonRow(Row):
     why: str | None
     reason: str | None
     by: str
-    turned_down: list[TurnedDownRow]
+    turned_down: list[TurnedDown]
     text: str
 
     @classmethod
     def of(cls, reason: Reason) -> ReasonRow:
         """A reason as codes and facts, and in words."""
-        settled, turned_down = reason.settled, [TurnedDownRow(*refused) for refused in reason.turned_down]
-        text = reason_sentence(reason)
-        if settled is None:
-            return cls(reason.tensor, None, None, None, None, None, "", turned_down, text)
-        return cls(
-            reason.tensor,
-            settled.backend,
-            settled.rule,
-            settled.cause,
-            settled.why,
-            words(settled),
-            settled.by,
-            turned_down,
-            text,
-        )
+        id, s, down, text = reason.tensor, reason.settled, list(reason.turned_down), reason_sentence(reason)
+        if s is None:
+            return cls(id, None, None, None, None, None, "", down, text)
+        return cls(id, s.backend, s.rule, s.cause, s.why, words(s), s.by, down, text)
 
 
 class RuleRow(Row, rename={"number": "pass"}):
@@ -267,20 +91,19 @@ class AnswerRow(Row):
     offload_min_batch: int | None
 
     @classmethod
-    def of(cls, a: BackendAnswer) -> AnswerRow:
-        """A backend's answer."""
-        copies = [Unreadable(*copy) for copy in a.copies]
-        return cls(a.backend, a.op is None, a.op, a.memory is None, a.memory, copies, a.batch, a.least)
-
-
-class OutcomeRow(Row):
-    """What a plan comes to: the backend (null: ggml refuses), the splits, the bytes they copy; `text` says what was
-    changed for it."""
-
-    text: str
-    backend: str | None
-    splits: int
-    copied: int
+    def of(cls, name: str, device: Device, t: Tensor) -> AnswerRow:
+        """What a backend's device answers for a node."""
+        given = answer(device, t)
+        return cls(
+            name,
+            given.op is None,
+            given.op,
+            given.memory is None,
+            given.memory,
+            [Unreadable(c.id, c.why) for c in given.copies],
+            device.batch_size(t),
+            device.offloads_from(t),
+        )
 
 
 class ExplainedNode(StepDocument, kw_only=True):
@@ -306,45 +129,97 @@ class ExplainedNode(StepDocument, kw_only=True):
     chain: list[ReasonRow]
     sources: list[SourceRow]
     answers: list[AnswerRow]
-    now: OutcomeRow
-    moves: list[OutcomeRow]
+    now: Outcome
+    moves: list[Outcome]
 
 
 class ExplainedNodeShown(ExplainedNode, kw_only=True):
-    """What was found out about a tensor, with the plan."""
+    """What was found out about a tensor, with the plan; `asked` are the scheduler's rules that were asked for it, in
+    order, with what they decided; `reasons` why it and the tensors that settled it are where they are."""
 
     plan: Plan
-    facts: NodeFacts
-
-    def document(self) -> ExplainedNode:
-        """Without the plan."""
-        return part(self, ExplainedNode)
+    asked: tuple[Said, ...]
+    reasons: tuple[Reason, ...]
 
     def rows(self) -> tuple[Said, ...]:
         """The rules that were asked."""
-        return self.facts.asked
+        return self.asked
 
-    @classmethod
-    def of(cls, plan: Plan, facts: NodeFacts) -> ExplainedNodeShown:
-        """What was found out about a tensor of a plan."""
-        verdict = facts.verdict
-        return cls(
-            **head(plan),
-            tensor=facts.id,
-            op=facts.op or None,
-            shape=facts.shape,
-            place=facts.place,
-            split=facts.split,
-            backend=verdict.backend if verdict is not None else None,
-            cause=verdict.cause if verdict is not None else None,
-            decided_by=(verdict.by or None) if verdict is not None else None,
-            rules=[RuleRow.of(said) for said in facts.asked],
-            reason=ReasonRow.of(facts.reason),
-            chain=[ReasonRow.of(reason) for reason in facts.chain],
-            sources=[SourceRow(*source) for source in facts.sources],
-            answers=[AnswerRow.of(answer) for answer in facts.answers],
-            now=OutcomeRow(*facts.now),
-            moves=[OutcomeRow(*move) for move in facts.moves],
-            plan=plan,
-            facts=facts,
+
+def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, ExplainedNodeShown]:
+    """Why a tensor is where it is. Raises InspectError if the graph has no such tensor."""
+    if moment.graph is None and moment.after is None:
+        # Where no graph was named and the first does not have the node, the first that has it.
+        graphs = opened.model.graphs.items()
+        with_it = next((graph for graph, spec in graphs if any(n.id == name for n in spec.nodes)), None)
+        moment = moment._replace(graph=with_it)
+    state = watch(opened, moment, Record(Keep.DECISIONS))
+    heard, graph, plan = state.record.decisions, state.graph, state.plan
+    fresh = opened.scenario.start()
+    built = fresh.build(graph)
+    tensors = [*built.nodes, *built.leafs]
+    t = next((t for t in tensors if t.id == name), None)
+    if t is None:
+        raise _not_there(name, state, tensors)
+    node = next((n for n in plan.nodes if n.id == name), None)
+    chain = heard.deciders(name)
+    names = [b.name for b in fresh.backends]
+    reason = heard.reason(name, built, names)
+    because = [heard.reason(i, built, names) for i in chain if i in heard.settled]
+    settled, asked = reason.settled, tuple(heard.said.get(name, ()))
+    kind, own = ("node", built.nodes) if t in built.nodes else ("leaf", built.leafs)
+    now = backend_of(plan, name) if plan.ok else None
+    return state, ExplainedNodeShown(
+        **head(plan),
+        tensor=name,
+        op=op_desc(t) if t.op else None,
+        shape=f"{t.type.name}{dims(t.ne)}",
+        place=f"{kind} {own.index(t)} of {len(own)}",
+        split=node.split if node is not None and plan.splits else None,
+        backend=settled.backend if settled is not None else None,
+        cause=settled.cause if settled is not None else None,
+        decided_by=(settled.by or None) if settled is not None else None,
+        rules=[RuleRow.of(said) for said in asked],
+        reason=ReasonRow.of(reason),
+        chain=[ReasonRow.of(one) for one in because],
+        sources=list(_sources(t, plan)),
+        answers=[AnswerRow.of(b.name, b.device, t) for b in fresh.backends] if t.op else [],
+        now=outcome("now" if plan.ok else "now: ggml fails", plan, opened.model, name),
+        moves=outcomes(changes(opened, graph, name, chain), graph, name, lambda p: backend_of(p, name) != now),
+        plan=plan,
+        asked=asked,
+        reasons=(reason, *because),
+    )
+
+
+def _not_there(name: str, state: Watched, tensors: list[Tensor]) -> InspectError:
+    """What to say of a name that is not one of the graph's tensors."""
+    copy = next((c for c in state.plan.copies if c.name == name), None)
+    if copy is not None:
+        return InspectError(
+            f"{name} is the copy of {copy.of} for {copy.backend}; `explain split` shows which node needs it"
         )
+    model = state.run.model
+    home = next((c for c in model.contexts if any(t.id == name for t in c.tensors)), None)
+    if home is None and all(n.id != name for n in model.graphs[state.graph].nodes):
+        near = nearest(name, [t.id for t in tensors])
+        return InspectError(
+            f"graph {state.graph} has no tensor {quoted(name)}" + (f"; did you mean {quoted(near)}?" if near else "")
+        )
+    text = f"graph {state.graph} does not reach {name}: no node that it expands uses it, so it gets no backend"
+    if home is not None and home.buft is not None:
+        return InspectError(f"{text}; it keeps the memory of its context in {home.buft}", refused=True)
+    told = f'{text} and no memory; to write to it is ggml\'s "tensor buffer not set"'
+    return InspectError(f"{told}. Use it in the graph, or give its context a buft", refused=True)
+
+
+def _sources(t: Tensor, plan: Plan) -> Iterator[SourceRow]:
+    """The sources as the graph has them: where each lies, and on which backend it is."""
+    rewritten = next((n.src for n in plan.nodes if n.id == t.id), ())
+    for slot, s in enumerate(t.src):
+        if s is None:
+            continue
+        buffer = (s.view_src or s).buffer
+        lies_in, weights = ("", False) if buffer is None else (buffer.buft.name, buffer.usage == 1)
+        copied = slot < len(rewritten) and rewritten[slot] not in (None, s.id)
+        yield SourceRow(slot, s.id, f"{s.type.name}{dims(s.ne)}", lies_in, weights, backend_of(plan, s.id), copied)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
-from ggmltool.ask.explain.node import BackendAnswer, ExplainedNodeShown, NodeFacts, SourceFacts
-from ggmltool.ask.explain.realloc import ExplainedReallocShown, Parting, ReallocFacts
-from ggmltool.ask.explain.split import ExplainedSplitShown, InputFacts, SplitFacts
+from ggmltool.ask.explain.node import AnswerRow, ExplainedNodeShown, SourceRow
+from ggmltool.ask.explain.realloc import ExplainedReallocShown
+from ggmltool.ask.explain.split import ExplainedSplitShown, InputRow
 from ggmltool.ask.words import reason_sentence, words
 from ggmltool.ggml.events import Assigned, IdsChanged, ReallocNeeded, Said
 from ggmltool.ggml.messages import messages
@@ -24,10 +24,13 @@ from ggmltool.show.text import count, printable, shortened, size, wrapped
 
 def node(answer: Answer[ExplainedNodeShown], style: Style) -> str:
     """The verdict in a sentence, then tables."""
-    facts = answer.facts.facts
-    inks = term_colors(name for name, _ in answer.facts.plan.backends)
-    top = heading(f"{answer.title}: {facts.id}", [answer.heading], style)
-    parts = [top, "\n", render_lines(_verdict(facts, style.width), style)]
+    facts = answer.facts
+    inks = term_colors(name for name, _ in facts.plan.backends)
+    what = ", ".join(filter(None, (f"{facts.op or ''} {facts.shape}".strip(), facts.place)))
+    if facts.split is not None:
+        what += f", split #{facts.split}"
+    top = heading(f"{answer.title}: {facts.tensor}", [answer.heading], style)
+    parts = [top, "\n", render_lines(_wrapped((*map(reason_sentence, facts.reasons), what), style), style)]
     rules = Table[tuple[Said, int]](
         Column("pass", lambda r: r[0].rule, right=True),
         Column("rule", lambda r: r[0].cause),
@@ -38,26 +41,21 @@ def node(answer: Answer[ExplainedNodeShown], style: Style) -> str:
     parts += rules.section("Rules, in the order they were asked", Counter(facts.asked).items(), style)
     parts += _sources(inks).section("Sources", facts.sources, style)
     parts += _answers(inks).section("What each backend answers", facts.answers, style)
-    reasons = [(a.backend, why) for a in facts.answers for why in (a.op, a.memory) if why is not None]
+    reasons = [(a.backend, why) for a in facts.answers for why in (a.why_not_op, a.why_not_buft) if why is not None]
     if reasons:
-        lines = [line for backend, why in reasons for line in wrapped(f"{backend}: {why}", style.width)]
-        parts.append(render_lines(["", *lines], style))
+        parts.append(render_lines(["", *_wrapped(map(": ".join, reasons), style)], style))
     if facts.moves:
         name = "Changes that would move it (each one verified by planning)"
         parts += moves("to", inks).section(name, (facts.now, *facts.moves), style)
     return "".join(parts)
 
 
-def _verdict(facts: NodeFacts, width: int) -> list[str]:
-    what = ", ".join(filter(None, (f"{facts.op} {facts.shape}".strip(), facts.place)))
-    if facts.split is not None:
-        what += f", split #{facts.split}"
-    sentences = [reason_sentence(reason) for reason in (facts.reason, *facts.chain)]
-    return [line for text in (*sentences, what) for line in wrapped(text, width)]
+def _wrapped(texts: Iterable[str], style: Style) -> list[str]:
+    return [line for text in texts for line in wrapped(text, style.width)]
 
 
-def _sources(inks: dict[str, str]) -> Table[SourceFacts]:
-    def memory(s: SourceFacts) -> str | Cell:
+def _sources(inks: dict[str, str]) -> Table[SourceRow]:
+    def memory(s: SourceRow) -> str | Cell:
         return (f"{s.buffer}, weights" if s.weights else s.buffer) or Cell("–", "dim")
 
     return Table(
@@ -70,17 +68,18 @@ def _sources(inks: dict[str, str]) -> Table[SourceFacts]:
     )
 
 
-def _answers(inks: dict[str, str]) -> Table[BackendAnswer]:
-    def offloads(a: BackendAnswer) -> str | Cell:
-        if a.least is None or a.batch <= 0:
+def _answers(inks: dict[str, str]) -> Table[AnswerRow]:
+    def offloads(a: AnswerRow) -> str | Cell:
+        least = a.offload_min_batch
+        if least is None or a.batch <= 0:
             return Cell("never", "dim")
-        return f"yes, batch {a.batch} ≥ {a.least}" if a.batch >= a.least else f"no, batch {a.batch} < {a.least}"
+        return f"yes, batch {a.batch} ≥ {least}" if a.batch >= least else f"no, batch {a.batch} < {least}"
 
     return Table(
         Column("backend", lambda a: Cell(a.backend, inks.get(a.backend, ""))),
-        Column("supports it", lambda a: "yes" if a.op is None and a.memory is None else Cell("no", "bold red")),
+        Column("supports it", lambda a: "yes" if a.supports_op and a.supports_buft else Cell("no", "bold red")),
         Column("offloads it", offloads, drop=1),
-        Column("after copying", lambda a: ", ".join(name for name, _ in a.copies), cut=True),
+        Column("after copying", lambda a: ", ".join(copy.id for copy in a.copies), cut=True),
     )
 
 
@@ -103,54 +102,53 @@ _USERS = 3
 
 def split(answer: Answer[ExplainedSplitShown], style: Style) -> str:
     """Sentences, then a table of inputs and one of changes."""
-    facts = answer.facts.facts
-    inks = term_colors(name for name, _ in answer.facts.plan.backends)
-    top = [answer.heading, f"{facts.of} splits" if facts.of != 1 else "1 split"]
-    lines = [line for text in _split_sentences(facts) for line in wrapped(text, style.width)]
-    parts = [heading(f"{answer.title}: split #{facts.number}", top, style), "\n", render_lines(lines, style)]
-    parts += _inputs(facts.number, inks).section("Copied before it", facts.inputs, style)
+    facts = answer.facts
+    inks = term_colors(name for name, _ in facts.plan.backends)
+    top = [answer.heading, count(facts.splits, "split")]
+    parts = [heading(f"{answer.title}: split #{facts.split}", top, style), "\n"]
+    parts += [render_lines(_wrapped(_split_sentences(facts), style), style), _inputs(facts, inks, style)]
     if not facts.inputs:
         parts.append(render_lines(["", "Nothing is copied before it."], style))
     if facts.read_again:
-        again = [f"{of} (by {node})" for of, node in facts.read_again]
+        again = [f"{again.id} (by {again.node})" for again in facts.read_again]
         text = f"Copied for an earlier split and read again: {shortened(again, 6)}"
         parts.append(render_lines(["", *wrapped(text, style.width)], style))
     if facts.merges:
         name = "Changes that make fewer splits (each one verified by planning)"
         parts += moves("first node on", inks).section(name, (facts.now, *facts.merges), style)
-    elif facts.number:
+    elif facts.split:
         parts.append(render_lines(["", "No change of one tensor's place, usage or backend makes fewer splits."], style))
     return "".join(parts)
 
 
-def _split_sentences(f: SplitFacts) -> list[str]:
-    start, end = f.nodes
-    here = (
-        f"{count(end - start, 'node')} on {f.backend}, {start}–{end - 1}"
-        if end - start > 1
-        else f"node {start} on {f.backend}"
-    )
-    why = list(map(reason_sentence, f.why_first))
-    if f.before is None:
+def _split_sentences(f: ExplainedSplitShown) -> list[str]:
+    n, here = f.i_end - f.i_start, f"node {f.i_start} on {f.backend}"
+    if n > 1:
+        here = f"{count(n, 'node')} on {f.backend}, {f.i_start}–{f.i_end - 1}"
+    why = list(map(reason_sentence, f.reasons))
+    if f.behind is None:
         return [f"It is the first: {here}.", *why]
-    behind = f"It begins with {f.start.node}, after {f.last_before} on {f.before}: {here}."
+    behind = f"It begins with {f.first}, after {f.last_before} on {f.behind}: {here}."
     if f.start.why is Why.OTHER_BACKEND and why:
         return [*why, behind]
-    return [f"{f.start.node} begins it: {words(f.start)}.", *why, behind]
+    return [f"{f.first} begins it: {f.reason}.", *why, behind]
 
 
-def _inputs(number: int, inks: dict[str, str]) -> Table[InputFacts]:
-    def users(i: InputFacts) -> str:
-        return shortened([node if at == number else f"{node} (split #{at})" for node, at in i.users], _USERS)
+def _inputs(facts: ExplainedSplitShown, inks: dict[str, str], style: Style) -> str:
+    def users(i: InputRow) -> str:
+        named = [u.node if u.split == facts.split else f"{u.node} (split #{u.split})" for u in i.users]
+        return shortened(named, _USERS)
 
-    return Table(
+    shapes = {i.id: shape for i, shape in zip(facts.inputs, facts.shapes, strict=True)}
+    table = Table[InputRow](
         Column("input", lambda i: i.id, cut=True),
         Column("what", lambda i: Cell(i.what, "dim"), drop=1),
-        Column("shape", lambda i: i.shape, drop=2),
+        Column("shape", lambda i: shapes[i.id], drop=2),
         Column("bytes", lambda i: size(i.nbytes), right=True),
         Column("from", lambda i: Cell(i.src, inks.get(i.src, ""))),
         Column("for", users, cut=True),
     )
+    return "".join(table.section("Copied before it", facts.inputs, style))
 
 
 _SHOWN = 10
@@ -165,36 +163,31 @@ _OUTGROWN = Table[ReallocNeeded](
 
 def realloc(answer: Answer[ExplainedReallocShown], style: Style) -> str:
     """The answer in a sentence, then the numbers."""
-    f = answer.facts.facts
-    lines = [line for text in _realloc_sentences(f) for line in wrapped(text, style.width)]
+    f = answer.facts
     parts = [
         heading(f"{answer.title}: {f.first.called} reserved, {f.second.called} next", [], style),
         "\n",
-        render_lines(lines, style),
+        render_lines(_wrapped(_realloc_sentences(f), style), style),
     ]
     parts += section("The two graphs, as the allocator gets them", *_graphs(f), style)
-    parts += _OUTGROWN.section("Too small in the plan", f.outgrown[:_SHOWN], style)
-    if len(f.outgrown) > _SHOWN:
-        parts.append(render_lines([f"  +{len(f.outgrown) - _SHOWN} more"], style))
-    told = [f"  {printable(line)}" for line in f.log]
-    if told:
+    parts += _OUTGROWN.section("Too small in the plan", f.outgrown_at[:_SHOWN], style)
+    if len(f.outgrown_at) > _SHOWN:
+        parts.append(render_lines([f"  +{len(f.outgrown_at) - _SHOWN} more"], style))
+    if f.log:
+        told = [f"  {printable(line)}" for line in f.log]
         parts.append(render_lines(["", "What a debug build of ggml logs", *told], style))
     return "".join(parts)
 
 
-def _realloc_sentences(f: ReallocFacts) -> Iterator[str]:
+def _realloc_sentences(f: ExplainedReallocShown) -> Iterator[str]:
     first, second = f.first.called, f.second.called
-    if f.why is None:
+    if f.found is None:
         yield f"Yes: every node and source of {second} fits where the plan of {first} has it. Nothing is planned again."
         return
-    yield f"No: {_why(f)}."
-    grown = [g for g in f.grown if g.old_size]
+    yield f"No: {_why(f, f.found)}."
     plans = "ggml waits for all backends and plans again" if f.n_buffers > 1 else "ggml plans again"
-    if grown:
-        sizes = ", ".join(f"{g.buft} from {size(g.old_size)} to {size(g.new_size)}" for g in grown)
-        yield f"{plans}; buffers are reallocated: {sizes}."
-    else:
-        yield f"{plans}; the buffers are large enough and stay."
+    sizes = ", ".join(f"{g.buft} from {size(g.old_size)} to {size(g.new_size)}" for g in f.grew if g.old_size)
+    yield f"{plans}; " + (f"buffers are reallocated: {sizes}." if sizes else "the buffers are large enough and stay.")
     if f.serves_back:
         yield f"The plan of {second} serves {first}: reserve {second}, and nothing is planned again for either."
     else:
@@ -203,26 +196,21 @@ def _realloc_sentences(f: ReallocFacts) -> Iterator[str]:
         return
     if f.unexpected:
         yield "GGML_SCHED_DEBUG_REALLOC=1 aborts here (“unexpected graph reallocation”): the graphs have the same size."
+    elif f.n_buffers > 1:
+        yield "GGML_SCHED_DEBUG_REALLOC=1 does not abort here; 2 does."
     else:
-        yield (
-            "GGML_SCHED_DEBUG_REALLOC=1 does not abort here; 2 does."
-            if f.n_buffers > 1
-            else ("GGML_SCHED_DEBUG_REALLOC does not see it: with one backend the allocator plans again by itself.")
-        )
+        yield "GGML_SCHED_DEBUG_REALLOC does not see it: with one backend the allocator plans again by itself."
 
 
-def _why(f: ReallocFacts) -> str:
-    why = f.why
+def _why(f: ExplainedReallocShown, why: ReallocNeeded | IdsChanged) -> str:
     if isinstance(why, IdsChanged):
-        what = "leaf" if why.is_leaf else "node"
-        return (
-            f"{what} {why.at} of the graph, {why.tensor}, is on {why.new_backend}, the one before on {why.old_backend}"
-        )
-    if why is None:
-        return ""
+        where = f"{'leaf' if why.is_leaf else 'node'} {why.at} of the graph, {why.tensor},"
+        return f"{where} is on {why.new_backend}, the one before on {why.old_backend}"
     if not why.tensor:
-        parting = f"; the first difference is at node {f.parting.at}: {_parting(f.parting)}" if f.parting else ""
-        return f"{words(why)}, {why.old_size} and {why.new_size}{parting}"
+        text, p = f"{words(why)}, {why.old_size} and {why.new_size}", f.parting
+        if p is None:
+            return text
+        return f"{text}; the first difference is at node {p.at}: {p.first or 'nothing'}, then {p.second or 'nothing'}"
     of = f", source {why.slot} of {why.node}," if why.slot is not None else ""
     needed = size(why.new_size or 0)
     if why.old_size is None:
@@ -230,25 +218,19 @@ def _why(f: ReallocFacts) -> str:
     return f"{why.tensor}{of} has {size(why.old_size)} in the plan and needs {needed}"
 
 
-def _parting(p: Parting) -> str:
-    return f"{p.first or 'nothing'}, then {p.second or 'nothing'}"
-
-
-def _graphs(f: ReallocFacts) -> tuple[list[Head], list[Row]]:
-    inks = term_colors(f.backends)
-    columns = [
-        Head(""),
-        Head(printable(f.first.called), right=True),
-        Head(printable(f.second.called), right=True),
-    ]
+def _graphs(f: ExplainedReallocShown) -> tuple[list[Head], list[Row]]:
+    inks, first, second = term_colors(f.alone), f.first, f.second
+    columns = [Head(""), Head(printable(first.called), right=True), Head(printable(second.called), right=True)]
     rows: list[Row] = [
-        [what, str(getattr(f.first, key)), str(getattr(f.second, key))]
-        for what, key in (("nodes", "nodes"), ("leafs", "leafs"), ("splits", "splits"), ("inputs copied", "inputs"))
+        ["nodes", str(first.nodes), str(second.nodes)],
+        ["leafs", str(first.leafs), str(second.leafs)],
+        ["splits", str(first.splits), str(second.splits)],
+        ["inputs copied", str(first.inputs), str(second.inputs)],
     ]
-    for name, a, alone in zip(f.backends, f.first.buffers, f.alone, strict=True):
-        rows.append([Cell(f"{name} needs", inks[name]), size(a), size(alone)])
-    for name, a, b in zip(f.backends, f.first.buffers, f.second.buffers, strict=True):
-        rows.append([Cell(f"{name} buffer after", inks[name]), size(a), size(b)])
+    for name, ink in inks.items():
+        rows.append([Cell(f"{name} needs", ink), size(first.buffers[name]), size(f.alone[name])])
+    for name, ink in inks.items():
+        rows.append([Cell(f"{name} buffer after", ink), size(first.buffers[name]), size(second.buffers[name])])
     return columns, rows
 
 

@@ -23,7 +23,7 @@ from ggmltool.scenario.errors import Mistake
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
-from ggmltool.show.document import ReleaseDocument, Row, part
+from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.sources.llama.capture.capture import capture
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError, PlaceError
@@ -124,10 +124,6 @@ class FitShown(FitTable, kw_only=True):
     phase: str
     own: OwnChoice | None
     top: int
-
-    def document(self) -> FitTable:
-        """As numbers and words."""
-        return part(self, FitTable)
 
     def rows(self) -> tuple[Candidate, ...]:
         """The best placement of each setting, the best of all first."""

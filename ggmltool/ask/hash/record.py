@@ -11,7 +11,7 @@ from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.inspect.allocator import WatchedAllocator
 from ggmltool.inspect.watched import Watched
-from ggmltool.show.document import Row, StepDocument, head, part
+from ggmltool.show.document import Row, StepDocument, head
 
 
 class HashSlot(Row):
@@ -72,10 +72,6 @@ class SchedFields(SchedTable, kw_only=True):
     nodes: tuple[str, ...]
     id_of_tensor: str
     is_reset: bool
-
-    def document(self) -> SchedTable:
-        """The table alone."""
-        return part(self, SchedTable)
 
 
 def hash_table(watched: WatchedAllocator, at: str | None, before: str | None) -> HashTable:

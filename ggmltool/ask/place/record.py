@@ -18,7 +18,7 @@ from ggmltool.inspect.decisions import unsupported
 from ggmltool.inspect.opened import Opened, answers_for
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
-from ggmltool.show.document import Error, EstimateRow, ReleaseDocument, Row, error_of, part
+from ggmltool.show.document import Error, EstimateRow, ReleaseDocument, Row, error_of
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.meta_device import Share, place_on_all
@@ -170,10 +170,6 @@ class PlacementShown(PlacementTable, kw_only=True):
         """The backends, in priority order."""
         return [b.name for b in self.model.backends]
 
-    def document(self) -> PlacementTable:
-        """As numbers and words."""
-        return part(self, PlacementTable)
-
     def rows(self) -> tuple[PlacedRow, ...]:
         """The tensors of the model."""
         return tuple(self.tensors)
@@ -271,7 +267,7 @@ def _unsupported(model: ScenarioSpec, plan: Plan) -> list[UnsupportedRow]:
     run = Scenario(model).start()
     nodes = run.build(plan.graph).nodes
     found = unsupported(run.backends, nodes, {n.id: n.backend for n in plan.nodes})
-    return [UnsupportedRow(*refused, there, n) for (refused, there), n in found.most_common()]
+    return [UnsupportedRow(r.backend, r.op, r.why, r.lacks, there, n) for (r, there), n in found.most_common()]
 
 
 def _without_effect(placement: Placement, options: PlaceOptions) -> list[str]:

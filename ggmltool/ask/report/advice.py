@@ -19,7 +19,7 @@ from ggmltool.inspect.fold import masked
 from ggmltool.inspect.opened import WhatIf
 from ggmltool.inspect.use_after_free import use_after_free, uses_after_free
 from ggmltool.inspect.watched import watch
-from ggmltool.inspect.what_if import Change, backend_of, changes, put_all, try_changes
+from ggmltool.inspect.what_if import Change, backend_of, changes, outcomes, put_all
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.versions import has_no_op_offload
 from ggmltool.show.text import count, size
@@ -93,7 +93,7 @@ def fewer_splits(opened: Opened, at: Watched) -> Iterator[Advice]:
         found = changes(opened, at.graph, node, heard.deciders(node), backend_of(plan, node))
         own = (c for c in found if c.model.scheduler == opened.model.scheduler and c.moved not in together)
         named = (_naming(change, node) for change in islice(own, min(tried, _MOST)))
-        for out in try_changes(named, at.graph, node, lambda p: len(p.splits) < len(plan.splits)):
+        for out in outcomes(named, at.graph, node, lambda p: len(p.splits) < len(plan.splits)):
             yield Advice(out.text, Numbers(out.splits, out.copied), split.id)
 
 

@@ -3,49 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ggml.buffer import BufferType
-from ggmltool.ggml.plan import NodePlan, Plan
+from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.callbacks import USED_EXPERTS
 from ggmltool.inspect.copied import CopiedInput, OtherPlan, copied_inputs
 from ggmltool.scenario.spec import ScenarioSpec
-from ggmltool.scenario.tensor_info import TensorInfo, Tensors
+from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show import table
 from ggmltool.show.colors import term_colors
-from ggmltool.show.document import Row, StepDocument, between, head, part
+from ggmltool.show.document import Row, StepDocument, between, head
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines, render_table
 from ggmltool.show.text import count, printable, size, size_between
 
 
-class ExpertCopy(NamedTuple):
-    """A weight of `n_expert` experts, of which a split copies at least `least` and at most `most`.
-
-    `nbytes` is the whole weight's; `nbytes_least` and `nbytes_most` are what is copied of it. ggml copies a little of
-    the expert behind each run of used ones, so that what a kernel reads beyond the run is no NaN.
-    """
+class ExpertsRow(Row):
+    """A weight of experts of which only the used ones are copied: how many at least and at most, and their bytes."""
 
     split: int
-    tensor: str
+    id: str
     n_expert: int
-    least: int
-    most: int
+    used_min: int
+    used_max: int
     nbytes: int
-    nbytes_least: int
-    nbytes_most: int
+    nbytes_min: int
+    nbytes_max: int
 
 
 def expert_copies(
     model: ScenarioSpec, plan: Plan, tensors: Tensors, bufts: Mapping[str, BufferType]
-) -> list[ExpertCopy]:
+) -> list[ExpertsRow]:
     """One for every weight that is copied expert by expert, by the scheduler or by llama.cpp's callback.
 
     That is source 0 of a MUL_MAT_ID at the head of a split, where it lies in host memory for weights; else, in releases
-    before August 2025 and in 0.26 without the callback, it is copied whole.
+    before August 2025 and in 0.26 without the callback, it is copied whole. ggml copies a little of the expert behind
+    each run of used ones, so that what a kernel reads beyond the run is no NaN.
     """
+    from ggmltool.ggml.sched.used_experts import EXPERT_TAIL
+
     if not model.release.rules.copies_used_experts and model.scheduler.copy_callback != USED_EXPERTS:
         return []
     leafs = {leaf.id: leaf for leaf in plan.leafs}
@@ -61,26 +60,14 @@ def expert_copies(
             continue
         buft = bufts.get(leaf.buffer or "")
         if leaf.usage == "weights" and buft is not None and buft.host:
-            out.append(_copy(split.id, info, _chosen(node, tensors, original)))
+            name, n_expert = node.src[2] or "", info.ne[2]
+            ids = tensors.get(original.get(name, name))
+            per_token, tokens = node.ne[1:3] if ids is None else ids.ne[:2]
+            least, most = min(per_token, n_expert), min(per_token * tokens, n_expert)
+            expert = info.nbytes // max(n_expert, 1)
+            nbytes_most = min(info.nbytes, most * (expert + min(expert, EXPERT_TAIL)))
+            out.append(ExpertsRow(split.id, info.id, n_expert, least, most, info.nbytes, least * expert, nbytes_most))
     return out
-
-
-def _chosen(node: NodePlan, tensors: Tensors, original: dict[str, str]) -> tuple[int, int]:
-    """Experts for each token, and tokens: ne of the chosen ids."""
-    name = node.src[2] or ""
-    ids = tensors.get(original.get(name, name))
-    return (ids.ne[0], ids.ne[1]) if ids is not None else (node.ne[1], node.ne[2])
-
-
-def _copy(split: int, info: TensorInfo, chosen: tuple[int, int]) -> ExpertCopy:
-    from ggmltool.ggml.sched.used_experts import EXPERT_TAIL
-
-    n_expert = info.ne[2]
-    per_token, tokens = chosen
-    least, most = min(per_token, n_expert), min(per_token * tokens, n_expert)
-    expert = info.nbytes // max(n_expert, 1)
-    nbytes_most = min(info.nbytes, most * (expert + min(expert, EXPERT_TAIL)))
-    return ExpertCopy(split, info.id, n_expert, least, most, info.nbytes, least * expert, nbytes_most)
 
 
 class CopiedRow(Row, kw_only=True, rename={"src": "from", "dst": "to"}):
@@ -102,19 +89,6 @@ class CopiedPair(Row, kw_only=True, rename={"src": "from", "dst": "to"}):
     dst: str
     nbytes: int
     nbytes_max: int | UnsetType = UNSET
-
-
-class ExpertsRow(Row):
-    """A weight of experts of which only the used ones are copied: how many at least and at most, and their bytes."""
-
-    split: int
-    id: str
-    n_expert: int
-    used_min: int
-    used_max: int
-    nbytes: int
-    nbytes_min: int
-    nbytes_max: int
 
 
 class OtherCopies(Row):
@@ -148,15 +122,10 @@ class CopiedShown(Copied, kw_only=True):
     plan: Plan
     copied: Sequence[CopiedInput]
     other: OtherPlan | None
-    copied_experts: Sequence[ExpertCopy]
-
-    def document(self) -> Copied:
-        """Without the plan."""
-        return part(self, Copied)
 
     @classmethod
     def of(
-        cls, plan: Plan, tensors: Tensors, other: OtherPlan | None = None, experts: Sequence[ExpertCopy] = ()
+        cls, plan: Plan, tensors: Tensors, other: OtherPlan | None = None, experts: Sequence[ExpertsRow] = ()
     ) -> CopiedShown:
         """What the splits of a plan copy."""
         inputs = copied_inputs(plan, tensors)
@@ -171,13 +140,12 @@ class CopiedShown(Copied, kw_only=True):
                 CopiedRow(split=i.split, id=i.tensor, what=i.what, src=i.src, dst=i.dst, **_bytes([i])) for i in inputs
             ],
             pairs=[CopiedPair(src=src, dst=dst, **_bytes(of)) for (src, dst), of in pairs.items()],
-            experts=[ExpertsRow(*e) for e in experts] or UNSET,
+            experts=list(experts) or UNSET,
             with_op_offload=otherwise.get(True, UNSET),
             without_op_offload=otherwise.get(False, UNSET),
             plan=plan,
             copied=inputs,
             other=other,
-            copied_experts=tuple(experts),
         )
 
     def rows(self) -> tuple[CopiedInput, ...]:
@@ -191,7 +159,7 @@ def _bytes(inputs: Sequence[CopiedInput]) -> dict[str, Any]:
 
 def shown(answer: Answer[CopiedShown], style: Style) -> str:
     """A line per input with a sum per split; then sums per pair of backends and over all."""
-    inputs, experts, other = answer.facts.copied, answer.facts.copied_experts, answer.facts.other
+    inputs, experts, other = answer.facts.copied, answer.facts.experts, answer.facts.other
     facts = [answer.heading, f"{count(len(inputs), 'input')} copied, {_size(inputs)}"]
     parts = [heading(answer.title, facts, style)]
     if inputs:
@@ -236,32 +204,27 @@ def copied_sums(inputs: Sequence[CopiedInput]) -> list[str]:
     lines = []
     for src, dst in dict.fromkeys((i.src, i.dst) for i in inputs):
         of = [i for i in inputs if (i.src, i.dst) == (src, dst)]
-        lines.append(f"{printable(src)} → {printable(dst)}: {_sum(of)}{_weights(of)}")
-    return [*lines, f"total: {_sum(inputs)}{_weights(inputs)}"]
+        lines.append(f"{printable(src)} → {printable(dst)}: {_sum(of)}")
+    return [*lines, f"total: {_sum(inputs)}"]
 
 
 def _sum(inputs: Sequence[CopiedInput]) -> str:
-    return f"{count(len(inputs), 'tensor')}, {_size(inputs)}"
-
-
-def _weights(inputs: Sequence[CopiedInput]) -> str:
     weights = [i for i in inputs if i.what == "weight" and i.nbytes + i.slack]
-    return f" ({_size(weights)} of it weights)" if weights else ""
+    return f"{count(len(inputs), 'tensor')}, {_size(inputs)}" + (
+        f" ({_size(weights)} of it weights)" if weights else ""
+    )
 
 
 def _size(inputs: Sequence[CopiedInput]) -> str:
     return size_between(sum(i.nbytes for i in inputs), sum(i.nbytes + i.slack for i in inputs))
 
 
-def experts_line(experts: Sequence[ExpertCopy]) -> str:
+def experts_line(experts: Sequence[ExpertsRow]) -> str:
     """How much of these weights is copied, in words; "" if there are none."""
     if not experts:
         return ""
-    between = size_between(sum(e.nbytes_least for e in experts), sum(e.nbytes_most for e in experts))
-    shares = dict.fromkeys(f"{_from_to(e.least, e.most)} of {e.n_expert}" for e in experts)
+    between = size_between(sum(e.nbytes_min for e in experts), sum(e.nbytes_max for e in experts))
+    used = ((e.used_min if e.used_min == e.used_max else f"{e.used_min} to {e.used_max}", e) for e in experts)
+    shares = dict.fromkeys(f"{how_many} of {e.n_expert}" for how_many, e in used)
     whole = f"{count(len(experts), 'weight')} of experts, {size(sum(e.nbytes for e in experts))} whole"
     return f"{whole}: ggml copies only the experts that the batch uses, {between} ({', '.join(shares)})"
-
-
-def _from_to(least: int, most: int) -> str:
-    return str(least) if least == most else f"{least} to {most}"

@@ -13,7 +13,7 @@ from ggmltool.ggml.events import GraphInputCopied, SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.decisions import Assignment, PassRecord
 from ggmltool.show.colors import term_colors
-from ggmltool.show.document import Row, StepDocument, head, part
+from ggmltool.show.document import Row, StepDocument, head
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, shortened
 
@@ -82,10 +82,6 @@ class PassShown(PassState, kw_only=True):
     records: Sequence[PassRecord]
     passes: Sequence[str]
 
-    def document(self) -> PassState:
-        """The state alone."""
-        return part(self, PassState)
-
     @classmethod
     def of(cls, plan: Plan, records: Sequence[PassRecord], number: int, passes: Sequence[str]) -> PassShown:
         """The state after pass `number`, of which there is a record unless ggml stopped before."""
@@ -129,7 +125,13 @@ def shown(answer: Answer[PassShown], style: Style) -> str:
         if record.splits:
             parts += ["\n", _split_table(record, inks, style)]
         if record.graph_inputs:
-            parts += ["\n", _graph_input_table(record, inks, style)]
+            table = Table[GraphInputCopied](
+                Column("input", lambda i: i.tensor, cut=True),
+                Column("backend", lambda i: Cell(i.backend, inks.get(i.backend, ""))),
+                Column("pipeline copies", lambda i: shortened(i.copies, 4), cut=True, drop=1),
+            )
+            line = f"{count(len(record.graph_inputs), 'input')} of the graph with pipeline copies"
+            parts += ["\n", render_lines([line], style), table.render(record.graph_inputs, style)]
         parts += ["\n", _node_table(record, inks, style)]
     return "".join(parts)
 
@@ -176,16 +178,6 @@ def _node_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
         Column("why", lambda a: reasons.get(a.tensor), cut=True, drop=2),
     )
     return table.render(record.assignments, style)
-
-
-def _graph_input_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:
-    table = Table[GraphInputCopied](
-        Column("input", lambda i: i.tensor, cut=True),
-        Column("backend", lambda i: Cell(i.backend, inks.get(i.backend, ""))),
-        Column("pipeline copies", lambda i: shortened(i.copies, 4), cut=True, drop=1),
-    )
-    lines = [f"{count(len(record.graph_inputs), 'input')} of the graph with pipeline copies"]
-    return render_lines(lines, style) + table.render(record.graph_inputs, style)
 
 
 def _split_table(record: PassRecord, inks: dict[str, str], style: Style) -> str:

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from ggmltool.ggml.plan import Plan, SplitPlan
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
-from ggmltool.show.document import Row, StepDocument, between, head, part
+from ggmltool.show.document import Row, StepDocument, between, head
 
 
 class SplitInput(Row, kw_only=True):
@@ -68,32 +68,27 @@ class SplitsShown(SplitsTable, kw_only=True):
     plan: Plan
     tensors: Tensors
 
-    def document(self) -> SplitsTable:
-        """The splits alone."""
-        return part(self, SplitsTable)
-
     @classmethod
     def of(cls, plan: Plan, tensors: Tensors) -> SplitsShown:
         """The splits of a plan."""
-        splits = [_split(split, plan, tensors) for split in plan.splits]
+        splits = []
+        for split in plan.splits:
+            nodes = plan.nodes[split.i_start : split.i_end]
+            row = SplitRow(
+                split.id,
+                split.backend,
+                nodes[0].index if nodes else split.i_start,
+                nodes[-1].index + 1 if nodes else split.i_end,
+                nodes[-1].index if nodes else None,
+                len(nodes),
+                input_bytes(split, tensors),
+                list(split.inputs),
+                [f"{n} {op}" for op, n in Counter(n.op_desc for n in nodes).most_common()],
+                [SplitInput.of(i, tensors.get(i)) for i in split.inputs],
+                [SplitNode(n.index, n.id, n.op, n.op_desc, n.backend, n.cause) for n in nodes],
+            )
+            splits.append(row)
         return cls(**head(plan), splits=splits, plan=plan, tensors=tensors)
-
-
-def _split(split: SplitPlan, plan: Plan, tensors: Tensors) -> SplitRow:
-    nodes = plan.nodes[split.i_start : split.i_end]
-    return SplitRow(
-        split.id,
-        split.backend,
-        nodes[0].index if nodes else split.i_start,
-        nodes[-1].index + 1 if nodes else split.i_end,
-        nodes[-1].index if nodes else None,
-        len(nodes),
-        input_bytes(split, tensors),
-        list(split.inputs),
-        [f"{n} {op}" for op, n in Counter(n.op_desc for n in nodes).most_common()],
-        [SplitInput.of(i, tensors.get(i)) for i in split.inputs],
-        [SplitNode(n.index, n.id, n.op, n.op_desc, n.backend, n.cause) for n in nodes],
-    )
 
 
 def input_bytes(split: SplitPlan, tensors: Tensors) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.plan import DebugLine, DebugNode, DebugSplit, PassPrint, SchedDebug
+from ggmltool.ggml.plan import DebugLine, DebugNode, DebugSource, DebugSplit, PassPrint, SchedDebug
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.watched import Watch, Watched
@@ -13,7 +13,7 @@ from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ggml.releases.release import Release
-    from ggmltool.ggml.sched.common import AnyScheduler, OnDebug
+    from ggmltool.ggml.sched.common import OnDebug
 
 
 def sched_debug(splits: SchedDebug, level: int = 2, causes: bool = True, counts: bool = True) -> str:
@@ -28,7 +28,7 @@ def sched_debug(splits: SchedDebug, level: int = 2, causes: bool = True, counts:
         if isinstance(split, DebugLine):
             lines.append(f"{split.text}\n")
             continue
-        lines.append(_header(split))
+        lines.append(_header(split, ": " if split.inputs else ""))
         if level > 1:
             lines.extend(node_line(node, causes, counts) for node in split.nodes)
     return "".join(lines)
@@ -48,31 +48,22 @@ def fmt_size(nbytes: int) -> str:
     return f"{nbytes >> 20}M" if nbytes >= 1 << 20 else f"{nbytes >> 10}K"
 
 
-def _header(split: DebugSplit) -> str:
-    head = f"\n## SPLIT #{split.id}: {split.backend} # {len(split.inputs)} inputs"
-    if split.inputs:
-        head += ": "
-    return head + "".join(f"[{name} ({cut(fmt_size(nbytes), 5)})] " for name, nbytes in split.inputs) + "\n"
+def _header(split: DebugSplit, colon: str) -> str:
+    inputs = "".join(f"[{name} ({cut(fmt_size(nbytes), 5)})] " for name, nbytes in split.inputs)
+    return f"\n## SPLIT #{split.id}: {split.backend} # {len(split.inputs)} inputs{colon}{inputs}\n"
 
 
 def node_line(node: DebugNode, causes: bool, counts: bool) -> str:
-    parts = [
-        (
-            f"node #{node.index:3d} ({cut(node.op_desc, 10)}): {cut(node.name, 20)} ({cut(fmt_size(node.nbytes), 5)}) "
-            f"[{cut(_backend(node.backend), 5)} {cut(node.cause if causes else '', 8)}]"
-            f"{f' use={node.use_count},c={int(node.compute)}' if counts else ''}:"
-        )
-    ]
-    parts += [
-        f" {cut(source.name, 20)} ({cut(fmt_size(source.nbytes), 5)}) "
-        f"[{cut(_backend(source.backend), 5)} {cut(source.cause if causes else '', 8)}]"
-        for source in node.sources
-    ]
+    """A node with its sources."""
+    parts = [f"node #{node.index:3d} ({cut(node.op_desc, 10)}):"]
+    tensors: tuple[DebugNode | DebugSource, ...] = (node, *node.sources)
+    for t in tensors:
+        backend = "NULL" if t.backend is None else t.backend
+        at = f"[{cut(backend, 5)} {cut(t.cause if causes else '', 8)}]"
+        parts.append(f" {cut(t.name, 20)} ({cut(fmt_size(t.nbytes), 5)}) {at}")
+        if t is node:
+            parts.append(f" use={node.use_count},c={int(node.compute)}:" if counts else ":")
     return "".join([*parts, "\n"])
-
-
-def _backend(name: str | None) -> str:
-    return "NULL" if name is None else name
 
 
 def cut(text: str, width: int) -> str:
@@ -89,20 +80,12 @@ def pass_print(printed: PassPrint, level: int = 2, causes: bool = True, title: b
     """
     parts = [f"PASS {printed.number} ASSIGNMENTS\n"] if title else []
     for split in printed.splits:
-        parts.append(_pass_header(split))
+        parts.append(_header(split, ": "))
         if level > 1:
             parts += [node_line(node, causes, False) for node in split.nodes]
     if level > 1:
         parts += [node_line(node, causes, False) for node in printed.nodes]
     return "".join(parts)
-
-
-def _pass_header(split: DebugSplit) -> str:
-    return (
-        f"\n## SPLIT #{split.id}: {split.backend} # {len(split.inputs)} inputs: "
-        + "".join(f"[{name} ({cut(fmt_size(nbytes), 5)})] " for name, nbytes in split.inputs)
-        + "\n"
-    )
 
 
 def debug_text(
@@ -112,24 +95,15 @@ def debug_text(
     `number`. Raises InspectError where this ggml prints no single passes, or has no such pass.
     """
     at = Watch(opened, moment, debug=True).watched()
-    return at, _text(at, level, causes, number)
-
-
-def _text(at: Watched, level: int, causes: bool, number: int | None) -> str:
     sched = at.sched
     if sched.release.prints_passes:
         at.check_pass(number or 1)
-        return _printed(sched, number, level, causes)
+        shown = number or len(sched.passes) - 1
+        prints = (p for p in sched.printed if p.number == shown)
+        return at, "".join(pass_print(p, level, causes, number is not None) for p in prints)
     if number is not None:
         could = next(release.name for release in RELEASES.values() if release.prints_passes)
         message = f"ggml {sched.release.name} prints no single passes"
         raise InspectError(f"{message}; ggml {could} can: --ggml {could}")
     there = at.is_split or at.plan.ok
-    return sched_debug(sched.debug_record, level, causes, sched.release.prints_use_counts) if there else ""
-
-
-def _printed(sched: AnyScheduler, number: int | None, level: int, causes: bool) -> str:
-    """The print after a pass, by default the last, where the scheduler came to it."""
-    shown = number or len(sched.passes) - 1
-    prints = (p for p in sched.printed if p.number == shown)
-    return "".join(pass_print(p, level, causes, number is not None) for p in prints)
+    return at, sched_debug(sched.debug_record, level, causes, sched.release.prints_use_counts) if there else ""

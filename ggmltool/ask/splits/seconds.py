@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from ggmltool.ask.answer import Answer
-from ggmltool.estimate.forecast import SOME_HOST, PlannedSplit, Speeds, forecast, is_gpu, splits_of
+from ggmltool.estimate.forecast import SOME_HOST, Speeds, forecast, is_gpu, splits_of
 from ggmltool.estimate.rates import rates_of_backend
 from ggmltool.estimate.records import Estimate, Rates, added
 from ggmltool.estimate.seconds import Estimator
@@ -17,7 +17,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.opened import Moment, Opened, WhatIf
 from ggmltool.inspect.watched import watch
 from ggmltool.show.colors import term_colors
-from ggmltool.show.document import EstimateRow, Row, StepDocument, head, part
+from ggmltool.show.document import EstimateRow, Row, StepDocument, head
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, rate_text, seconds_text, size
 from ggmltool.state.errors import InspectError
@@ -83,47 +83,30 @@ def timed(opened: Opened, plan: Plan, moment: Moment, cached: int = 0) -> Timed:
     graph = plan.graph or ""
     estimator = told.estimator(graph, cached)
     splits = splits_of(plan) if plan.ok else []
-    return Timed(
-        plan,
-        told.n_tokens.get(graph),
-        cached,
-        [_split(at.id, split, estimator) for at, split in zip(plan.splits, splits, strict=False)],
-        _pinned(splits, estimator),
-        _other(opened, plan, moment, estimator),
-        told.rates,
-        [name for name, rates in told.rates.items() if rates is SOME_HOST],
-    )
-
-
-def _split(i: int, split: PlannedSplit, estimator: Estimator) -> SplitTime:
-    return SplitTime(
-        i,
-        split.backend,
-        split.i_end - split.i_start,
-        len(split.inputs),
-        sum(estimator.copied_nbytes(c, split) for c in split.inputs),
-        estimator.compute(split),
-        added(estimator.copy(c, split) for c in split.inputs),
-    )
-
-
-def _pinned(splits: Sequence[PlannedSplit], estimator: Estimator) -> Estimate | None:
-    """The seconds of all if no weight had to be copied from pages."""
-    if (
-        not any(estimator.work.copied_as(c.id).what == "weight" for s in splits for c in s.inputs)
-        or estimator.weights_pinned
+    times = [
+        SplitTime(
+            at.id,
+            split.backend,
+            split.i_end - split.i_start,
+            len(split.inputs),
+            sum(estimator.copied_nbytes(c, split) for c in split.inputs),
+            estimator.compute(split),
+            added(estimator.copy(c, split) for c in split.inputs),
+        )
+        for at, split in zip(plan.splits, splits, strict=False)
+    ]
+    pinned = None
+    if not estimator.weights_pinned and any(
+        estimator.work.copied_as(c.id).what == "weight" for s in splits for c in s.inputs
     ):
-        return None
-    return Estimator(estimator.work, estimator.rates, True, estimator.copies_experts).seconds(splits)
-
-
-def _other(opened: Opened, plan: Plan, moment: Moment, estimator: Estimator) -> tuple[bool, Estimate] | None:
-    """Op offload the other way round, if that plans otherwise."""
+        pinned = Estimator(estimator.work, estimator.rates, True, estimator.copies_experts).seconds(splits)
     offload = not opened.model.scheduler.op_offload
-    other = watch(opened.what_if(WhatIf(op_offload=offload)), moment).plan
-    if not (plan.ok and other.ok) or other.splits == plan.splits:
-        return None
-    return offload, estimator.seconds(splits_of(other))
+    otherwise = watch(opened.what_if(WhatIf(op_offload=offload)), moment).plan
+    other = None
+    if plan.ok and otherwise.ok and otherwise.splits != plan.splits:
+        other = offload, estimator.seconds(splits_of(otherwise))
+    assumed = [name for name, rates in told.rates.items() if rates is SOME_HOST]
+    return Timed(plan, told.n_tokens.get(graph), cached, times, pinned, other, told.rates, assumed)
 
 
 class SplitSecondsRow(Row):
@@ -168,10 +151,6 @@ class SecondsShown(Seconds, kw_only=True):
 
     timed: Timed
 
-    def document(self) -> Seconds:
-        """With the digits that they are worth."""
-        return part(self, Seconds)
-
     @property
     def all(self) -> Estimate:
         """The seconds of everything, one after the other."""
@@ -211,15 +190,8 @@ class SecondsShown(Seconds, kw_only=True):
 def shown(answer: Answer[SecondsShown], style: Style) -> str:
     """A line per split, then what all of it comes to, and what it could be otherwise."""
     timed = answer.facts.timed
-    parts = [heading(answer.title, [answer.heading, f"an estimate: {seconds_text(timed.all)}"], style)]
-    if timed.splits:
-        parts += ["\n", _table(timed).render(timed.splits, style)]
-    return "".join([*parts, "\n", render_lines(_facts(timed, style), style)])
-
-
-def _table(timed: Timed) -> Table[SplitTime]:
     inks = term_colors(name for name, _ in timed.plan.backends)
-    return Table(
+    table = Table[SplitTime](
         Column("split", lambda s: f"#{s.split}", right=True),
         Column("backend", lambda s: Cell(s.backend, inks.get(s.backend, ""))),
         Column("nodes", lambda s: s.nodes, right=True, drop=1),
@@ -227,9 +199,9 @@ def _table(timed: Timed) -> Table[SplitTime]:
         Column("copies", lambda s: seconds_text(s.copies) if s.inputs else None, right=True),
         Column("computes", lambda s: seconds_text(s.computes), right=True),
     )
-
-
-def _facts(timed: Timed, style: Style) -> list[str]:
+    parts = [heading(answer.title, [answer.heading, f"an estimate: {seconds_text(timed.all)}"], style)]
+    if timed.splits:
+        parts += ["\n", table.render(timed.splits, style)]
     lines = [f"copies {seconds_text(timed.copies)}, computes {seconds_text(timed.computes)}"]
     if timed.n_tokens is not None:
         batch = f"{count(timed.n_tokens, 'token')} with {timed.cached} in the cache"
@@ -239,7 +211,9 @@ def _facts(timed: Timed, style: Style) -> list[str]:
     if timed.other is not None:
         offload, seconds = timed.other
         lines.append(f"{'with' if offload else 'without'} op offload: {seconds_text(seconds)}")
-    return [line for text in (*lines, hardware(timed.rates)) for line in wrap(printable(text), max(style.width, 20))]
+    wide = max(style.width, 20)
+    wrapped = [line for text in (*lines, hardware(timed.rates)) for line in wrap(printable(text), wide)]
+    return "".join([*parts, "\n", render_lines(wrapped, style)])
 
 
 def speed_lines(speeds: Speeds, rates: Mapping[str, Rates]) -> list[str]:

@@ -10,7 +10,7 @@ from ggmltool.ask.answer import Answer
 from ggmltool.ggml.plan import NodePlan, Plan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import term_colors
-from ggmltool.show.document import StepDocument, head, part
+from ggmltool.show.document import StepDocument, head
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_table
 from ggmltool.show.text import count, printable
 
@@ -58,21 +58,14 @@ class NodeCountsShown(NodeCounts, kw_only=True):
     plan: Plan
     tally: Tally
 
-    def document(self) -> NodeCounts:
-        """The counts alone."""
-        return part(self, NodeCounts)
-
     @classmethod
     def of(cls, plan: Plan, tensors: Tensors, keys: Sequence[str]) -> NodeCountsShown:
         """The nodes of a plan, counted."""
         counted = tally(plan, tensors, keys)
-        counts = [_counted(keys, values, n) for values, n in counted.items()]
+        counts: list[dict[str, str | int]] = []
+        for values, n in counted.items():
+            counts.append({**dict(zip(keys, values, strict=True)), "nodes": n})
         return cls(**head(plan), by=list(keys), nodes=len(plan.nodes), counts=counts, plan=plan, tally=counted)
-
-
-def _counted(keys: Sequence[str], values: Sequence[str], n: int) -> dict[str, str | int]:
-    row: dict[str, str | int] = {"nodes": n}
-    return {**dict(zip(keys, values, strict=True)), **row}
 
 
 def shown(answer: Answer[NodeCountsShown], style: Style) -> str:
@@ -82,12 +75,9 @@ def shown(answer: Answer[NodeCountsShown], style: Style) -> str:
     """
     plan, keys, counts = answer.facts.plan, answer.facts.by, answer.facts.tally
     facts = [answer.heading, f"{count(len(plan.nodes), 'node')} by {', '.join(keys)}"]
-    table = _list(counts, keys, plan, style) if len(keys) == 1 else _matrix(counts, keys, plan, style)
+    inks = term_colors(name for name, _ in plan.backends)
+    table = _list(counts, keys[0], plan, inks, style) if len(keys) == 1 else _matrix(counts, keys, plan, inks, style)
     return heading(answer.title, facts, style) + "\n" + table
-
-
-def _inks(plan: Plan) -> dict[str, str]:
-    return term_colors(name for name, _ in plan.backends)
 
 
 def _cell(key: str, value: str, inks: dict[str, str]) -> Cell:
@@ -104,16 +94,14 @@ def _ordered(values: Counter[str], key: str, plan: Plan) -> list[str]:
     return sorted(values, key=lambda v: (-values[v], v))
 
 
-def _list(counts: Tally, keys: Sequence[str], plan: Plan, style: Style) -> str:
-    inks = _inks(plan)
+def _list(counts: Tally, key: str, plan: Plan, inks: dict[str, str], style: Style) -> str:
     sums: Counter[str] = Counter({values[0]: n for values, n in counts.items()})
-    rows: list[Row] = [[_cell(keys[0], v, inks), str(sums[v])] for v in _ordered(sums, keys[0], plan)]
+    rows: list[Row] = [[_cell(key, v, inks), str(sums[v])] for v in _ordered(sums, key, plan)]
     rows.append([Cell("total", "dim"), str(sums.total())])
-    return render_table((Head(keys[0], cut=True), Head("nodes", right=True)), rows, style)
+    return render_table((Head(key, cut=True), Head("nodes", right=True)), rows, style)
 
 
-def _matrix(counts: Tally, keys: Sequence[str], plan: Plan, style: Style) -> str:
-    inks = _inks(plan)
+def _matrix(counts: Tally, keys: Sequence[str], plan: Plan, inks: dict[str, str], style: Style) -> str:
     heads: Counter[tuple[str, ...]] = Counter()
     across: Counter[str] = Counter()
     for values, n in counts.items():

@@ -39,6 +39,10 @@ def _table(plan: Plan, tensors: Tensors) -> Table[SplitPlan]:
     def nodes(split: SplitPlan) -> tuple[NodePlan, ...]:
         return plan.nodes[split.i_start : split.i_end]
 
+    def numbers(split: SplitPlan) -> str:
+        of = nodes(split)
+        return "" if not of else str(of[0].index) if len(of) == 1 else f"{of[0].index}–{of[-1].index}"
+
     def copied(split: SplitPlan) -> str | None:
         return bytes_of(tensors[i] for i in split.inputs if i in tensors) if split.inputs else None
 
@@ -48,16 +52,12 @@ def _table(plan: Plan, tensors: Tensors) -> Table[SplitPlan]:
     return Table(
         Column("split", lambda s: f"#{s.id}", right=True),
         Column("backend", lambda s: Cell(s.backend, inks.get(s.backend, "dim"))),
-        Column("nodes", lambda s: _range(nodes(s)), right=True),
+        Column("nodes", numbers, right=True),
         Column("count", lambda s: len(nodes(s)) if plan.nodes else None, right=True, drop=2),
         Column("copied", copied, right=True),
         Column("inputs", names, cut=True, drop=3),
         Column("main ops", lambda s: ops_of(nodes(s), tensors, 3), cut=True, drop=4),
     )
-
-
-def _range(nodes: Sequence[NodePlan]) -> str:
-    return "" if not nodes else str(nodes[0].index) if len(nodes) == 1 else f"{nodes[0].index}–{nodes[-1].index}"
 
 
 def ops_of(nodes: tuple[NodePlan, ...], tensors: Tensors, limit: int) -> str:

@@ -16,7 +16,7 @@ from ggmltool.ask.place.options import AUTO_SPLIT, Common, asked, devices_of, op
 from ggmltool.estimate.records import Estimate
 from ggmltool.inspect.opened import Opened, answers_for
 from ggmltool.inspect.ranges import read_range
-from ggmltool.show.document import ReleaseDocument, part
+from ggmltool.show.document import ReleaseDocument
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.parts import n_layer
 from ggmltool.sources.llama.place.place import Placer
@@ -118,10 +118,6 @@ class SweepShown(SweepTable, kw_only=True):
     def best(self) -> Swept | None:
         """The largest that fits; of equal ones, that with most memory left, then that which copies least."""
         return _best(self.swept)
-
-    def document(self) -> SweepTable:
-        """As numbers and words."""
-        return part(self, SweepTable)
 
     def rows(self) -> tuple[Swept, ...]:
         """The placements."""

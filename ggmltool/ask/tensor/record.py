@@ -29,7 +29,7 @@ from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.inspect.watched import Watched
 from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.scenario.tensor_info import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
-from ggmltool.show.document import Row, StepDocument, head, part
+from ggmltool.show.document import Row, StepDocument, head
 from ggmltool.state.errors import InspectError
 
 
@@ -110,10 +110,6 @@ class TensorShown(TensorDocument, kw_only=True):
     type_size: int
     block_size: int
     gdb: GdbFacts
-
-    def document(self) -> TensorDocument:
-        """The tensor alone."""
-        return part(self, TensorDocument)
 
 
 class StridesShown(TensorShown, kw_only=True):

@@ -14,7 +14,7 @@ from ggmltool.ask.answer import Answer
 from ggmltool.ask.attach.live import title_of
 from ggmltool.ask.attach.verified import verified_view, verify
 from ggmltool.ask.explain import text
-from ggmltool.ask.explain.node import ExplainedNodeShown, explain_node
+from ggmltool.ask.explain.node import explain_node
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.state import Function, Snapshot
@@ -118,8 +118,7 @@ def why(process: StoppedProcess, command: GdbCommand) -> str:
     name = found.written.ids.get(address)
     if name is None:
         raise CommandError(f"{printable(command.argument.strip())} is no tensor of the graph.")
-    state, facts = explain_node(found.opened, Moment(GRAPH, found.written.step), name)
-    record = ExplainedNodeShown.of(state.plan, facts)
+    state, record = explain_node(found.opened, Moment(GRAPH, found.written.step), name)
     return text.node(Answer(record, title_of(process.named), state.heading, state.plan), command.style)
 
 
