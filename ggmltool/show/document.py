@@ -40,11 +40,17 @@ class Document(Row, kw_only=True):
 
     def document(self) -> Document:
         """What is printed with --json: itself, or where it has more for its views the part of it that has a `kind`."""
-        declares = next(cls for cls in type(self).__mro__ if "kind" in get_annotations(cls))
-        return self if declares is type(self) else part(self, declares)
+        document = document_in(type(self))
+        return self if document is type(self) else part(self, document)
 
 
 D = TypeVar("D", bound=Document)
+
+
+def document_in(record: type[Document]) -> type[Document]:
+    """The document that a record is or extends: the class with the `kind`, or one that adds no field to it."""
+    declares = next(cls for cls in record.__mro__ if "kind" in get_annotations(cls))
+    return record if record.__struct_fields__ == declares.__struct_fields__ else declares
 
 
 def part(record: Document, document: type[D], **more: Any) -> D:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ggmltool
-from ggmltool.ask.buffers.chart import grid
+from ggmltool.ask.buffers.text import grid
 from ggmltool.ask.lifetime.record import Lifetimes
 from ggmltool.ask.lifetime.text import collision, shared, story, together
 from ggmltool.ggml.events import Event

@@ -57,8 +57,8 @@ def test_what_is_copied_lies_between_the_least_and_the_most(seed: int) -> None:
         run.step(step)
     plan = run.plans[-1]
     (copy,) = expert_copies(loaded.model, plan, tensors(loaded.model), run.bufts)
-    assert (copy.n_expert, copy.least) == (n_expert, used)
-    assert copy.nbytes_least <= sum(written) <= copy.nbytes_most <= copy.nbytes
+    assert (copy.n_expert, copy.used_min) == (n_expert, used)
+    assert copy.nbytes_min <= sum(written) <= copy.nbytes_max <= copy.nbytes
     assert "1 weight of experts" in experts_line([copy])
 
 

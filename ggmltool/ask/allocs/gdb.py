@@ -50,7 +50,9 @@ def alloc_prints(
     yield Printed("galloc->n_nodes", str(len(nodes)))
     yield Printed("galloc->n_leafs", str(len(leafs)))
     for i, row in enumerate(nodes):
-        yield Printed(f"galloc->node_allocs[{i}]", _node_alloc(row, chunked), row.tensor)
+        places = [place for _, place in row.sources]
+        src: list[Value] = [_tensor_alloc(p, chunked) for p in (*places, *[INVALID] * (MAX_SRC - len(places)))]
+        yield Printed(f"galloc->node_allocs[{i}]", {"dst": _tensor_alloc(row.place, chunked), "src": src}, row.tensor)
     for i, row in enumerate(leafs):
         yield Printed(f"galloc->leaf_allocs[{i}]", {"leaf": _tensor_alloc(row.place, chunked)}, row.tensor)
 
@@ -75,20 +77,7 @@ def tallocr_prints(tallocrs: Iterable[TallocrState], chunked: bool) -> Iterator[
                 yield Printed(f"*{name}", {"alignment": str(alignment), **n_free, **blocks, **most}, buft)
 
 
-def _node_alloc(row: AllocRow, chunked: bool) -> Value:
-    src = [place for _, place in row.sources]
-    src += [INVALID] * (MAX_SRC - len(src))
-    return {"dst": _tensor_alloc(row.place, chunked), "src": [_tensor_alloc(place, chunked) for place in src]}
-
-
 def _tensor_alloc(place: TensorAlloc, chunked: bool) -> Value:
-    return {
-        "buffer_id": str(place.buffer_id),
-        **_address(place.chunk, place.offset, chunked),
-        "size_max": str(place.size_max),
-    }
-
-
-def _address(chunk: int, offset: int, chunked: bool) -> dict[str, Value]:
-    at = str(offset % (SIZE_MAX + 1))
-    return {"addr": {"chunk": str(chunk), "offset": at}} if chunked else {"offset": at}
+    at = str(place.offset % (SIZE_MAX + 1))
+    where: dict[str, Value] = {"addr": {"chunk": str(place.chunk), "offset": at}} if chunked else {"offset": at}
+    return {"buffer_id": str(place.buffer_id), **where, "size_max": str(place.size_max)}

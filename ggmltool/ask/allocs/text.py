@@ -43,8 +43,12 @@ def allocs(answer: Answer[AllocTableShown], style: Style) -> str:
 def _table(what: str, bufts: Sequence[str]) -> Table[AllocRow]:
     """Rows with their numbers in the graph; nodes have sources. What the allocator does not place has no buffer."""
 
+    def short(place: TensorAlloc) -> str:
+        chunk = f"{place.chunk}:" if place.chunk else ""
+        return f"{place.buffer_id}:{chunk}{place.offset}+{place.size_max}" if place.buffer_id >= 0 else "-1"
+
     def sources(r: AllocRow) -> str:
-        return ", ".join(f"{name} {_short(alloc)}" for name, alloc in r.sources)
+        return ", ".join(f"{name} {short(alloc)}" for name, alloc in r.sources)
 
     def placed(get: Callable[[TensorAlloc], Shown], otherwise: Shown = None) -> Callable[[AllocRow], Shown]:
         return lambda r: otherwise if r.place.buffer_id < 0 else get(r.place)
@@ -61,13 +65,6 @@ def _table(what: str, bufts: Sequence[str]) -> Table[AllocRow]:
     if what == "node":
         columns.append(Column("sources", sources, cut=True, drop=2, numbers=True))
     return Table(*columns)
-
-
-def _short(place: TensorAlloc) -> str:
-    if place.buffer_id < 0:
-        return "-1"
-    chunk = f"{place.chunk}:" if place.chunk else ""
-    return f"{place.buffer_id}:{chunk}{place.offset}+{place.size_max}"
 
 
 def story(answer: Answer[AllocStoryShown], style: Style) -> str:
@@ -132,16 +129,13 @@ def free_blocks(answer: Answer[FreeBlocksShown], style: Style) -> str:
         seen.add(buft)
         for number, (state, blocks) in enumerate(zip(states, taken, strict=True)):
             facts = [f"chunk {number}", count(len(state.free_blocks), "free block"), f"max_size {state.max_size}"]
+            in_order = sorted([*(Block(*b) for b in state.free_blocks), *blocks])
             parts += [
                 render_lines([""], style),
                 render_lines([" · ".join([printable(buft), *facts]), ""], style),
-                render_lines(list(_drawing(_in_order(state, blocks), min(style.width, _WIDEST))), style),
+                render_lines(list(_drawing(in_order, min(style.width, _WIDEST))), style),
             ]
     return "".join(parts)
-
-
-def _in_order(state: ChunkState, taken: Sequence[Block]) -> list[Block]:
-    return sorted([*(Block(*b) for b in state.free_blocks), *taken])
 
 
 def _drawing(blocks: Sequence[Block], width: int) -> Iterator[str]:
@@ -151,6 +145,10 @@ def _drawing(blocks: Sequence[Block], width: int) -> Iterator[str]:
     def label(b: Block) -> str:
         text = printable(b.tensor) or "free"
         return text if cell_len(text) <= 2 * _NARROWEST else set_cell_size(text, 2 * _NARROWEST - 1).rstrip() + "…"
+
+    def centred(text: str, width: int) -> str:
+        left = (width - cell_len(text)) // 2
+        return " " * left + text + " " * (width - cell_len(text) - left)
 
     rows: list[list[tuple[Block, int]]] = [[]]
     room = width - 4
@@ -162,15 +160,8 @@ def _drawing(blocks: Sequence[Block], width: int) -> Iterator[str]:
     for row in rows:
         line = "  +" + "+".join("-" * (n - 1) for _, n in row) + "+"
         yield line
-        yield "  |" + "|".join(_centred(label(b), n - 1) for b, n in row) + "|"
+        yield "  |" + "|".join(centred(label(b), n - 1) for b, n in row) + "|"
         yield line
         last = row[-1][0]
         offsets = "".join(str(b.offset).ljust(n) for b, n in row)
         yield f"  {offsets}{end_of(last.offset + last.size)}"
-
-
-def _centred(text: str, width: int) -> str:
-    from rich.cells import cell_len
-
-    left = (width - cell_len(text)) // 2
-    return " " * left + text + " " * (width - cell_len(text) - left)

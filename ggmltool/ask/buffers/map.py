@@ -127,15 +127,20 @@ def memory_map(plan: Plan, memory: MemoryPlan, numbers: Mapping[str, int] | None
     order = [name for name, _ in plan.backends]
     copies = {copy.name for copy in plan.copies if copy.name != copy.of}
     largest = max((nbytes for *_, nbytes in there), default=1)
+    low, high = (110, 300) if len(there) <= 3 else (90, 200) if len(there) <= 8 else (60, 120)
     panels, y = [], TOP
     for buffer, chunk, nbytes in there:
         y += HEADER
-        frame = Box(LEFT, y, WIDTH - RIGHT, y + _height(nbytes / largest, len(there)))
+        frame = Box(LEFT, y, WIDTH - RIGHT, y + round(low + (high - low) * sqrt(nbytes / largest)))
         lives = [life for life in memory.of(buffer.buft) if life.chunk == chunk]
         backend = order.index(buffer.backend)
         n_steps = len(memory.nodes)
+        water: list[tuple[int, int]] = []
+        for life in sorted(lives, key=lambda life: life.start):
+            if life.offset + life.size > (water[-1][1] if water else 0):
+                water.append((life.start, life.offset + life.size))
         bend = bend_of(lives, nbytes, n_steps)
-        panel = Panel(buffer, backend, chunk, nbytes, frame, n_steps, (), (), tuple(_water(lives)), bend)
+        panel = Panel(buffer, backend, chunk, nbytes, frame, n_steps, (), (), tuple(water), bend)
         panels.append(_with_tiles(panel, lives, copies, MOST_TILES // len(there)))
         y = frame.y1 + below
     turns = {name: step for step, name in enumerate(memory.nodes)}
@@ -148,31 +153,21 @@ def numbers_of(plan: Plan) -> dict[str, int]:
     return {node.id: node.index for node in plan.nodes}
 
 
-def _height(part: float, panels: int) -> float:
-    """How high a panel is, of the largest 1."""
-    low, high = (110, 300) if panels <= 3 else (90, 200) if panels <= 8 else (60, 120)
-    return round(low + (high - low) * sqrt(part))
-
-
 def _with_tiles(panel: Panel, lives: Sequence[Lifetime], copies: set[str], most: int) -> Panel:
-    def area(box: Box) -> float:
-        return (box.x1 - box.x0) * (box.y1 - box.y0)
+    def area(one: tuple[Box, Lifetime]) -> float:
+        return (one[0].x1 - one[0].x0) * (one[0].y1 - one[0].y0)
+
+    def kind(life: Lifetime) -> Kind:
+        if life.tensor in copies:
+            return Kind.COPIED
+        return Kind.INPUT if life.start < 0 else Kind.OUTPUT if life.kept else Kind.COMPUTED
 
     boxes = [(panel.box(life), life) for life in lives]
     seen = [(box, life) for box, life in boxes if box.x1 - box.x0 >= 1 and box.y1 - box.y0 >= 1]
-    large = sorted(seen, key=lambda one: -area(one[0]))[:most]
-    drawn = {id(life) for _, life in large}
-    tiles = tuple(Tile(life, _kind(life, copies), box) for box, life in seen if id(life) in drawn)
+    drawn = {id(life) for _, life in sorted(seen, key=area, reverse=True)[:most]}
+    tiles = tuple(Tile(life, kind(life), box) for box, life in seen if id(life) in drawn)
     small = tuple(life for _, life in boxes if id(life) not in drawn)
     return replace(panel, tiles=tiles, small=small)
-
-
-def _kind(life: Lifetime, copies: set[str]) -> Kind:
-    if life.tensor in copies:
-        return Kind.COPIED
-    if life.start < 0:
-        return Kind.INPUT
-    return Kind.OUTPUT if life.kept else Kind.COMPUTED
 
 
 def bend_of(lives: Sequence[Lifetime], nbytes: int, n_steps: int) -> int:
@@ -183,14 +178,6 @@ def bend_of(lives: Sequence[Lifetime], nbytes: int, n_steps: int) -> int:
         tops[life.start + 1 : end + 1] = [life.offset + life.size] * (end - life.start)
     usual = sorted(tops)[int(_USUALLY * n_steps)]
     return usual if 0 < usual * _SMALL_PART < nbytes else 0
-
-
-def _water(lives: Sequence[Lifetime]) -> Iterator[tuple[int, int]]:
-    high = 0
-    for life in sorted(lives, key=lambda life: life.start):
-        if life.offset + life.size > high:
-            high = life.offset + life.size
-            yield life.start, high
 
 
 def _computing(plan: Plan, memory: MemoryPlan) -> Iterator[Span]:
@@ -326,13 +313,9 @@ def _blocks(cells: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Iterator[
     """Rectangles of cells that are set: runs of a row, as long as the rows below have the same."""
     open_since: dict[tuple[int, int], int] = {}
     for y, row in enumerate([*cells.tolist(), []]):
-        runs = set(_runs(row))
+        changes = [i for i, (a, b) in enumerate(pairwise([False, *row, False])) if a != b]
+        runs = set(zip(changes[::2], changes[1::2], strict=True))
         for run in [run for run in open_since if run not in runs]:
             yield run[0], open_since.pop(run), run[1], y
         for run in runs:
             open_since.setdefault(run, y)
-
-
-def _runs(row: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    changes = [i for i, (a, b) in enumerate(pairwise([False, *row, False])) if a != b]
-    return zip(changes[::2], changes[1::2], strict=True)

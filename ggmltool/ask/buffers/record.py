@@ -123,7 +123,7 @@ class BuffersShown(BuffersDocument, kw_only=True):
 class ChartShown(BuffersShown, kw_only=True):
     """The buffers over time."""
 
-    view = "chart:chart"
+    view = "chart"
 
 
 LAST_CHUNK = 15
@@ -144,19 +144,6 @@ class Chunk(Row):
     during: str | None
 
 
-def chunk_rows(plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None]) -> list[Chunk]:
-    """A row per chunk; `limits` are the bytes of the largest buffer of each type."""
-    out = []
-    for buffer in buffers_of(plan, memory):
-        for chunk, nbytes in enumerate(buffer.chunks):
-            lives = [life for life in memory.of(buffer.buft) if life.chunk == chunk]
-            first = lives[0]
-            limit = None if chunk == LAST_CHUNK else limits.get(buffer.buft)
-            during = memory.nodes[first.start] if first.start >= 0 else None
-            out.append(Chunk(buffer.backend, chunk, nbytes, limit, len(lives), first.tensor, first.size, during))
-    return out
-
-
 class ChunksDocument(StepDocument, kw_only=True):
     """`buffers --chunks --json`: the chunks of every compute buffer, and which tensor opened each."""
 
@@ -173,8 +160,15 @@ class ChunksShown(ChunksDocument, kw_only=True):
     @classmethod
     def of(cls, plan: Plan, memory: MemoryPlan, limits: Mapping[str, int | None]) -> Self:
         """The chunks of a plan; `limits` are the bytes of the largest buffer of each type."""
-        names = tuple(name for name, _ in plan.backends)
-        return cls(**head(plan), chunks=chunk_rows(plan, memory, limits), backends=names)
+        rows = []
+        for buffer in buffers_of(plan, memory):
+            for chunk, nbytes in enumerate(buffer.chunks):
+                lives = [life for life in memory.of(buffer.buft) if life.chunk == chunk]
+                first = lives[0]
+                limit = None if chunk == LAST_CHUNK else limits.get(buffer.buft)
+                during = memory.nodes[first.start] if first.start >= 0 else None
+                rows.append(Chunk(buffer.backend, chunk, nbytes, limit, len(lives), first.tensor, first.size, during))
+        return cls(**head(plan), chunks=rows, backends=tuple(name for name, _ in plan.backends))
 
 
 class CopiesRow(Row):

@@ -76,10 +76,12 @@ def map_svg(plan: Plan, memory: MemoryPlan, title: str, numbers: Mapping[str, in
     facts = [plan_step(plan), f"ggml {plan.ggml}", nodes]
     facts.append(f"{size(sum(panel.nbytes for panel in laid.panels))} in compute buffers")
     head = fitted(f"Memory over time: {printable(title)}", _PLOT + LEFT - RIGHT, LARGE, bold=True)
+    placed = _placed(laid, inks)
+    bottom = placed[-1][1].y + 18 if placed else laid.bottom + FOOT
     elements = [
         style(inks.values(), *_rules(list(inks.values()))),
         _DEFS,
-        rect(Box(0, 0, WIDTH, bottom := _bottom(laid, inks)), "paper"),
+        rect(Box(0, 0, WIDTH, bottom), "paper"),
         Text(RIGHT, 30, head, LARGE, bold=True).element,
         Text(RIGHT, 50, fitted(" · ".join(facts), _PLOT + LEFT - RIGHT, 12), look="soft").element,
     ]
@@ -87,7 +89,7 @@ def map_svg(plan: Plan, memory: MemoryPlan, title: str, numbers: Mapping[str, in
         elements += ["<g>", *_panel(panel, laid, turns, _MOST_SMALL // len(laid.panels)), "</g>"]
     if not laid.panels:
         elements.append(Text(RIGHT, 84, "No compute buffer holds anything.").element)
-    elements += _legend(laid, inks)
+    elements += _legend(placed)
     return document((WIDTH, bottom), f"Memory over time: {title}", _description(laid, turns, facts), elements)
 
 
@@ -115,7 +117,11 @@ def _rules(backends: Sequence[Color]) -> tuple[str, str]:
 def _panel(panel: Panel, laid: MemoryMap, turns: Sequence[str], room: int) -> Iterator[str]:
     yield from _header(panel, turns)
     yield rect(panel.frame, "hatch")
-    yield from _grid(panel, laid)
+    frame = panel.frame
+    lines = [f"M{number(frame.x0)} {number(panel.y(at))}H{number(frame.x1)}" for at, _ in _offsets(panel)]
+    if len(laid.layers) <= _PLOT / 8:
+        lines += [f"M{number(panel.x(s.start))} {number(frame.y0)}V{number(frame.y1)}" for s in laid.layers]
+    yield path("".join(lines), "grid")
     small = small_area(panel, room)
     if small:
         yield path(small, f"m{panel.backend}")
@@ -133,10 +139,13 @@ def _panel(panel: Panel, laid: MemoryMap, turns: Sequence[str], room: int) -> It
     for text in callouts(panel, names):
         yield rect(text.box, "paper")
         yield text.element
-    yield path(_water(panel), "water")
+    water = ""
+    for step, high in panel.water:
+        water += f"{'H' if water else 'M'}{number(panel.x(step))}{'V' if water else ' '}{number(panel.y(high))}"
+    yield path(f"{water}H{number(frame.x1)}", "water")
     if x_of_peak is not None:
-        x, y = number(x_of_peak), panel.frame.y0
-        yield path(f"M{x} {number(y)}V{number(panel.frame.y1)}", "peak")
+        x, y = number(x_of_peak), frame.y0
+        yield path(f"M{x} {number(y)}V{number(frame.y1)}", "peak")
         yield path(f"M{x} {number(y)}l-4.5 -7h9z", "ink")
     yield from _axes(panel, laid)
 
@@ -158,15 +167,6 @@ def _header(panel: Panel, turns: Sequence[str]) -> Iterator[str]:
 
 def _when(peak: Peak, turns: Sequence[str]) -> str:
     return f"at node {printable(turns[peak.step])}" if peak.step >= 0 else "before the first node"
-
-
-def _grid(panel: Panel, laid: MemoryMap) -> Iterator[str]:
-    """What lies behind the tiles: lines at round offsets, and where layers begin."""
-    frame = panel.frame
-    lines = [f"M{number(frame.x0)} {number(panel.y(at))}H{number(frame.x1)}" for at, _ in _offsets(panel)]
-    if len(laid.layers) <= _PLOT / 8:
-        lines += [f"M{number(panel.x(s.start))} {number(frame.y0)}V{number(frame.y1)}" for s in laid.layers]
-    yield path("".join(lines), "grid")
 
 
 def _offsets(panel: Panel) -> list[tuple[float, str]]:
@@ -211,14 +211,6 @@ def _axes(panel: Panel, laid: MemoryMap) -> Iterator[str]:
         ticks = (f"M{number(panel.x(s.start))} {number(y - 10)}v12" for s in laid.layers)
         if len(laid.layers) <= _PLOT / 8:
             yield path("".join(ticks), "grid")
-
-
-def _water(panel: Panel) -> str:
-    """The highest byte in use so far."""
-    d = ""
-    for step, high in panel.water:
-        d += f"{'H' if d else 'M'}{number(panel.x(step))}{'V' if d else ' '}{number(panel.y(high))}"
-    return f"{d}H{number(panel.frame.x1)}"
 
 
 def _tile(tile: Tile, backend: int, turns: Sequence[str]) -> str:
@@ -278,14 +270,8 @@ def _placed(laid: MemoryMap, inks: dict[str, Color]) -> list[tuple[_Key, Text]]:
     return out
 
 
-def _bottom(laid: MemoryMap, inks: dict[str, Color]) -> float:
-    """Where the drawing ends."""
-    placed = _placed(laid, inks)
-    return placed[-1][1].y + 18 if placed else laid.bottom + FOOT
-
-
-def _legend(laid: MemoryMap, inks: dict[str, Color]) -> Iterator[str]:
-    for key, text in _placed(laid, inks):
+def _legend(placed: Sequence[tuple[_Key, Text]]) -> Iterator[str]:
+    for key, text in placed:
         box = Box(text.x - 26, text.y - 10, text.x - 6, text.y + 2)
         middle = (box.y0 + box.y1) / 2
         if key.shape == "line":
@@ -295,15 +281,12 @@ def _legend(laid: MemoryMap, inks: dict[str, Color]) -> Iterator[str]:
         elif key.shape == "bar":
             yield rect(box._replace(y0=middle - 3, y1=middle + 3), key.look)
         elif key.shape == "dots":
-            yield path("".join(outline(Box(x, middle - 1, x + 1.5, middle + 1)) for x in _dots(box)), key.look)
+            dots = (box.x0 + 3 * i for i in range(7))
+            yield path("".join(outline(Box(x, middle - 1, x + 1.5, middle + 1)) for x in dots), key.look)
         else:
             looks = key.look.split()
             yield from (rect(box, look) for look in looks)
         yield text.element
-
-
-def _dots(box: Box) -> Iterator[float]:
-    return (box.x0 + 3 * i for i in range(7))
 
 
 def _description(laid: MemoryMap, turns: Sequence[str], facts: Sequence[str]) -> str:

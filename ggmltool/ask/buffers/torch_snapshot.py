@@ -171,25 +171,20 @@ class _Stacks:
     def of(self, life: Lifetime, begins: bool) -> list[_Dict]:
         """Of a lifetime that begins or ends."""
         if (life, begins) not in self._known:
-            step = life.start if begins else life.end or 0
+            step = life.start if begins else -1 if life.end is None else life.end
             kind = "free" if not begins else "reuse" if life.reused else "alloc"
             functions = [_frame("ggml", 0, name) for name in self._calls[kind]]
             number = self.numbers.get(self.memory.nodes[step], 0) if 0 <= step < len(self.memory.nodes) else 0
-            about = _frame(life.tensor, number, self._what(life))
-            self._known[life, begins] = [about, _frame("why", 0, self._why(life, begins)), *functions]
+            info = self.tensors.get(life.tensor)
+            what = f"{info.op} {info.shape}" if info is not None else "a copy that the scheduler made"
+            node = "before the first node" if step < 0 else f"at node {self.turns[step]}"
+            why = f"in the memory of {life.reused}, {node}" if life.reused else f"allocated {node}"
+            if begins and life.kept:
+                why += ", and it is an output, which stays"
+            elif not begins:
+                why = f"nothing needs it any more, {node}"
+            self._known[life, begins] = [_frame(life.tensor, number, what), _frame("why", 0, why), *functions]
         return self._known[life, begins]
-
-    def _what(self, life: Lifetime) -> str:
-        info = self.tensors.get(life.tensor)
-        return f"{info.op} {info.shape}" if info is not None else "a copy that the scheduler made"
-
-    def _why(self, life: Lifetime, begins: bool) -> str:
-        step = life.start if begins else life.end
-        node = "before the first node" if step is None or step < 0 else f"at node {self.turns[step]}"
-        if not begins:
-            return f"nothing needs it any more, {node}"
-        kept = ", and it is an output, which stays" if life.kept else ""
-        return f"in the memory of {life.reused}, {node}{kept}" if life.reused else f"allocated {node}{kept}"
 
     def of_chunk(self, buft: str, number: int) -> list[_Dict]:
         """Of a chunk."""

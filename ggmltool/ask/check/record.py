@@ -18,7 +18,6 @@ from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
-from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.show.document import Error, ReleaseDocument, Row, error_of
 
 
@@ -61,17 +60,14 @@ def read_gauges(run: Run, watch: LimitWatch, graph: str, plan: Plan) -> Checkup:
     """The gauges of a run as it stands after `plan`, the plan of its last step; `watch` listened to the run."""
     breach = None if plan.ok else run.failure(run.plans[-1]).breach
     built = run.newest[graph][0] if graph in run.newest else None
-    names = _names(run.model, graph)
+    # The names as they stand in the file; of those given apart from the id, what ggml keeps.
+    model = run.model
+    tensors = (*model.tensors(), *(model.graphs[graph].nodes if graph in model.graphs else ()))
+    names = [t.id if t.name == cut_name(t.id) else t.name for t in tensors]
     found = gauges(
         Checked(watch, run.backends, run.sched, built, run.buffers, names, breach, plan.ok, run.model.release)
     )
     return Checkup(graph, plan, found, breach)
-
-
-def _names(model: ScenarioSpec, graph: str) -> list[str]:
-    """The names of the tensors as they stand in the file; of those given apart from the id, what ggml keeps."""
-    tensors = (*model.tensors(), *(model.graphs[graph].nodes if graph in model.graphs else ()))
-    return [t.id if t.name == cut_name(t.id) else t.name for t in tensors]
 
 
 Status = Literal["fine", "near", "over", "breached", "not reached"]

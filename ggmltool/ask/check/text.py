@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.check.record import LimitsShown, Status, closest, status
@@ -14,9 +13,6 @@ from ggmltool.inspect.gauges import Gauge, limits_of
 from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table
 from ggmltool.show.text import count, ggml_error, printable, size
 
-if TYPE_CHECKING:
-    from rich.text import Text
-
 _ROOMY = 100
 """Columns from which a bar has ten cells, else five."""
 _INKS: dict[Status, str] = {"fine": "green", "near": "yellow", "over": "yellow", "breached": "bold red"}
@@ -24,23 +20,27 @@ _INKS: dict[Status, str] = {"fine": "green", "near": "yellow", "over": "yellow",
 
 def check_view(gauges: Sequence[Gauge], title: str, step: str, style: Style) -> str:
     """The gauges as a table, and below it what happens beyond each limit."""
+    from rich.text import Text
+
     roomy = style.width >= _ROOMY
     table = _table(10 if roomy else 5)
     rows: list[Row] = []
     for group, some in groupby(gauges, lambda gauge: gauge.about.group):
         rows += [[Cell(group, "dim")], *table.rows(some)]
-    facts = [step, count(len(gauges), "limit"), *_closest(gauges)]
-    parts = [heading(title, facts, style), "\n", render_table(table.columns, rows, style)]
-    parts.append(render_lines(["", *_beyond(gauges, style, not roomy)], style))
-    return "".join(parts)
-
-
-def _closest(gauges: Sequence[Gauge]) -> list[str]:
+    facts = [step, count(len(gauges), "limit")]
     counted = [g for g in gauges if g.used is not None and g.about.kind != "fixed"]
-    if not counted:
-        return []
-    closest = max(counted, key=lambda g: g.share)
-    return [f"closest: {_called(closest)}, {_percent(closest)}"]
+    if counted:
+        nearest = max(counted, key=lambda g: g.share)
+        facts.append(f"closest: {_called(nearest)}, {_percent(nearest)}")
+    # What happens beyond each limit, with the place where the table had to cut it.
+    lines: list[str | Text] = ["", Text("beyond the limit", "dim")]
+    width = min(max(style.width, 40), 120)
+    for gauge in gauges:
+        place = f" ({printable(_where(gauge))})" if not roomy and _where(gauge) else ""
+        text = f"  {_called(gauge)}{place}: {gauge.about.beyond}"
+        lines += textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
+    table_text = render_table(table.columns, rows, style)
+    return "".join([heading(title, facts, style), "\n", table_text, render_lines(lines, style)])
 
 
 def _called(gauge: Gauge) -> str:
@@ -62,6 +62,10 @@ def _table(cells: int) -> Table[Gauge]:
         verdict = status(g)
         return "" if verdict == "fine" else "full" if verdict == "near" and g.share == 1 else verdict
 
+    def bar(g: Gauge) -> Cell:
+        full = min(int(g.share * cells), cells)
+        return told(g, "█" * full + "·" * (cells - full))
+
     def told(g: Gauge, text: str) -> Cell:
         return Cell("", "dim") if g.used is None else Cell(text, _INKS[status(g)])
 
@@ -69,7 +73,7 @@ def _table(cells: int) -> Table[Gauge]:
         Column("limit", lambda g: f"  {g.about.text}"),
         Column("used", lambda g: amount(g, g.used), right=True),
         Column("of", lambda g: amount(g, g.limit), right=True),
-        Column("", lambda g: told(g, _bar(g.share, cells))),
+        Column("", bar),
         Column("", lambda g: dim(g, "" if g.used is None else _percent(g)), right=True),
         Column("", lambda g: told(g, word(g)), drop=1),
         Column("where", lambda g: dim(g, "not reached" if g.used is None else _where(g)), cut=True),
@@ -85,11 +89,6 @@ def _where(gauge: Gauge) -> str:
     return ", ".join(filter(None, (" + ".join(f"{n} {what}" for what, n in gauge.of), gauge.where)))
 
 
-def _bar(share: float, cells: int) -> str:
-    full = min(int(share * cells), cells)
-    return "█" * full + "·" * (cells - full)
-
-
 def _percent(gauge: Gauge) -> str:
     """Whole percents; 100 % only if nothing is left, above it where it is too much."""
     percent = 100 * gauge.share
@@ -98,20 +97,6 @@ def _percent(gauge: Gauge) -> str:
     if gauge.share < 1:
         return f"{'<1' if 0 < percent < 1 else min(int(percent), 99)}%"
     return f"{max(round(percent), 101) if gauge.share > 1 else 100}%"
-
-
-def _beyond(gauges: Sequence[Gauge], style: Style, with_place: bool) -> list[str | Text]:
-    """What happens beyond each limit; with the place too, where the table had to cut it."""
-    from rich.text import Text
-
-    lines: list[str | Text] = [Text("beyond the limit", "dim")]
-    width = min(max(style.width, 40), 120)
-    for gauge in gauges:
-        of = gauge.about
-        place = f" ({printable(_where(gauge))})" if with_place and _where(gauge) else ""
-        text = f"  {_called(gauge)}{place}: {of.beyond}"
-        lines += textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
-    return lines
 
 
 def breach_text(breach: Breach | None, release: str) -> str:

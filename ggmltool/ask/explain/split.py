@@ -82,10 +82,6 @@ class ExplainedSplitShown(ExplainedSplit, kw_only=True):
     reasons: tuple[Reason, ...]
     shapes: tuple[str, ...]
 
-    def rows(self) -> tuple[InputRow, ...]:
-        """What is copied before it."""
-        return tuple(self.inputs)
-
 
 def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched, ExplainedSplitShown]:
     """Why split `number` began. Raises InspectError if the plan has no such split."""

@@ -31,13 +31,11 @@ class GraphTensor(Row):
     @classmethod
     def all(cls, tensors: Iterable[Tensor]) -> list[GraphTensor]:
         """Tensors in the graph's order."""
-        return [cls._of(i, t) for i, t in enumerate(tensors)]
-
-    @classmethod
-    def _of(cls, index: int, t: Tensor) -> GraphTensor:
-        src = [None if s is None else s.label for s in t.src]
-        param = bool(t.flags & FLAG_PARAM)
-        return cls(index, t.id or None, t.name, Op(t.op).name, op_desc(t), t.type.name, t.ne, t.nb, param, src)
+        out = []
+        for i, t in enumerate(tensors):
+            src, param = [None if s is None else s.label for s in t.src], bool(t.flags & FLAG_PARAM)
+            out.append(cls(i, t.id or None, t.name, Op(t.op).name, op_desc(t), t.type.name, t.ne, t.nb, param, src))
+        return out
 
 
 class BuiltGraph(ReleaseDocument, kw_only=True):

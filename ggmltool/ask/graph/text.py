@@ -25,11 +25,6 @@ def graph_print(nodes: Sequence[GraphTensor], leafs: Sequence[GraphTensor]) -> s
     lines.append(f"n_leafs = {len(leafs)}")
     for i, t in enumerate(leafs):
         ne = ", ".join(f"{n:5d}" for n in t.ne[:2])
-        label = _right(t.name, 16)
+        label = " " * (16 - len(t.name.encode("utf-8", "surrogateescape"))) + t.name  # `%16s` counts bytes
         lines.append(f" - {i:3d}: [ {ne}] {t.op:>8} {label}")
     return "\n".join([*lines, _END]) + "\n"
-
-
-def _right(text: str, width: int) -> str:
-    """`%16s`, which counts bytes."""
-    return " " * (width - len(text.encode("utf-8", "surrogateescape"))) + text

@@ -158,11 +158,9 @@ class Lifetimes:
         self.inplace = gallocr.inplace
         self.tensors: dict[str, Tensor] = {}
         older = (t for _, table in reversed(self.watched.at.run.newest.values()) for t in table)
-        for t in (*self._of_the_graph(), *self.watched.gallocr.planned_leafs, *self.watched.at.built().table, *older):
+        of_the_graph = (t for n in self.planned for t in (n, *n.src) if t is not None)
+        for t in (*of_the_graph, *gallocr.planned_leafs, *self.watched.at.built().table, *older):
             self.tensors.setdefault(t.label, t)
-
-    def _of_the_graph(self) -> list[Tensor]:
-        return [t for n in self.planned for t in (n, *n.src) if t is not None]
 
     def table(self, *tensors: TensorLife) -> LifetimeTable:
         """The lifetimes asked for."""
@@ -188,7 +186,15 @@ class Lifetimes:
         else:
             place, room = ("", 0, 0), 0
         offset = place[2] + (t.view_offs if t is not root else 0)
-        neighbors = self._neighbors(life, offset, t.nbytes if t is not root else room)
+        end = offset + (t.nbytes if t is not root else room)
+        # All that has one of these bytes at some time, in order, and the tensor itself, which may have none.
+        neighbors = [
+            other
+            for other in self.memory.lifetimes
+            if life is not None
+            and (other.buft, other.chunk) == (life.buft, life.chunk)
+            and (other is life or (other.offset < end and offset < other.offset + other.size))
+        ]
         found = TensorLife(
             id=t.label,
             view_of=root.label if root is not t else None,
@@ -268,18 +274,3 @@ class Lifetimes:
             if any(s is t or s is root for i in keepers for s in self.planned[i].src):
                 node = self.planned[at].label
                 yield Until(at, node, backends.get(node) or "")
-
-    def _neighbors(self, life: Lifetime | None, offset: int, size: int) -> list[Lifetime]:
-        """All that has one of these bytes at some time, in order, and the tensor itself, which may have none."""
-        if life is None:
-            return []
-        return [
-            other
-            for other in self.memory.lifetimes
-            if other is life
-            or (
-                (other.buft, other.chunk) == (life.buft, life.chunk)
-                and other.offset < offset + size
-                and offset < other.offset + other.size
-            )
-        ]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ggmltool.ask.reference.record import SchemaInfo, Schemas
-from ggmltool.show.document import Document
+from ggmltool.show.document import Document, document_in
 
 _MODULES = (
     "ask.plan.record",
@@ -68,7 +68,7 @@ def kinds() -> dict[str, tuple[type[Document], ...]]:
 def _documents(module: str) -> Iterator[type[Document]]:
     for value in vars(import_module(module)).values():
         is_record = isinstance(value, type) and issubclass(value, Document) and value.__module__ == module
-        if is_record and value.document is Document.document:  # else it is one of them with more for its views
+        if is_record and value.document is Document.document and document_in(value) is value:
             yield value
 
 

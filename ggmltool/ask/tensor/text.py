@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.tensor.record import StridesShown, TensorRow, TensorShown
+from ggmltool.ask.tensor.record import StridesShown, TensorShown
 from ggmltool.inspect.use_after_free import freed_by
 from ggmltool.show.table import Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, printable, size
@@ -19,6 +19,8 @@ _LINE = 100
 def tensor(answer: Answer[TensorShown], style: Style) -> str:
     """One line per fact."""
     shown, t = answer.facts, answer.facts.tensor
+    chunk = f", chunk {t.chunk}" if t.chunk else ""
+    freed = f": {freed_by(t.freed)}" if t.freed else ""
     rows: list[tuple[str, str]] = [
         ("name", t.name),
         ("struct", f"{t.address:#x} in {t.context}"),
@@ -32,7 +34,7 @@ def tensor(answer: Answer[TensorShown], style: Style) -> str:
         ("layout", ", ".join(t.layout)),
         ("flags", ", ".join(t.flags)),
         ("backend", "none" if t.backend is None else f"{t.backend} {t.cause or ''}".rstrip()),
-        ("memory", _memory(t)),
+        ("memory", "none" if t.buffer is None else f"{t.buffer} ({t.usage}{chunk}), offset {t.offset}{freed}"),
         ("data", f"{t.data:#x}" if t.data else "NULL"),
         ("view of", f"{t.view_src} at {t.view_offs}" if t.view_src is not None else ""),
         *((f"src[{j}]", s) for j, s in enumerate(t.src) if s is not None),
@@ -45,24 +47,12 @@ def tensor(answer: Answer[TensorShown], style: Style) -> str:
         uses = f"n_children {n.n_children}, n_views {n.n_views}"
         state = "allocated" if n.allocated else "not allocated"
         rows.append(("hash node", f"{uses}, buffer {n.buffer_id}, chunk {n.chunk}, offset {n.offset}, {state}"))
-    lines = [line for name, value in rows if value for line in _fact(name, value, style.width)]
-    return heading(f"{answer.title}: {shown.label}", [answer.heading], style) + render_lines(["", *lines], style)
-
-
-def _memory(t: TensorRow) -> str:
-    if t.buffer is None:
-        return "none"
-    chunk = f", chunk {t.chunk}" if t.chunk else ""
-    freed = f": {freed_by(t.freed)}" if t.freed else ""
-    return f"{t.buffer} ({t.usage}{chunk}), offset {t.offset}{freed}"
-
-
-def _fact(name: str, value: str, width: int) -> list[str]:
-    indent = " " * 13
-    return textwrap.wrap(
-        printable(value), max(width, 40), initial_indent=f"  {name:<11}", subsequent_indent=indent,
-        break_on_hyphens=False, drop_whitespace=True,
-    )  # fmt: skip
+    wrapper = textwrap.TextWrapper(max(style.width, 40), subsequent_indent=" " * 13, break_on_hyphens=False)
+    lines = [""]
+    for name, value in rows:
+        wrapper.initial_indent = f"  {name:<11}"
+        lines += wrapper.wrap(printable(value)) if value else []
+    return heading(f"{answer.title}: {shown.label}", [answer.heading], style) + render_lines(lines, style)
 
 
 _STRIDES = (
