@@ -48,9 +48,8 @@ D = TypeVar("D", bound=Document)
 
 
 def document_in(record: type[Document]) -> type[Document]:
-    """The document that a record is or extends: the class with the `kind`, or one that adds no field to it."""
-    declares = next(cls for cls in record.__mro__ if "kind" in get_annotations(cls))
-    return record if record.__struct_fields__ == declares.__struct_fields__ else declares
+    """The document that a record is or extends: the class that declares the `kind`."""
+    return next(cls for cls in record.__mro__ if "kind" in get_annotations(cls))
 
 
 def part(record: Document, document: type[D], **more: Any) -> D:
@@ -64,11 +63,10 @@ class ReleaseDocument(Document, kw_only=True):
     ggml: str
 
 
-def document_of(row: type[Row], kind: str) -> type[ReleaseDocument]:
+def document_of(row: type[Row]) -> type[ReleaseDocument]:
     """A row as a document of its own: the same fields behind a head."""
     own = [(f.name, f.type) if f.default is NODEFAULT else (f.name, f.type, f.default) for f in fields(row)]
-    named = [("kind", Literal[kind], kind), *own]
-    return defstruct(f"One{row.__name__}", named, bases=(ReleaseDocument,), kw_only=True)  # type: ignore[return-value]
+    return defstruct(f"One{row.__name__}", own, bases=(ReleaseDocument,), kw_only=True)  # type: ignore[return-value]
 
 
 class Error(Row):

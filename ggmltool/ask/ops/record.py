@@ -243,11 +243,12 @@ class OpList(ReleaseDocument, kw_only=True):
     ops: tuple[OpInfo, ...]
 
 
-class OneOp(document_of(OpInfo, "op")):  # type: ignore[misc]
+class OneOp(document_of(OpInfo)):  # type: ignore[misc]
     """`ops NAME --json`: an op in full."""
 
     view = "op"
     main_table = ""
+    kind: Literal["op"] = "op"
 
 
 _KINDS = {"int": "integer", "float": "number", "bool": "true or false", "DType": "a type's name"}

@@ -43,10 +43,11 @@ class TypeList(ReleaseDocument, kw_only=True):
     types: tuple[TypeInfo, ...]
 
 
-class OneType(document_of(TypeInfo, "type")):  # type: ignore[misc]
+class OneType(document_of(TypeInfo)):  # type: ignore[misc]
     """`types NAME --json`: a type in full."""
 
     view = "type_in_full"
+    kind: Literal["type"] = "type"
 
 
 class TableEntry(Row):
