@@ -19,7 +19,7 @@ from ggmltool.ggml.events import (
     UsedAfterFree,
 )
 from ggmltool.ggml.why import Facts, Sweep, Why
-from ggmltool.inspect.decisions import Reason, TurnedDown
+from ggmltool.inspect.decisions import Reason, TurnedDownRow
 from ggmltool.inspect.use_after_free import grew
 
 Reasoned = Assigned | PassedOver | Refused | SplitStarted | NotReused | ReallocNeeded
@@ -173,7 +173,7 @@ def reason_text(reason: Reason) -> str:
     return "; ".join([words(settled), *refusals])
 
 
-def refusal_text(refused: TurnedDown) -> str:
+def refusal_text(refused: TurnedDownRow) -> str:
     """`GPU0 does not support SILU`, with the condition if there is one."""
     if refused.lacks or not refused.why:
         return f"{refused.backend} does not support {refused.op}"

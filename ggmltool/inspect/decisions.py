@@ -45,7 +45,7 @@ class Part:
         """The scheduler's `on_pass`, where `looks_at_passes`."""
 
 
-class TurnedDown(Row):
+class TurnedDownRow(Row):
     """A backend that does not support the op, and `why`; `lacks`: it has no such op at all, whatever the operands."""
 
     backend: str
@@ -64,7 +64,7 @@ class Reason(NamedTuple):
 
     tensor: str
     settled: Assigned | None
-    turned_down: tuple[TurnedDown, ...]
+    turned_down: tuple[TurnedDownRow, ...]
     passed_over: tuple[PassedOver, ...]
     is_next: bool
 
@@ -74,7 +74,7 @@ def reason_of(tensor: str, op: str, said: Sequence[Said], backends: Sequence[str
     settled = next((e for e in reversed(said) if isinstance(e, Assigned)), None)
     higher = backends if settled is None else backends[: backends.index(settled.backend)]
     refusals = {e.backend: e for e in said if isinstance(e, Refused)}
-    down = tuple(TurnedDown(b, op, refusals[b].condition, refusals[b].lacks) for b in higher if b in refusals)
+    down = tuple(TurnedDownRow(b, op, refusals[b].condition, refusals[b].lacks) for b in higher if b in refusals)
     rule = 1 if settled is None else settled.rule
     passed = (e for e in said if isinstance(e, PassedOver) and e.rule == rule)
     over = tuple(e for e in passed if e.backend in higher or not e.backend)
@@ -83,7 +83,7 @@ def reason_of(tensor: str, op: str, said: Sequence[Said], backends: Sequence[str
 
 def unsupported(
     backends: Sequence[Backend], nodes: Iterable[Tensor], on: Mapping[str, str | None]
-) -> Counter[tuple[TurnedDown, str]]:
+) -> Counter[tuple[TurnedDownRow, str]]:
     """How many nodes run on no GPU (on the second of the pair) since one does not support their op, by reason.
 
     `on` is the backend of each node. To be asked of a graph that has no memory yet. A GPU is not asked for nodes with
@@ -92,7 +92,7 @@ def unsupported(
     names = [b.name for b in backends]
     gpus = [b for b in backends if b.device.type in ("gpu", "igpu")]
     memory = {b.device.buft: b.name for b in gpus}
-    found: Counter[tuple[TurnedDown, str]] = Counter()
+    found: Counter[tuple[TurnedDownRow, str]] = Counter()
     for node in nodes:
         there = on.get(node.id)
         if there is None or node.is_view_op or any(there == b.name for b in gpus):
@@ -103,7 +103,7 @@ def unsupported(
                 continue
             refusal = backend.device.refusal(node)
             if refusal is not None:
-                found[TurnedDown(backend.name, op_desc(node), *refusal), there] += 1
+                found[TurnedDownRow(backend.name, op_desc(node), *refusal), there] += 1
     return found
 
 

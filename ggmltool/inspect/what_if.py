@@ -34,7 +34,7 @@ class Change(NamedTuple):
     moved: str | None = None
 
 
-class Outcome(Row):
+class OutcomeRow(Row):
     """What a plan comes to: the backend (null: ggml refuses), the splits, the bytes they copy; `text` says what was
     changed for it."""
 
@@ -44,12 +44,12 @@ class Outcome(Row):
     copied: int
 
 
-def outcome(text: str, plan: Plan, model: ScenarioSpec, node: str) -> Outcome:
+def outcome(text: str, plan: Plan, model: ScenarioSpec, node: str) -> OutcomeRow:
     """A plan in numbers."""
     specs = [*model.tensors(), *model.graphs[plan.graph or ""].nodes]
     nbytes = {t.id: nbytes_of(t.type, t.ne, t.nb) for t in specs}
     copied = sum(nbytes.get(i, 0) for split in plan.splits for i in split.inputs)
-    return Outcome(text, backend_of(plan, node), len(plan.splits), copied)
+    return OutcomeRow(text, backend_of(plan, node), len(plan.splits), copied)
 
 
 def backend_of(plan: Plan, tensor: str) -> str | None:
@@ -218,9 +218,9 @@ def changes(opened: Opened, graph: str, name: str, chain: Sequence[str], now: st
     yield from to_another_backend(opened.model, graph, name, chain, able, askers, now)
 
 
-def outcomes(tried: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> list[Outcome]:
+def outcomes(tried: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> list[OutcomeRow]:
     """Plan changed scenarios, a bounded number of them; those whose plan is as wanted, each text once."""
-    out: dict[str, Outcome] = {}
+    out: dict[str, OutcomeRow] = {}
     planned = 0
     for change in islice(tried, MOST):
         plan = Scenario(change.model).plan(graph)

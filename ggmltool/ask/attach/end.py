@@ -13,7 +13,7 @@ from ggmltool.attach.end.seeking import Suspect
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.messages.match import explained, find
 from ggmltool.inspect.opened import Opened
-from ggmltool.inspect.what_if import Outcome, changes, outcomes
+from ggmltool.inspect.what_if import OutcomeRow, changes, outcomes
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.show.document import ReleaseDocument, Row
@@ -216,7 +216,7 @@ def _changes(end: Ended, tensors: tuple[EndTensor, ...]) -> list[EndChange]:
     opened = Opened(Scenario(load_spec(made.document)))
     # An assignment silences the check and leaves the cause: the backend cannot use the memory.
     tried = (change for change in changes(opened, GRAPH, node, ()) if not change.of_node)
-    return [EndChange(*found) for found in outcomes(tried, GRAPH, node, lambda _: True)[:MOST_CHANGES]]
+    return [EndChange(*astuple(found)) for found in outcomes(tried, GRAPH, node, lambda _: True)[:MOST_CHANGES]]
 
 
 _SIGNALS = {
@@ -251,7 +251,7 @@ def abort_view(facts: EndDocument, title: str, style: Style) -> str:
             render_lines(list(_graph(facts, style)), style),
             *_tensors(facts.tensors, style),
             render_lines(list(_meaning(facts, style)), style),
-            *moves("to", {}).section(name, [Outcome(*astuple(change)) for change in facts.changes], style),
+            *moves("to", {}).section(name, [OutcomeRow(*astuple(change)) for change in facts.changes], style),
         ]
     )
 

@@ -10,11 +10,11 @@ from ggmltool.ggml.device import Device
 from ggmltool.ggml.events import Assigned, Said
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
-from ggmltool.inspect.decisions import Reason, TurnedDown, answer
+from ggmltool.inspect.decisions import Reason, TurnedDownRow, answer
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
-from ggmltool.inspect.what_if import Outcome, backend_of, changes, outcome, outcomes
+from ggmltool.inspect.what_if import OutcomeRow, backend_of, changes, outcome, outcomes
 from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.show.document import Row, StepDocument, head
 from ggmltool.state.errors import InspectError
@@ -31,7 +31,7 @@ class ReasonRow(Row):
     why: str | None
     reason: str | None
     by: str
-    turned_down: list[TurnedDown]
+    turned_down: list[TurnedDownRow]
     text: str
 
     @classmethod
@@ -129,8 +129,8 @@ class ExplainedNode(StepDocument, kw_only=True):
     chain: list[ReasonRow]
     sources: list[SourceRow]
     answers: list[AnswerRow]
-    now: Outcome
-    moves: list[Outcome]
+    now: OutcomeRow
+    moves: list[OutcomeRow]
 
 
 class ExplainedNodeShown(ExplainedNode, kw_only=True):

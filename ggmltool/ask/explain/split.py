@@ -15,7 +15,7 @@ from ggmltool.inspect.decisions import Decisions, Reason
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
-from ggmltool.inspect.what_if import Change, Outcome, backend_of, changes, outcome, outcomes
+from ggmltool.inspect.what_if import Change, OutcomeRow, backend_of, changes, outcome, outcomes
 from ggmltool.show.document import Row, StepDocument, head
 from ggmltool.state.errors import InspectError
 
@@ -68,8 +68,8 @@ class ExplainedSplit(StepDocument, kw_only=True):
     behind: str | None
     inputs: list[InputRow]
     read_again: list[ReadAgain]
-    now: Outcome
-    merges: list[Outcome]
+    now: OutcomeRow
+    merges: list[OutcomeRow]
 
 
 class ExplainedSplitShown(ExplainedSplit, kw_only=True):
@@ -142,7 +142,7 @@ def _read_again(plan: Plan, number: int) -> Iterator[ReadAgain]:
                 yield ReadAgain(copies.pop(s), node.id)
 
 
-def _merges(opened: Opened, state: Watched, heard: Decisions, number: int) -> list[Outcome]:
+def _merges(opened: Opened, state: Watched, heard: Decisions, number: int) -> list[OutcomeRow]:
     """Changes that were planned, and with which the graph has fewer splits."""
     plan = state.plan
     if number == 0 or not plan.ok:

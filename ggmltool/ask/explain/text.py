@@ -16,7 +16,7 @@ from ggmltool.ggml.events import Assigned, IdsChanged, ReallocNeeded, Said
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.messages.match import Explained, Match, explained
-from ggmltool.inspect.what_if import Outcome
+from ggmltool.inspect.what_if import OutcomeRow
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, section
 from ggmltool.show.text import count, printable, shortened, size, wrapped
@@ -83,10 +83,10 @@ def _answers(inks: dict[str, str]) -> Table[AnswerRow]:
     )
 
 
-def moves(first: str, inks: dict[str, str]) -> Table[Outcome]:
+def moves(first: str, inks: dict[str, str]) -> Table[OutcomeRow]:
     """Changes and what comes of them; `first` is what stands above the backend."""
 
-    def is_told(m: Outcome) -> bool:
+    def is_told(m: OutcomeRow) -> bool:
         return m.backend is not None or bool(m.splits)
 
     return Table(

@@ -243,7 +243,7 @@ class OpList(ReleaseDocument, kw_only=True):
     ops: tuple[OpInfo, ...]
 
 
-class OneOp(document_of(OpInfo), kw_only=True):  # type: ignore[misc]
+class OneOp(document_of(OpInfo), kw_only=True):  # type: ignore[misc, call-arg]
     """`ops NAME --json`: an op in full."""
 
     view = "op"

@@ -11,7 +11,7 @@ from ggmltool.ask.place.chosen import Chosen
 from ggmltool.ask.place.record import PlacedRow, PlacementShown, UseRow
 from ggmltool.ask.splits.seconds import speed_lines
 from ggmltool.ask.words import refusal_text
-from ggmltool.inspect.decisions import TurnedDown
+from ggmltool.inspect.decisions import TurnedDownRow
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, printable, size
@@ -147,7 +147,7 @@ def placement_facts(placed: PlacementShown, style: Style) -> list[str]:
     for name, splits, copied in needs.graphs:
         lines.append(f"{name}: " * many + f"{count(splits, 'split')}, {size(copied)} copied per ubatch")
     for row in placed.unsupported:
-        refused = TurnedDown(row.backend, row.op, row.why, row.lacks)
+        refused = TurnedDownRow(row.backend, row.op, row.why, row.lacks)
         text = f"{refusal_text(refused)}: {count(row.nodes, 'node')} on {row.runs_on}"
         lines += wrap(text, max(style.width, 20), subsequent_indent="  ")
     if len(set(needs.decided.values())) > 1:

@@ -14,7 +14,7 @@ from ggmltool.ask.words import refusal_text
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.unchecked import REMEDY
 from ggmltool.inspect.copied import copied_inputs
-from ggmltool.inspect.decisions import TurnedDown, unsupported
+from ggmltool.inspect.decisions import TurnedDownRow, unsupported
 from ggmltool.inspect.fold import masked
 from ggmltool.inspect.opened import WhatIf
 from ggmltool.inspect.use_after_free import use_after_free, uses_after_free
@@ -60,7 +60,7 @@ class Advice(NamedTuple):
 class Unable(NamedTuple):
     """How many nodes run on `there` since the backend does not support their op."""
 
-    refused: TurnedDown
+    refused: TurnedDownRow
     there: str
     nodes: int
 

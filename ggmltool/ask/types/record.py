@@ -43,7 +43,7 @@ class TypeList(ReleaseDocument, kw_only=True):
     types: tuple[TypeInfo, ...]
 
 
-class OneType(document_of(TypeInfo), kw_only=True):  # type: ignore[misc]
+class OneType(document_of(TypeInfo), kw_only=True):  # type: ignore[misc, call-arg]
     """`types NAME --json`: a type in full."""
 
     view = "type_in_full"
