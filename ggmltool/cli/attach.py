@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -16,7 +16,6 @@ from ggmltool.cli.attach_report import (
     CallReporter,
     SeenCall,
     ViewsAsked,
-    ended_of_core,
     goes_on,
     numbered,
     save,
@@ -31,7 +30,7 @@ from ggmltool.cli.options import format_option, output_to
 from ggmltool.cli.output import Output, note
 
 if TYPE_CHECKING:
-    from ggmltool.attach.calls import At, Called, Visited
+    from ggmltool.attach.calls import At
     from ggmltool.attach.end.ending import Ended
     from ggmltool.attach.session import AttachSession
 
@@ -225,7 +224,10 @@ def attach(
         raise CliError("attach works on Linux alone: it looks into programs through gdb and /proc")
     check_together(words)
     if gdb:
-        return _for_gdb()
+        from ggmltool.attach.gdb.program import gdb_file
+
+        Output().write(f"source {gdb_file()}\n")
+        return FINE
     asked = _Asked(at, graph, count, timeout, until_abort, verify, views, redact, format == "json", output)
     asked.check(values)
     from ggmltool.attach.session import AttachSession
@@ -279,11 +281,23 @@ class _Asked:
 
 def _tell_core(session: AttachSession, asked: _Asked) -> int:
     """A core dump: why the program died, or what its scheduler has."""
+    from ggmltool.attach.end.ending import ended
+    from ggmltool.state.errors import AttachError
+
     with session:
-        died = ended_of_core(session)
+        try:
+            died = ended(session)
+        except AttachError as error:
+            said = [str(error).rstrip("."), *(f"{remark[:1].upper()}{remark[1:]}" for remark in session.remarks)]
+            raise AttachError(". ".join(said), error.refused) from None
     if not asked.views.views:
         return tell_end(session, died, asked.output, asked.redact, asked.json)
-    asked.views.tell_core(session, died, asked.json)
+    if died.snapshot is None:
+        raise CliError(f"there is no graph to show: {died.without}")
+    if asked.json:
+        asked.views.write(session, [(1, died.snapshot)])
+    else:
+        asked.views.show([(1, died.snapshot)], Output())
     if asked.output.path is not None and died.written is not None:
         save(died.written.document, asked.output, asked.redact)
     return FINE
@@ -325,22 +339,22 @@ def _look(session: AttachSession, asked: _Asked) -> int:
 
 def _visit(session: AttachSession, asked: _Asked, telling: CallReporter) -> None:
     """Look at each of the calls, with the devices' answers unless only views of it are wanted."""
-    from ggmltool.attach.calls import glance
+    from ggmltool.attach.calls import calls, glance, visit
+    from ggmltool.show.text import count
 
+    if (session.kind == "pid" and session.instance) or (session.kind == "remote" and session.instances):
+        note(f"{session.name}: waiting for its next graph (Ctrl-C lets it go)")
     when = asked.views.when
-    for called in _calls(session, asked):
-        if asked.views.views and asked.output.path is None:
+    for called in calls(session, asked.at, asked.timeout, without=True):
+        if called.number >= asked.graph and asked.views.views and asked.output.path is None:
             telling.call(SeenCall(called, None, glance(session, called, when)))
-            continue
-        one = _visited(session)
-        telling.call(SeenCall(called, one, one.before if when == "before" else one.after))
-
-
-def _for_gdb() -> int:
-    from ggmltool.attach.gdb.program import gdb_file
-
-    Output().write(f"source {gdb_file()}\n")
-    return FINE
+        elif called.number >= asked.graph:
+            one = visit(session)
+            if one.answers.left_out:
+                note(f"{count(one.answers.left_out, 'question')} to the devices without an answer that can be used")
+            telling.call(SeenCall(called, one, one.before if when == "before" else one.after))
+        if called.number >= asked.graph + asked.count - 1:
+            break
 
 
 def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_program: str | None) -> AttachSession:
@@ -354,28 +368,3 @@ def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_p
     if len(words) == 1 and number.isascii() and number.isdecimal() and shutil.which(number) is None:
         return AttachSession.attach(int(number[:_DIGITS]), gdb_program)
     return AttachSession.launch(words, gdb_program)
-
-
-def _calls(session: AttachSession, asked: _Asked) -> Iterator[Called]:
-    """The calls that were asked for. Raises AttachError if they do not come."""
-    from ggmltool.attach.calls import calls
-
-    if (session.kind == "pid" and session.instance) or (session.kind == "remote" and session.instances):
-        note(f"{session.name}: waiting for its next graph (Ctrl-C lets it go)")
-    for called in calls(session, asked.at, asked.timeout, without=True):
-        if called.number >= asked.graph:
-            yield called
-        if called.number >= asked.graph + asked.count - 1:
-            break
-
-
-def _visited(session: AttachSession) -> Visited:
-    """What a call makes of its graph; questions without an answer are counted aloud."""
-    from ggmltool.attach.calls import visit
-    from ggmltool.show.text import count
-
-    visited = visit(session)
-    left_out = visited.answers.left_out
-    if left_out:
-        note(f"{count(left_out, 'question')} to the devices without an answer that can be used")
-    return visited

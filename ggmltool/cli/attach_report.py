@@ -81,15 +81,6 @@ class ViewsAsked(NamedTuple):
         if self.when == "before" and not self.views:
             raise click.UsageError("--before is for --show.")
 
-    def tell_core(self, session: AttachSession, end: Ended, json: bool) -> None:
-        """Show what the scheduler of a core dump has. Raises CliError if there is none."""
-        if end.snapshot is None:
-            raise CliError(f"there is no graph to show: {end.without}")
-        if json:
-            self.write(session, [(1, end.snapshot)])
-        else:
-            self.show([(1, end.snapshot)], Output())
-
     def write(self, session: AttachSession, taken: list[tuple[int, Snapshot]]) -> None:
         """Calls with their numbers, as JSON. Raises CliError for a tensor that is not there."""
         from ggmltool.ask.attach.live import NoViewError, live_call
@@ -124,7 +115,15 @@ def views_options(command: F) -> F:
 
     @wraps(command)
     def with_views(*args: object, show: tuple[str, ...], before: bool, **kwargs: object) -> object:
-        return command(*args, views=ViewsAsked(_wanted(show), "before" if before else "after"), **kwargs)
+        views: list[WantedView] = []
+        if show:
+            from ggmltool.ask.attach.live import NoViewError, wanted
+
+            try:
+                views = [one for text in show for one in wanted(text)]
+            except NoViewError as error:
+                raise click.BadParameter(str(error), param_hint="--show") from None
+        return command(*args, views=ViewsAsked(views, "before" if before else "after"), **kwargs)
 
     options = (
         click.option(
@@ -141,17 +140,6 @@ def views_options(command: F) -> F:
     for option in reversed(options):
         out = option(out)
     return cast(F, out)
-
-
-def _wanted(texts: tuple[str, ...]) -> list[WantedView]:
-    if not texts:
-        return []
-    from ggmltool.ask.attach.live import NoViewError, wanted
-
-    try:
-        return [one for text in texts for one in wanted(text)]
-    except NoViewError as error:
-        raise click.BadParameter(str(error), param_hint="--show") from None
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -208,7 +196,12 @@ class CallReporter:
         for told in self._told:
             if told.done():
                 told.result()
-        self._submit(lambda: self._tell(seen))
+
+        def with_context() -> None:
+            with self._context.scope(cleanup=False):
+                self._tell(seen)
+
+        self._told.append(self._pool.submit(with_context))
 
     def wait(self) -> None:
         """Until all is said. Raises what went wrong."""
@@ -230,13 +223,6 @@ class CallReporter:
 
             Output().write_document(AttachedDocument(calls=self._calls, **session_facts(self._session)))
         return all(found.same for found in self._found)
-
-    def _submit(self, tell: Callable[[], None]) -> None:
-        def with_context() -> None:
-            with self._context.scope(cleanup=False):
-                tell()
-
-        self._told.append(self._pool.submit(with_context))
 
     def _tell(self, seen: SeenCall) -> None:
         if self._views.views:
@@ -297,25 +283,18 @@ def until_end(session: AttachSession, timeout: float | None) -> NoReturn:
         session.entered = sched, graph
 
 
-def ended_of_core(session: AttachSession) -> Ended:
-    """How the program of a core dump ended. Raises AttachError, with what is the matter with the dump."""
-    from ggmltool.attach.end.ending import ended
-    from ggmltool.state.errors import AttachError
-
-    try:
-        return ended(session)
-    except AttachError as error:
-        said = [str(error).rstrip("."), *(f"{remark[:1].upper()}{remark[1:]}" for remark in session.remarks)]
-        raise AttachError(". ".join(said), error.refused) from None
-
-
 def tell_end(session: AttachSession, end: Ended, output: Output, redact: bool, json: bool) -> int:
     """What the end of a program means, and its graph as a scenario where -o names a file; the exit status."""
     from ggmltool.ask.attach.end import abort_view, explain_end
-    from ggmltool.ask.attach.verified import verified_view
+    from ggmltool.ask.attach.verified import verified_view, verify
+    from ggmltool.attach.write.written import GRAPH
 
     status = session.wait()
-    facts, found, out = explain_end(end), _verified(end), Output(aside=session.launched is not None and not json)
+    facts, found, made = explain_end(end), None, end.written
+    if made is not None and end.decided is not None:
+        # What its scheduler had decided beside our plan of the same scenario, of a graph that was allocated.
+        found = verify(made.document, GRAPH, made.step, end.decided, made.notes)
+    out = Output(aside=session.launched is not None and not json)
     if json:
         out.write_document(facts)
     else:
@@ -325,19 +304,8 @@ def tell_end(session: AttachSession, end: Ended, output: Output, redact: bool, j
         out.write(text)
     if status < 0:
         note(f"{session.name} ended by {Signals(-status).name}")
-    if output.path is not None and end.written is None:
+    if output.path is not None and made is None:
         note(f"no scenario was written: {end.without}")
-    elif output.path is not None and end.written is not None:
-        save(end.written.document, output, redact)
+    elif output.path is not None and made is not None:
+        save(made.document, output, redact)
     return GGML_FAILED if facts.died or (found is not None and not found.same) else FINE
-
-
-def _verified(end: Ended) -> AttachVerifyDocument | None:
-    """What its scheduler had decided beside our plan of the same scenario, of a graph that was allocated."""
-    from ggmltool.ask.attach.verified import verify
-    from ggmltool.attach.write.written import GRAPH
-
-    made = end.written
-    if made is None or end.decided is None:
-        return None
-    return verify(made.document, GRAPH, made.step, end.decided, made.notes)

@@ -246,7 +246,9 @@ class ReadValues:
         for id, why in out.unreadable.items():
             note(f"{id} cannot be read: {why}")
         if out.left_out:
-            note(f"{count(len(out.left_out), 'node')} need these and are left out: {_some(out.left_out)}")
+            note(
+                f"{count(len(out.left_out), 'node')} need these and are left out: {shortened(out.left_out, _NAMES_SHOWN)}"
+            )
         if out.own:
             note(f"The program has an eval callback of its own, which asked for {count(len(out.seen), 'node')}")
 
@@ -312,24 +314,20 @@ def values_of(
             if output.path is not None:
                 output = replace(output, path=pair(output.path)[0])
             return tell_end(session, last, output, redact=False, json=json)
-        return _deliver(values, output, json, launched=session.launched is not None)
+        if asked.dump is not None:
+            values.dump(asked.dump, output.force)
+        if output.path is not None:
+            values.write(output.path)
+        out = Output(aside=session.launched is not None)
+        if asked.compare:
+            return Output().answer(values.compared(), "json") if json else out.answer(values.compared(), "text")
+        if asked.dump is None and output.path is None:
+            from ggmltool.ask.run.text import watched_view
 
-
-def _deliver(values: ReadValues, output: Output, json: bool, launched: bool) -> int:
-    asked, out = values.asked, Output(aside=launched)
-    if asked.dump is not None:
-        values.dump(asked.dump, output.force)
-    if output.path is not None:
-        values.write(output.path)
-    if asked.compare:
-        return Output().answer(values.compared(), "json") if json else out.answer(values.compared(), "text")
-    if asked.dump is None and output.path is None:
-        from ggmltool.ask.run.text import watched_view
-
-        results = {*values.captured.nodes}
-        texts = [watched_view(n, values.known(n.id), False, out.style) for n in values.watched() if n.id in results]
-        out.write("\n".join(texts))
-    return FINE
+            results = {*values.captured.nodes}
+            texts = [watched_view(n, values.known(n.id), False, out.style) for n in values.watched() if n.id in results]
+            out.write("\n".join(texts))
+        return FINE
 
 
 def pair(path: Path) -> tuple[Path, Path]:
@@ -349,7 +347,3 @@ def _packed(path: Path, document: dict[str, Any]) -> bytes:
 
     data = scenario_file(document, path.parent)
     return gzip.compress(data, mtime=0) if path.suffix == ".gz" else data
-
-
-def _some(ids: list[str]) -> str:
-    return shortened(ids, _NAMES_SHOWN)

@@ -36,9 +36,13 @@ class SnapshotQuestions:
 
     def question(self, t: TensorStruct) -> Question | None:
         """What a device was asked about a tensor; None for an op or a type that ggmltool does not know."""
-        key = self._key(t)
+        name = self.snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0), "")
+        try:
+            key = keys_of(name.lower())[0]
+        except KeyError:
+            return None
         result = self._operand(t)
-        if key is None or result is None:
+        if result is None:
             return None
         sources = []
         for address in trimmed(t.src):
@@ -48,13 +52,6 @@ class SnapshotQuestions:
                 return None
             sources.append(operand)
         return Question(key, _params(key, t), result, tuple(sources))
-
-    def _key(self, t: TensorStruct) -> int | None:
-        name = self.snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0), "")
-        try:
-            return keys_of(name.lower())[0]
-        except KeyError:
-            return None
 
     def _operand(self, t: TensorStruct) -> Operand | None:
         type = self.snapshot.type_names.get(t.type, "")
@@ -78,7 +75,10 @@ def recorded(asked: SnapshotQuestions, answers: Answers) -> list[Recorded]:
     """
     snapshot = asked.snapshot
     questions = {a: q for a, t in snapshot.tensors.items() if (q := asked.question(t)) is not None}
-    sizes = _sizes(asked, questions, answers)
+    sizes: dict[int, dict[Question, int]] = {}
+    for (t, buft), size in answers.sizes.items():
+        if t in questions and buft in asked.bufts:
+            sizes.setdefault(buft, {})[without_memory(questions[t])] = size
     owners = [backend.device for backend in snapshot.backends]
     out = []
     for b, backend in enumerate(snapshot.backends):
@@ -91,20 +91,10 @@ def recorded(asked: SnapshotQuestions, answers: Answers) -> list[Recorded]:
         last = b == len(owners) - 1
         own = {
             asked.bufts[at]: sizes[at]
-            for at, buft in snapshot.bufts.items()
-            if at in sizes and ((first and buft.device == backend.device) or (last and buft.device not in owners))
+            for at, state in snapshot.bufts.items()
+            if at in sizes and ((first and state.device == backend.device) or (last and state.device not in owners))
         }
         out.append(Recorded(ops, own))
-    return out
-
-
-def _sizes(
-    asked: SnapshotQuestions, questions: Mapping[int, Question], answers: Answers
-) -> dict[int, dict[Question, int]]:
-    out: dict[int, dict[Question, int]] = {}
-    for (t, buft), size in answers.sizes.items():
-        if t in questions and buft in asked.bufts:
-            out.setdefault(buft, {})[without_memory(questions[t])] = size
     return out
 
 

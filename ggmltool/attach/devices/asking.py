@@ -79,7 +79,10 @@ class _Asking:
         self.snapshot = snapshot
         self.reader = ProcessReader(session)
         self.mappings = mappings_of(session.link)
-        self.tensors = list(dict.fromkeys(self._of_graph()))
+        # Nodes, leafs, and what they are made of.
+        graph, known = snapshot.graph, snapshot.tensors
+        sources = (s for address in graph.nodes for s in known[address].src if s in known)
+        self.tensors = list(dict.fromkeys((*graph.nodes, *graph.leafs, *sources)))
         self.supports: dict[tuple[int, int], bool] = {}
         self.offloads: dict[tuple[int, int], bool] = {}
         self.known_sizes: dict[tuple[int, int], int] = {}
@@ -113,8 +116,11 @@ class _Asking:
                 take = _told(self.bufts, [b], buft, bool)
                 if function is not None:
                     self._add(function, "unsigned char", buft, take)
-                else:
-                    self._add(self._older(buft), "unsigned char", self.snapshot.backends[b].address, take)
+                    continue
+                # Whom a ggml asks whose buffer types know the backends that can use them.
+                (at,) = self._pointers("ggml_backend_buffer_type", buft, ("supports_backend",))
+                if self.mappings.runs(at):
+                    self._add(DeviceFunction(at, buft), "unsigned char", self.snapshot.backends[b].address, take)
 
     def sizes(self, tensors: Sequence[int]) -> None:
         """get_alloc_size of each of the scheduler's buffer types, for tensors that may be allocated there."""
@@ -159,27 +165,17 @@ class _Asking:
                 self._n_left_out += len(calls) - i
                 break
             except LinkError:
-                heard = [self._alone(asked.call) for asked in some]
+                heard = []
+                for asked in some:
+                    try:
+                        heard += link.call([asked.call])
+                    except LinkError:
+                        heard.append(None)
             self._n_asked += len(some)
             for asked, answer in zip(some, heard, strict=True):
                 if answer is not None:
                     asked.take(answer)
         self._calls = []
-
-    def _alone(self, call: FunctionCall) -> int | None:
-        try:
-            (answer,) = self.session.link.call([call])
-        except LinkError:
-            return None
-        return answer
-
-    def _of_graph(self) -> Iterator[int]:
-        """Nodes, leafs, and what they are made of."""
-        graph, known = self.snapshot.graph, self.snapshot.tensors
-        for address in (*graph.nodes, *graph.leafs):
-            yield address
-        for address in graph.nodes:
-            yield from (s for s in known[address].src if s in known)
 
     def _add(self, function: DeviceFunction | None, result: str, argument: int, take: Callable[[int], None]) -> None:
         if function is not None:
@@ -201,9 +197,11 @@ class _Asking:
         if self.mappings.runs(at):
             self._add(DeviceFunction(at, buft), "unsigned long", missing[0], take)
             return
-        own = _nbytes(self.snapshot, self.snapshot.tensors[missing[0]])
-        if not at and own is not None:
-            take(own)
+        # A buffer type without a rule of its own says ggml_nbytes.
+        t = self.snapshot.tensors[missing[0]]
+        type = TYPES.get(self.snapshot.type_names.get(t.type, ""))
+        if not at and type is not None:
+            take(nbytes_of(type, t.ne, t.nb))
 
     def _function(self, b: int, name: str) -> DeviceFunction | None:
         """A function of a backend's device, or of the backend itself, where that ggml has it there."""
@@ -214,11 +212,6 @@ class _Asking:
                 if self.mappings.runs(at):
                     return DeviceFunction(at, of)
         return None
-
-    def _older(self, buft: int) -> DeviceFunction | None:
-        """Whom a ggml asks whose buffer types know the backends that can use them."""
-        (at,) = self._pointers("ggml_backend_buffer_type", buft, ("supports_backend",))
-        return None if not self.mappings.runs(at) else DeviceFunction(at, buft)
 
     def _pointers(self, tag: str, address: int, names: Sequence[str]) -> tuple[int, ...]:
         record = Record(self.reader.layout, tag, [f"iface.{name}|" for name in names])
@@ -278,12 +271,6 @@ def _seen(snapshot: Snapshot, t: TensorStruct | None) -> Key:
     )
 
 
-def _nbytes(snapshot: Snapshot, t: TensorStruct) -> int | None:
-    """What a buffer type without a rule of its own says: ggml_nbytes."""
-    type = TYPES.get(snapshot.type_names.get(t.type, ""))
-    return None if type is None else nbytes_of(type, t.ne, t.nb)
-
-
 _NAMES = "the names of devices: from the copies of tensors, which have them in theirs; the last is called CPU"
 _TYPES = "what the devices are: the last of a scheduler is a CPU, others are held to be GPUs"
 _OPS = "which ops the devices take: each is held to take the nodes that it was given, and no others"
@@ -293,8 +280,17 @@ _MEMORY = (
 
 
 def with_devices(snapshot: Snapshot) -> Snapshot:
-    """The devices whose name or type nobody could read have one."""
-    snapshot = _with_names(snapshot)
+    """The devices whose name or type nobody could read have one. A copy is called BACKEND#TENSOR#NUMBER, as
+    ggml_backend_sched_split_graph does."""
+    names = {len(snapshot.backends) - 1: "CPU"}
+    for tensor, b, number, copy in snapshot.sched.copies():
+        end = b"#%s#%d" % (snapshot.tensors[tensor].name, number) if tensor in snapshot.tensors else b"\0"
+        name = snapshot.tensors[copy].name if copy in snapshot.tensors else b""
+        if name.endswith(end):
+            names[b] = name.removesuffix(end).decode("utf-8", "surrogateescape")
+    backends = tuple(b if b.name else b._replace(name=names.get(i)) for i, b in enumerate(snapshot.backends))
+    if backends != snapshot.backends:
+        snapshot = replace(snapshot, backends=backends, unread=(*snapshot.unread, _NAMES))
     devices = dict(snapshot.devices)
     last = len(snapshot.backends) - 1
     for i, backend in enumerate(snapshot.backends):
@@ -347,19 +343,3 @@ def _used(
             yield from ((b, buft) for buft in read if buft)
             if lies(t) and lies(t) not in owned:
                 yield b, lies(t)
-
-
-def _with_names(snapshot: Snapshot) -> Snapshot:
-    """A copy is called BACKEND#TENSOR#NUMBER, as ggml_backend_sched_split_graph does."""
-    names = {len(snapshot.backends) - 1: "CPU"}
-    for tensor, b, number, copy in snapshot.sched.copies():
-        end = b"#%s#%d" % (snapshot.tensors[tensor].name, number) if tensor in snapshot.tensors else b"\0"
-        name = snapshot.tensors[copy].name if copy in snapshot.tensors else b""
-        if name.endswith(end):
-            names[b] = name.removesuffix(end).decode("utf-8", "surrogateescape")
-    backends = tuple(
-        backend if backend.name else backend._replace(name=names.get(b)) for b, backend in enumerate(snapshot.backends)
-    )
-    if backends == snapshot.backends:
-        return snapshot
-    return replace(snapshot, backends=backends, unread=(*snapshot.unread, _NAMES))

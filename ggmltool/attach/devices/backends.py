@@ -212,21 +212,21 @@ class BackendReader:
         owners = {device, *(t.fields[0] for t in (*backends.values(), *bufts.values()))} - {0}
         devices = {a: self._table("ggml_backend_device", a, ()) for a in sorted(owners)}
         known = self.known
-        names = self._names(_new(backends, known.backends), _new(devices, known.devices), _new(bufts, known.bufts))
-        told = FoundBackends(
-            {
-                a: BackendState(a, names.get(("ggml_backend", a)), t.fields[0], frozenset(t.functions))
-                for a, t in _new(backends, known.backends).items()
-            },
-            self._devices(_new(devices, known.devices), names),
-            self._bufts(_new(bufts, known.bufts), names),
-            self._buffers(buffers, live, {b for of in sched.galloc.buffers for b in of}),
+        new_backends, new_devices, new_bufts = (
+            {a: table for a, table in tables.items() if a not in before}
+            for tables, before in ((backends, known.backends), (devices, known.devices), (bufts, known.bufts))
         )
+        names = self._names(new_backends, new_devices, new_bufts)
+        told_backends = {
+            a: BackendState(a, names.get(("ggml_backend", a)), t.fields[0], frozenset(t.functions))
+            for a, t in new_backends.items()
+        }
+        told_devices, told_bufts = self._devices(new_devices, names), self._bufts(new_bufts, names)
         return FoundBackends(
-            {a: known.backends.get(a) or told.backends[a] for a in backends},
-            {a: known.devices.get(a) or told.devices[a] for a in devices},
-            {a: known.bufts.get(a) or told.bufts[a] for a in bufts},
-            told.buffers,
+            {a: known.backends.get(a) or told_backends[a] for a in backends},
+            {a: known.devices.get(a) or told_devices[a] for a in devices},
+            {a: known.bufts.get(a) or told_bufts[a] for a in bufts},
+            self._buffers(buffers, live, {b for of in sched.galloc.buffers for b in of}),
         )
 
     def _read_buffers(self, live: Iterable[int], named: Iterable[int]) -> dict[int, InterfaceTable]:
@@ -374,7 +374,3 @@ class BackendReader:
         finally:
             unmapped(link, page, PAGE)
         return out
-
-
-def _new(tables: Mapping[int, InterfaceTable], known: Mapping[int, Any]) -> dict[int, InterfaceTable]:
-    return {address: table for address, table in tables.items() if address not in known}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,7 +104,12 @@ def instances_of(
     out = []
     hearts = [file for file, found in symbols.items() if has_heart(found)]
     for heart in hearts:
-        parts = [file for file in symbols if file != heart and file not in hearts and _belongs(file, heart, hearts)]
+        parts = []
+        for file in symbols:
+            # A part (a backend, say) is of the only copy, or of the one in the same folder.
+            beside = [h for h in hearts if Path(h).parent == Path(file).parent]
+            if file not in hearts and heart in (beside or hearts):
+                parts.append(file)
         merged: dict[str, int] = {}
         for file in (heart, *parts):
             for name, at in symbols[file].items():
@@ -121,12 +126,6 @@ def prepare() -> None:
     layout(NEWEST.name)
 
 
-def _belongs(file: str, heart: str, hearts: Iterable[str]) -> bool:
-    """Whether a part (a backend, say) is of this copy: the only one, or the one in the same folder."""
-    beside = [h for h in hearts if Path(h).parent == Path(file).parent]
-    return heart in (beside or hearts)
-
-
 def has_heart(symbols: Mapping[str, int]) -> bool:
     """Whether these are the functions of a copy of ggml's base."""
     return any(name in symbols for name in (HEART, *STOPS, _WITHOUT))
@@ -136,7 +135,10 @@ def _instance(
     link: GdbLink, symbols: Mapping[str, int], files: tuple[str, ...], calls: bool, constant: Callable[[str], str]
 ) -> Instance:
     inlined = () if HEART in symbols else tuple(name for name in STOPS if name not in symbols)
-    version = _version(link, symbols.get("ggml_version"), calls)
+    version, address = "", _returned(link, symbols.get("ggml_version"), calls)
+    if address:
+        with suppress(LinkError):
+            version = printable(c_string(link, address, 32))
     if not version and HEART not in symbols:
         version = constant(files[0])
     if version:
@@ -175,15 +177,6 @@ def max_name_of(link: GdbLink, symbols: Mapping[str, int], structs: str, calls: 
         if 8 <= found <= _LONGEST_NAME and not found % 8:
             return found
     return MAX_NAME
-
-
-def _version(link: GdbLink, function: int | None, calls: bool) -> str:
-    """What ggml_version returns, its beginning, harmless to print."""
-    address = _returned(link, function, calls)
-    if address:
-        with suppress(LinkError):
-            return printable(c_string(link, address, 32))
-    return ""
 
 
 def _returned(link: GdbLink, function: int | None, calls: bool) -> int | None:

@@ -25,14 +25,36 @@ class Redaction:
 
     def document(self) -> dict[str, Any]:
         """The scenario, as it may be shown to others."""
-        given = self._document
+        given, names = self._document, self.names
         out = {key: given[key] for key in ("ggmltool", "ggml", "backends", "buffer_types", "scheduler") if key in given}
-        out["backends"] = [self._backend(backend) for backend in given["backends"]]
-        out["scheduler"] = self._scheduler(given.get("scheduler") or {})
+        # The orders of a backend's splits name nodes, and tensors or copies that it kept.
+        out["backends"] = [
+            {**backend, "answers": {**backend["answers"], "orders": list(map(self._order, orders))}}
+            if (orders := backend.get("answers", {}).get("orders"))
+            else backend
+            for backend in given["backends"]
+        ]
+        scheduler = dict(given.get("scheduler") or {})
+        if "copies" in scheduler.get("past", {}):
+            copies = {names[id]: of for id, of in scheduler["past"]["copies"].items() if id in names}
+            scheduler["past"] = {**scheduler["past"], "copies": copies}
+        out["scheduler"] = scheduler
         out["name"] = "a redacted graph"
         out["meta"] = {key: given["meta"][key] for key in _META if key in given.get("meta", {})}
-        out["contexts"] = {self._contexts[name]: self._context(context) for name, context in given["contexts"].items()}
-        out["graphs"] = {name: self._graph(graph) for name, graph in given["graphs"].items()}
+        out["contexts"] = {
+            self._contexts[name]: {
+                **{key: context[key] for key in ("buft", "usage", "size") if key in context},
+                "tensors": {names[id]: self._tensor(t) for id, t in context["tensors"].items()},
+            }
+            for name, context in given["contexts"].items()
+        }
+        out["graphs"] = {
+            name: {
+                "nodes": {names[id]: self._tensor(t) for id, t in graph["nodes"].items()},
+                **{key: [names[id] for id in graph[key]] for key in ("expand", "uncomputed") if key in graph},
+            }
+            for name, graph in given["graphs"].items()
+        }
         out["steps"] = [step for step in given.get("steps", ()) if isinstance(step, str)]
         return out
 
@@ -58,46 +80,19 @@ class Redaction:
             "copies": [{**c, "name": copies[c["name"]], "of": new(c["of"])} for c in decided["copies"]],
         }
 
-    def _backend(self, backend: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A backend; the orders of its splits name nodes, and tensors or copies that it kept."""
-        orders = backend.get("answers", {}).get("orders")
-        if not orders:
-            return backend
-        return {**backend, "answers": {**backend["answers"], "orders": [self._order(order) for order in orders]}}
-
     def _order(self, order: Mapping[str, Any]) -> dict[str, Any]:
         out: dict[str, Any] = {"nodes": [self.names[id] for id in order["nodes"]]}
         if "kept" in order:
             out["kept"] = {
-                self.names[until]: [self.names.get(t) or self._copy(t) for t in tensors]
-                for until, tensors in order["kept"].items()
+                self.names[until]: [self._kept(t) for t in tensors] for until, tensors in order["kept"].items()
             }
         return out
 
-    def _copy(self, name: str) -> str:
-        """The name of a copy, BACKEND#TENSOR#NUMBER."""
+    def _kept(self, name: str) -> str:
+        """A tensor, or a copy of one: BACKEND#TENSOR#NUMBER."""
         backend, _, rest = name.partition("#")
         of, _, number = rest.rpartition("#")
-        return f"{backend}#{self.names.get(of, '?')}#{number}"
-
-    def _scheduler(self, scheduler: Mapping[str, Any]) -> dict[str, Any]:
-        """The scheduler; its past names tensors that have copies."""
-        past = scheduler.get("past")
-        if not past or "copies" not in past:
-            return dict(scheduler)
-        copies = {self.names[id]: of for id, of in past["copies"].items() if id in self.names}
-        return {**scheduler, "past": {**past, "copies": copies}}
-
-    def _context(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        out = {key: context[key] for key in ("buft", "usage", "size") if key in context}
-        return {**out, "tensors": {self.names[id]: self._tensor(t) for id, t in context["tensors"].items()}}
-
-    def _graph(self, graph: Mapping[str, Any]) -> dict[str, Any]:
-        out: dict[str, Any] = {"nodes": {self.names[id]: self._tensor(t) for id, t in graph["nodes"].items()}}
-        for key in ("expand", "uncomputed"):
-            if key in graph:
-                out[key] = [self.names[id] for id in graph[key]]
-        return out
+        return self.names.get(name) or f"{backend}#{self.names.get(of, '?')}#{number}"
 
     def _tensor(self, tensor: Mapping[str, Any]) -> dict[str, Any]:
         out = {key: tensor[key] for key in _TENSOR if key in tensor}

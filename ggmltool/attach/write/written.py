@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -69,6 +69,12 @@ def written(
     step = "reserve" if "reserve" in (before.function or "") else "alloc"
     backends = backends_of(before, names, answers)
     contexts = _contexts(writer)
+    meta: dict[str, Any] = {"source": "attach", "ggml_version": clean(before.version)}
+    if before.function:
+        meta["function"] = before.function
+    for backend, device in ((b, before.devices.get(b.device)) for b in before.backends):
+        if device is not None and device.description:
+            meta[f"device of {clean(backend.name or '?')}"] = clean(device.description)
     used = {b["buft"] for b in backends if "buft" in b}
     used |= {name for b in backends for name in b.get("supports_bufts", ())}
     used |= {c["buft"] for c in contexts.values() if "buft" in c}
@@ -76,7 +82,7 @@ def written(
         "ggmltool": FORMAT,
         "ggml": before.release,
         "name": f"a graph at {before.function or 'a moment of the program'}",
-        "meta": _meta(before),
+        "meta": meta,
         "backends": backends,
     }
     further = buffer_types_of(before, names, used, answers)
@@ -91,14 +97,25 @@ def written(
     if answers is not None:
         said_of = recorded(SnapshotQuestions(before, names.bufts, writer.given, writer.originals), answers)
         if after is not None and later is not None:
-            said_of = _with_sizes(said_of, recorded(SnapshotQuestions(after, names.bufts, writer.given), later))
+            sizes = recorded(SnapshotQuestions(after, names.bufts, writer.given), later)
+            said_of = [
+                Recorded(a.ops, {buft: {**b.sizes.get(buft, {}), **own} for buft, own in a.sizes.items()})
+                for a, b in zip(said_of, sizes, strict=True)
+            ]
         split = before if writer.is_allocated else after
         orders = ((),) * len(backends) if split is None else orders_of(writer.nodes, split, ids)
-        for backend, said, order in zip(backends, said_of, orders, strict=True):
-            backend["answers"] = dump_answers(replace(said, orders=order))
+        for entry, said, order in zip(backends, said_of, orders, strict=True):
+            entry["answers"] = dump_answers(replace(said, orders=order))
     if before.lacks_cpu:
         backends.append({"name": unique("CPU", "", {*names.backends, *names.bufts.values()}), "profile": "CPU"})
-    return Written(document, ids, names, step, _notes(before, answers, writer))
+    notes = [f"not read: {what}" for what in before.unread]
+    if answers is not None and answers.left_out:
+        notes.append(
+            f"not asked for want of time: {answers.left_out} questions to the devices; known devices answer them"
+        )
+    if writer.is_allocated:
+        notes.append("the graph was allocated before: user assignments cannot be told from the scheduler's own")
+    return Written(document, ids, names, step, tuple(notes))
 
 
 def scenario_file(document: dict[str, Any], folder: Path | None = None) -> bytes:
@@ -114,41 +131,17 @@ def scenario_file(document: dict[str, Any], folder: Path | None = None) -> bytes
     return data
 
 
-def _with_sizes(first: Sequence[Recorded], later: Sequence[Recorded]) -> list[Recorded]:
-    """What each backend answered, with sizes that it was asked for later."""
-    return [
-        Recorded(a.ops, {buft: {**b.sizes.get(buft, {}), **sizes} for buft, sizes in a.sizes.items()})
-        for a, b in zip(first, later, strict=True)
-    ]
-
-
 def _contexts(writer: ProcessWriter) -> dict[str, Any]:
     """The contexts, views that lie in those of others last; tensors of weights in the order of their making."""
     made = dict(sorted(writer.contexts.items(), key=lambda item: (item[0] == VIEWS, item[0] == writer.inputs)))
     for context in made.values():
         if context.get("usage") == "weights":
-            context["tensors"] = dict(sorted(context["tensors"].items(), key=_position(context["tensors"])))
+            tensors = context["tensors"]
+            # By where a tensor lies, a view behind what it views.
+            roots = {id: tensors.get(t.get("view_src", id), t) for id, t in tensors.items()}
+            order = sorted(tensors, key=lambda id: (roots[id].get("at", 0), "view_src" in tensors[id]))
+            context["tensors"] = {id: tensors[id] for id in order}
     return made
-
-
-def _position(tensors: Mapping[str, Any]) -> Any:
-    """Where a tensor lies, a view behind what it views."""
-
-    def position(item: tuple[str, Any]) -> tuple[int, bool]:
-        root = tensors.get(item[1].get("view_src", item[0]), item[1])
-        return root.get("at", 0), "view_src" in item[1]
-
-    return position
-
-
-def _meta(before: Snapshot) -> dict[str, Any]:
-    meta: dict[str, Any] = {"source": "attach", "ggml_version": clean(before.version)}
-    if before.function:
-        meta["function"] = before.function
-    for backend, device in ((b, before.devices.get(b.device)) for b in before.backends):
-        if device is not None and device.description:
-            meta[f"device of {clean(backend.name or '?')}"] = clean(device.description)
-    return meta
 
 
 def _scheduler(before: Snapshot, names: ScenarioNames, ids: Mapping[int, str]) -> dict[str, Any]:
@@ -170,17 +163,6 @@ def _scheduler(before: Snapshot, names: ScenarioNames, ids: Mapping[int, str]) -
     return out
 
 
-def _notes(before: Snapshot, answers: Answers | None, writer: ProcessWriter) -> tuple[str, ...]:
-    notes = [f"not read: {what}" for what in before.unread]
-    if answers is not None and answers.left_out:
-        notes.append(
-            f"not asked for want of time: {answers.left_out} questions to the devices; known devices answer them"
-        )
-    if writer.is_allocated:
-        notes.append("the graph was allocated before: user assignments cannot be told from the scheduler's own")
-    return tuple(notes)
-
-
 _ONE_BY_ONE = 16
 """Assignments that are tried alone; what differs then is assigned at once."""
 
@@ -190,16 +172,19 @@ def with_assignments(written: Written, decided: Mapping[str, Any]) -> Written:
     decided: a tensor that would be on another backend is taken as assigned, the first one first, since it may have
     taken others with it. The tensors are named in the notes.
     """
-    assigned: list[str] = []
+    document, assigned = written.document, list[str]()
+    tensors = dict(document["graphs"][GRAPH]["nodes"])
+    for context in document["contexts"].values():
+        tensors |= context["tensors"]
     for attempt in range(_ONE_BY_ONE + 1):
-        elsewhere = _elsewhere(written.document, decided)
+        elsewhere = _elsewhere(document, decided)
         if not elsewhere:
             break
         some = list(elsewhere.items()) if attempt == _ONE_BY_ONE else list(elsewhere.items())[:1]
         for id, backend in some:
             if id in assigned:
                 return written
-            _tensor(written.document, id)["backend"] = backend
+            tensors[id]["backend"] = backend
             assigned.append(id)
     if not assigned:
         return written
@@ -219,19 +204,6 @@ def _elsewhere(document: dict[str, Any], decided: Mapping[str, Any]) -> dict[str
             if row["backend"] is not None and ours.get(row["id"], row["backend"]) != row["backend"]:
                 out[row["id"]] = row["backend"]
     return out
-
-
-def _tensor(document: dict[str, Any], id: str) -> dict[str, Any]:
-    """What a scenario says of a tensor."""
-    found: dict[str, Any] = next(
-        tensors[id]
-        for tensors in (
-            document["graphs"][GRAPH]["nodes"],
-            *(context["tensors"] for context in document["contexts"].values()),
-        )
-        if id in tensors
-    )
-    return found
 
 
 def decided(
