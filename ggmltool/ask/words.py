@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ggmltool.ggml.events import (
     Assigned,
     Event,
@@ -18,7 +16,7 @@ from ggmltool.ggml.events import (
     SplitStarted,
     UsedAfterFree,
 )
-from ggmltool.ggml.why import Facts, Sweep, Why
+from ggmltool.ggml.why import Facts, Why
 from ggmltool.inspect.decisions import Reason, TurnedDownRow
 from ggmltool.inspect.use_after_free import grew
 
@@ -99,7 +97,9 @@ def _assigned(event: Assigned) -> str | None:
         case Why.WEIGHT:
             return f"its weight {event.by} is in {_home(event)}"
         case Why.NEIGHBOR if facts.sweep is not None:
-            return f"it goes with its neighbor {event.by}, expanding {_direction(facts.sweep)}"
+            way = "down" if facts.sweep.down else "up"
+            above = " from a higher-priority backend" if facts.sweep.skips_last else ""
+            return f"it goes with its neighbor {event.by}, expanding {way}{above}"
         case Why.MOST_SOURCES if facts.readable is not None:
             others = dict(facts.readable)
             own = others.pop(event.backend)
@@ -113,11 +113,6 @@ def _assigned(event: Assigned) -> str | None:
 
 def _home(event: Assigned) -> str:
     return event.facts.buft or f"the scheduler's own memory for {event.backend}"
-
-
-def _direction(sweep: Sweep) -> str:
-    way = "down" if sweep.down else "up"
-    return f"{way} from a higher-priority backend" if sweep.skips_last else way
 
 
 def _passed_over(why: Why, facts: Facts) -> str | None:
@@ -154,7 +149,8 @@ def reason_sentence(reason: Reason) -> str:
     """`t is on CPU (3.best): ROCm0 does not support ARGSORT; CPU is the next that does.`"""
     settled = reason.settled
     if settled is None:
-        why = "; ".join([*map(refusal_text, reason.turned_down), *_cannot_use(reason)])
+        cannot_use = (words(passed) for passed in reason.passed_over if passed.why is Why.BUFT)
+        why = "; ".join([*map(refusal_text, reason.turned_down), *cannot_use])
         return f"{reason.tensor} has no backend" + (f": {why}." if why else ".")
     return f"{reason.tensor} is on {settled.backend} ({settled.cause}): {reason_text(reason)}."
 
@@ -167,7 +163,8 @@ def reason_text(reason: Reason) -> str:
     refusals = [refusal_text(t) for t in reason.turned_down]
     if not refusals or settled.why not in _NOT_BY_CHOICE:
         more = refusals if settled.why in (Why.WEIGHT, Why.MEMORY) else []
-        return "; ".join(dict.fromkeys([words(settled), *more, *_worth_saying(reason)]))
+        said = (words(passed) for passed in reason.passed_over if passed.why in _WORTH_SAYING)
+        return "; ".join(dict.fromkeys([words(settled), *more, *said]))
     if reason.is_next:
         return "; ".join([*refusals, f"{settled.backend} is the next that does"])
     return "; ".join([words(settled), *refusals])
@@ -178,14 +175,6 @@ def refusal_text(refused: TurnedDownRow) -> str:
     if refused.lacks or not refused.why:
         return f"{refused.backend} does not support {refused.op}"
     return f"{refused.backend} does not support this {refused.op} ({refused.why})"
-
-
-def _worth_saying(reason: Reason) -> Iterable[str]:
-    return (words(passed) for passed in reason.passed_over if passed.why in _WORTH_SAYING)
-
-
-def _cannot_use(reason: Reason) -> Iterable[str]:
-    return (words(passed) for passed in reason.passed_over if passed.why is Why.BUFT)
 
 
 def sentence(event: Event) -> str:

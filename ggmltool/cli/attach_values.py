@@ -246,9 +246,8 @@ class ReadValues:
         for id, why in out.unreadable.items():
             note(f"{id} cannot be read: {why}")
         if out.left_out:
-            note(
-                f"{count(len(out.left_out), 'node')} need these and are left out: {shortened(out.left_out, _NAMES_SHOWN)}"
-            )
+            named = shortened(out.left_out, _NAMES_SHOWN)
+            note(f"{count(len(out.left_out), 'node')} need these and are left out: {named}")
         if out.own:
             note(f"The program has an eval callback of its own, which asked for {count(len(out.seen), 'node')}")
 

@@ -166,24 +166,21 @@ def overview_dot(plan: Plan, tensors: Tensors, title: str) -> str:
     groups = overview(plan, tensors)
     columns = [piece for group in groups for column in group.columns for piece in _pieces(column)]
     titled = list(zip(columns, _titles(columns), strict=True))
-    facts = [plan_summary(plan, tensors), "← what is copied before a split"]
+    facts = [plan_summary(plan, tensors)]
+    if any(split.inputs for split in plan.splits):
+        facts.append("← what is copied before a split")
     lines = [
         "digraph ggml {",
-        f'  label="{escaped(title)}\\n{" · ".join(facts[: 1 + _any_copied(plan)])}\\n "; labelloc=t; fontsize=16;',
+        f'  label="{escaped(title)}\\n{" · ".join(facts)}\\n "; labelloc=t; fontsize=16;',
         f'  fontname="Helvetica"; rankdir=TB; ranksep=0.14; nodesep=0.16; newrank=true; bgcolor="{LIGHT.paper}";',
         '  node [fontname="Helvetica", fontsize=10, shape=box, style="filled,rounded"];',
         '  node [margin="0.07,0.02", height=0.2];',
         f'  edge [fontname="Helvetica", color="{LIGHT.soft}", arrowsize=0.5];',
         *(f"  {line}" for i, (c, title) in enumerate(titled) for line in _column(i, c, title, plan)),
-        *(f"  {line}" for line in _heads(columns)),
+        *([f"  {{rank=same; {' -> '.join(f'h{i}' for i in range(len(columns)))};}}"] if columns else []),
         "}\n",
     ]
     return "\n".join(lines)
-
-
-def _any_copied(plan: Plan) -> bool:
-    """Whether anything is copied between devices."""
-    return any(split.inputs for split in plan.splits)
 
 
 def _pieces(column: Column) -> Iterator[Column]:
@@ -202,7 +199,8 @@ def _column(i: int, column: Column, title: str, plan: Plan) -> Iterator[str]:
     for k, stage in enumerate(column.stages):
         color = inks.get(stage.backend, NO_BACKEND)
         name, label = f"s{i}_{k}", "\\n".join(map(escaped, _lines(stage)))
-        look = f'fillcolor="{color.fill}", color="{color.ink}", group=g{i}, tooltip="{escaped(_all_ops(stage))}"'
+        ops = ", ".join(f"{n} {op}" for op, n in stage.ops.most_common())
+        look = f'fillcolor="{color.fill}", color="{color.ink}", group=g{i}, tooltip="{escaped(ops)}"'
         yield f'{name} [label="{label}", {look}];'
         arrow = f'style=dashed, penwidth=1.4, color="{color.ink}"' if stage.inputs[1] else ""
         yield f"{before} -> {name} [{arrow if k else 'style=invis'}];"
@@ -239,23 +237,9 @@ def _lines(stage: Stage) -> tuple[str, str]:
     """What a box says: splits, backend and what is copied; how many nodes, and their commonest ops."""
     first = f"{split_numbers(stage.splits)} {stage.backend}"
     if stage.inputs[1]:
-        first += f" ← {_sizes(stage.nbytes)}"
+        least, most = map(size, stage.nbytes)
+        first += f" ← {most if least == most else f'{least} to {most}'}"
     ops = [op for op, _ in stage.ops.most_common()]
     low, high = stage.nodes
     nodes = count(high, "node") if low == high else f"{low}–{count(high, 'node')}"
     return first, f"{nodes}: {', '.join(ops[:_OPS])}{' …' if len(ops) > _OPS else ''}"
-
-
-def _sizes(ends: tuple[int, int]) -> str:
-    low, high = map(size, ends)
-    return high if low == high else f"{low} to {high}"
-
-
-def _all_ops(stage: Stage) -> str:
-    return ", ".join(f"{n} {op}" for op, n in stage.ops.most_common())
-
-
-def _heads(columns: Sequence[Column]) -> Iterator[str]:
-    """The heads side by side, from one to the next."""
-    if columns:
-        yield f"{{rank=same; {' -> '.join(f'h{i}' for i in range(len(columns)))};}}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ggmltool.ggml.plan import LeafPlan, NodePlan, Plan, SplitPlan
+from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.ggml.tensor import FLAG_PARAM
 from ggmltool.inspect.copied import bytes_of
 from ggmltool.scenario.tensor_info import TensorInfo, Tensors
@@ -83,11 +83,6 @@ def _shape(info: TensorInfo, n: int) -> str:
     return f"[{', '.join(str(n) for n in info.ne[:n])}]"
 
 
-def _leaf_name(leaf: LeafPlan, info: TensorInfo) -> str:
-    """A leaf's name; ggml_build_forward_expand gives one without a name `leaf_<index>`."""
-    return info.name or f"leaf_{leaf.index}"
-
-
 def split_dot(plan: Plan, tensors: Tensors, title: str, part: frozenset[str] | None = None) -> str:
     """A cluster per split in its backend's color, leafs around them, copies as dashed edges with their bytes.
 
@@ -135,7 +130,14 @@ class _SplitDrawing:
             if leaf.id not in self.names:
                 continue
             color = self.colors.get(leaf.backend or "", NO_BACKEND)
-            yield f"{self.names[leaf.id]} [{_leaf_attributes(leaf, self.tensors[leaf.id], color)}];"
+            info, where = self.tensors[leaf.id], leaf.buffer or ""
+            if leaf.buffer and leaf.usage not in (None, "any"):
+                where = f"{leaf.buffer}, {leaf.usage}"
+            # ggml_build_forward_expand gives one without a name `leaf_<index>`.
+            shape = f"{info.type} {dims(info.ne)}" if info.type else bytes_of([info])
+            label = _label(info.name or f"leaf_{leaf.index}", shape, where)
+            look = f'shape=box, style="filled", fillcolor="#ffffff", color="{color.ink}", fontsize=10'
+            yield f'{self.names[leaf.id]} [label="{label}", {look}];'
 
     def cluster(self, split: SplitPlan) -> Iterator[str]:
         color = self.colors.get(split.backend, NO_BACKEND)
@@ -148,8 +150,9 @@ class _SplitDrawing:
         first = self.names[nodes[0].id] if nodes else self.copies[copied[0], split.backend]
         look = f'fontsize=13, fontcolor="{color.ink}"'
         yield f"  {title_node(f't{split.id}', f'split #{split.id} · {split.backend}', look, first)}"
+        dashed = f'shape=box, style="filled,dashed", fillcolor="#ffffff", color="{color.ink}", fontsize=10'
         for of in copied:
-            yield f"  {self.copies[of, split.backend]} [{_copy_attributes(of, color)}];"
+            yield f'  {self.copies[of, split.backend]} [label="{_label("copy of", of)}", {dashed}];'
         for node in nodes:
             yield f"  {self.names[node.id]} [{_node_attributes(node, self.tensors[node.id], self.colors)}];"
         yield "}"
@@ -188,19 +191,6 @@ def title_node(name: str, title: str, look: str, first: str) -> str:
 
 def _label(*lines: str) -> str:
     return "\\n".join(escaped(line) for line in lines if line)
-
-
-def _leaf_attributes(leaf: LeafPlan, info: TensorInfo, color: Color) -> str:
-    where = f"{leaf.buffer}, {leaf.usage}" if leaf.buffer and leaf.usage not in (None, "any") else leaf.buffer or ""
-    label = _label(_leaf_name(leaf, info), f"{info.type} {dims(info.ne)}" if info.type else bytes_of([info]), where)
-    return f'label="{label}", shape=box, style="filled", fillcolor="#ffffff", color="{color.ink}", fontsize=10'
-
-
-def _copy_attributes(of: str, color: Color) -> str:
-    return (
-        f'label="{_label("copy of", of)}", shape=box, style="filled,dashed", fillcolor="#ffffff", '
-        f'color="{color.ink}", fontsize=10'
-    )
 
 
 def _node_attributes(node: NodePlan, info: TensorInfo, inks: dict[str, Color]) -> str:

@@ -34,11 +34,6 @@ def _module(folder, name):
     return module
 
 
-def _is_quit(error):
-    """Whether somebody has interrupted."""
-    return isinstance(error, KeyboardInterrupt) or str(error) == "Quit"
-
-
 class Conditional(gdb.Breakpoint):
     """A breakpoint at a function that stops where a text lies in the program: in what an argument points to, or in one
     of the things in an array of pointers there. It stops where gdb shows the arguments."""
@@ -314,11 +309,10 @@ class Child:
 
     def _start(self):
         said = self.said = tempfile.TemporaryFile()
-        code = _SERVING % self.root
         environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
         try:
             self.process = subprocess.Popen(
-                [self.python, "-c", code],
+                [self.python, "-c", _SERVING % self.root],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
@@ -352,21 +346,18 @@ class Child:
         try:
             text, error = self.desk.serve_one(command)
         except (EOFError, OSError, ValueError):
-            words = self._last_words()
+            self.said.seek(0)
+            lines = [line for line in self.said.read().decode("utf-8", "replace").split("\n") if line.strip()]
             self.close()
-            raise gdb.GdbError(_GONE.format(words)) from None
+            raise gdb.GdbError(_GONE.format(lines[-1] if lines else "its process has ended")) from None
         except BaseException as error:
             # The two no longer know whose turn it is.
             self.close()
-            raise gdb.GdbError("Quit" if _is_quit(error) else _GONE.format(error)) from None
+            interrupted = isinstance(error, KeyboardInterrupt) or str(error) == "Quit"
+            raise gdb.GdbError("Quit" if interrupted else _GONE.format(error)) from None
         finally:
             self.busy = False
         return text, error
-
-    def _last_words(self):
-        self.said.seek(0)
-        lines = self.said.read().decode("utf-8", "replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "its process has ended")
 
     def close(self):
         """End the process."""

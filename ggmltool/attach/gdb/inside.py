@@ -240,25 +240,22 @@ class Server:
         wanted = re.compile(pattern)
         return {name: int(at, 16) for _, at, name in _SYMBOL.findall(text) if wanted.match(name) and "@" not in name}
 
-    def do_read(self, spans):
+    def do_read(self, wanted):
         """The bytes of spans [address, length]; the answer says how many came of each."""
         inferior = gdb.selected_inferior()
         parts = []
-        for address, length in spans:
+        for address, length in wanted:
+            # Cut where sections of a core dump begin: behind the end of one gdb has nothing but zeros.
+            end = address + length
+            first, last = bisect.bisect_right(self.sections, address), bisect.bisect_left(self.sections, end)
+            cuts = [address, *self.sections[first:last], end]
+            spans = ((cuts[i], cuts[i + 1] - cuts[i]) for i in range(len(cuts) - 1))
             try:
-                pieces = self._pieces(address, length)
-                parts.append(b"".join(inferior.read_memory(at, n).tobytes() for at, n in pieces))
+                parts.append(b"".join(inferior.read_memory(at, n).tobytes() for at, n in spans))
             except gdb.MemoryError:
                 parts.append(b"")
         self.blob = b"".join(parts)
         return [len(part) for part in parts]
-
-    def _pieces(self, address, length):
-        """A span, cut where sections of a core dump begin: behind the end of one gdb has nothing but zeros."""
-        end = address + length
-        first, last = bisect.bisect_right(self.sections, address), bisect.bisect_left(self.sections, end)
-        cuts = [address, *self.sections[first:last], end]
-        return [(cuts[i], cuts[i + 1] - cuts[i]) for i in range(len(cuts) - 1)]
 
     def do_mappings(self):
         """What the process has mapped: [first address, end, rights, file]; of a core dump, files without rights, of a
@@ -389,11 +386,17 @@ class Server:
     def do_go(self, given=None):
         """Let the program run until it stops, with a signal if one is given; why it stopped. That its libraries have
         changed is told only of files with code that came or went."""
-        out = _run("continue" if given is None else "signal " + given)
-        while out["reason"] == "stopped" and not self._changed():
-            out = _run("continue")
-        self.signal = out.get("signal")
-        return out
+        command = "continue" if given is None else "signal " + given
+        while True:
+            out, command = _run(command), "continue"
+            if out["reason"] == "stopped":
+                if self.sysroot:
+                    _look_here()
+                before, self.files = self.files, _files_with_code()
+                if self.files == before:
+                    continue
+            self.signal = out.get("signal")
+            return out
 
     def _forget_gone(self, _):
         """Breakpoints at addresses outlive the program that they are in, and cannot be set in the one that it has
@@ -402,12 +405,6 @@ class Server:
             if point.is_valid() and not _there(int(point.location[1:])):
                 point.delete()
                 del self.points[number]
-
-    def _changed(self):
-        if self.sysroot:
-            _look_here()
-        before, self.files = self.files, _files_with_code()
-        return self.files != before
 
 
 _LASTING = {
@@ -489,18 +486,6 @@ class _Chosen(gdb.Breakpoint):
         return all(_register(frame, names[which]) & mask in values for which, mask, values in self.tests)
 
 
-def _called_by_gdb():
-    """The calls that gdb has made and that have not returned, each as the frame of the function that it called."""
-    out = []
-    frame = gdb.newest_frame()
-    while frame is not None:
-        older = frame.older()
-        if older is not None and older.type() == gdb.DUMMY_FRAME:
-            out.append(frame)
-        frame = older
-    return out
-
-
 def _gone():
     """Whether there is no program any more, or its thread has ended that was looked at."""
     if not gdb.selected_inferior().pid:
@@ -515,7 +500,12 @@ def _gone():
 def _back_out():
     """Give up a call of gdb's that stopped at a breakpoint: the program is where it was before, with its registers."""
     with contextlib.suppress(gdb.error):
-        called = _called_by_gdb()
+        called, frame = [], gdb.newest_frame()
+        while frame is not None:
+            older = frame.older()
+            if older is not None and older.type() == gdb.DUMMY_FRAME:
+                called.append(frame)
+            frame = older
         if called:
             called[0].select()
             execute("return")
@@ -539,12 +529,16 @@ def _run(command):
     children = len(_CHILD.findall(said))
     if exits:
         status = getattr(exits[-1], "exit_code", None)
-        killed = "" if status is not None else _exit_signal()
+        number = gdb.parse_and_eval("$_exitsignal")
+        told = status is None and number.type.code != gdb.TYPE_CODE_VOID
+        killed = signal.Signals(int(number)).name if told else ""
         return {"reason": "exited", "status": status, "signal": killed, "children": children}
     if not gdb.selected_inferior().pid:
         return {"reason": "gone", "children": children}
     stop = stops[-1] if stops else None
-    out = {"reason": "stopped", "children": children, **_where(gdb.newest_frame())}
+    frame, thread = gdb.newest_frame(), gdb.selected_thread()
+    where = {"pc": frame.pc(), "sp": stack_pointer(frame), "thread": thread.num, "tid": thread.ptid[1]}
+    out = {"reason": "stopped", "children": children, **where}
     if "is executing new program" in said:
         out["reason"] = "exec"
     elif isinstance(stop, gdb.BreakpointEvent):
@@ -563,11 +557,6 @@ def _there(address):
     except gdb.MemoryError:
         return False
     return True
-
-
-def _where(frame):
-    thread = gdb.selected_thread()
-    return {"pc": frame.pc(), "sp": stack_pointer(frame), "thread": thread.num, "tid": thread.ptid[1]}
 
 
 def _number(expression):
@@ -679,11 +668,6 @@ def _halt(halts):
     with contextlib.suppress(OSError):
         while os.read(halts, 1):
             gdb.post_event(lambda: _tried("interrupt"))
-
-
-def _exit_signal():
-    number = gdb.parse_and_eval("$_exitsignal")
-    return "" if number.type.code == gdb.TYPE_CODE_VOID else signal.Signals(int(number)).name
 
 
 def architecture():

@@ -70,11 +70,6 @@ def _word(value, prefix):
     return text.split(" ")[0][len(prefix) :] if text.startswith(prefix) else text
 
 
-def _type(tensor):
-    word = _word(_get(tensor, "type"), "GGML_TYPE_")
-    return word.lower().replace("_k", "_K")
-
-
 def name_of(pointer):
     """What a tensor is called that a pointer points to."""
     try:
@@ -127,15 +122,12 @@ def line_of(tensor):
         return _BAD
     while len(ne) > 1 and ne[-1] == 1:
         ne.pop()
-    said = "%s %s%s" % (_text(tensor["name"]) or "(no name)", _type(tensor), ne)
+    type = _word(_get(tensor, "type"), "GGML_TYPE_").lower().replace("_k", "_K")
+    said = "%s %s%s" % (_text(tensor["name"]) or "(no name)", type, ne)
     op = _op(tensor)
     if op == "NONE":
         return said
     return "%s = %s(%s)" % (said, op, ", ".join(name_of(pointer) for pointer in _sources(tensor)))
-
-
-def _more(n, shown):
-    return [("more", n - shown if _FRONT_END else "%d more" % (n - shown))] if n > shown else []
 
 
 def _array(pointer, shown, say):
@@ -161,8 +153,8 @@ def _listed(name, pointer, n, shown, say):
     """Children of an array: `nodes[0]`, `nodes[1]`, …, and how many more there are."""
     if pointer is None:
         return []
-    said = _array(pointer, shown, say)
-    return [("%s[%d]" % (name, i), text) for i, text in enumerate(said)] + _more(n, shown)
+    said = [("%s[%d]" % (name, i), text) for i, text in enumerate(_array(pointer, shown, say))]
+    return [*said, ("more", n - shown if _FRONT_END else "%d more" % (n - shown))] if n > shown else said
 
 
 class _Printer:
