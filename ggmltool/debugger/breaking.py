@@ -3,44 +3,69 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger.breakpoints import Breakpoint, Kind
-from ggmltool.debugger.command import Command, Topic
+from ggmltool.debugger.command import Commands, Topic
+from ggmltool.debugger.data import complete_expression, undisplay
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.locations import Location, complete_location, location
-from ggmltool.debugger.moving import count_of
-from ggmltool.debugger.stops import NAMES
+from ggmltool.debugger.stack import NAMES, count_of
 from ggmltool.debugger.walk import WalkError
 from ggmltool.show.text import printable
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session
 
+COMMANDS = Commands()
 _IF = re.compile(r"(?:^|\s)if(?=[\s(]|$)")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _MOST = 200
 """At most so many numbers of a range are looked for."""
 
+_LOCATIONS = """\
+Without a location it is the event that it stopped at. A location is one of these:
+  FUNCTION               where a function of ggml is called
+  TENSOR                 every event about a tensor
+  split [N]              where a split begins, and where it is computed
+  backend [TENSOR]       where a tensor gets another backend than it had; without a tensor, where any does, and where
+                         a split on another backend begins
+  offset BUFFER OFF [C]  where the memory there (in chunk C) is given, taken over or freed
+  N                      event number N
+A tensor that is called like a function is `tensor NAME`."""
 
-def _break(temporary: bool) -> Callable[[Session, str], None]:
-    def run(session: Session, argument: str) -> None:
-        where, condition = _with_condition(argument)
-        place = location(session, where)
-        if condition:
-            _check(session, condition, place)
-        for other in session.walker.breakpoints.of(Kind.BREAKPOINT):
-            if other.what == place.what:
-                session.say(f"Note: breakpoint {other.number} also set at {place.what}.")
-        made = session.walker.breakpoints.add(
-            place.what, place.places, condition=condition, temporary=temporary, function=place.function
-        )
-        session.say(
-            f"{'Temporary breakpoint' if temporary else 'Breakpoint'} {made.number} at {printable(str(place))}."
-        )
 
-    return run
+@COMMANDS.add(Topic.BREAKPOINTS, "b", "br", "bre", "brea", complete=complete_location, locations=_LOCATIONS)
+def break_(session: Session, argument: str) -> None:
+    """Stop at a function, a tensor, a split, a change of backend, or a place in memory.
+    Usage: break [LOCATION] [if EXPR]
+    {locations}
+    Example: break ggml_gallocr_allocate_node if buffer_id == 1"""
+    _set_breakpoint(session, argument, False)
+
+
+@COMMANDS.add(Topic.BREAKPOINTS, "tb", complete=complete_location)
+def tbreak(session: Session, argument: str) -> None:
+    """Stop at a location once.
+    Usage: tbreak [LOCATION] [if EXPR], as `break` takes it.
+    Example: tbreak split 1"""
+    _set_breakpoint(session, argument, True)
+
+
+def _set_breakpoint(session: Session, argument: str, temporary: bool) -> None:
+    where, condition = _with_condition(argument)
+    place = location(session, where)
+    if condition:
+        _check(session, condition, place)
+    for other in session.walker.breakpoints.of(Kind.BREAKPOINT):
+        if other.what == place.what:
+            session.say(f"Note: breakpoint {other.number} also set at {place.what}.")
+    made = session.walker.breakpoints.add(
+        place.what, place.places, condition=condition, temporary=temporary, function=place.function
+    )
+    name = "Temporary breakpoint" if temporary else "Breakpoint"
+    session.say(f"{name} {made.number} at {printable(str(place))}.")
 
 
 def _with_condition(argument: str) -> tuple[str, str]:
@@ -66,45 +91,48 @@ def _check(session: Session, condition: str, place: Location | Breakpoint) -> No
         raise CommandError(str(error)) from None
 
 
-def _watch(session: Session, argument: str) -> None:
+@COMMANDS.add(Topic.BREAKPOINTS, complete=complete_expression)
+def watch(session: Session, argument: str) -> None:
+    """Stop where the value of an expression changes.
+    Usage: watch EXPR [if EXPR]
+    One with arguments of a function is deleted when that function returns.
+    Example: watch sched->n_splits"""
     if not argument:
         raise CommandError("Argument required (expression to compute).")
     expression, condition = _with_condition(argument)
-    frame = session.selected
-    at = session.seen
     call = None
     try:
-        session.reading.shown(expression, at, frame, session.phase)
+        session.reading.shown(expression, session.seen, session.selected, session.phase)
     except WalkError as error:
-        _readable_later(session, expression, error)
+        # What cannot be read yet may be watched if it can be read at the end of the run.
+        if session.walker.at is not None or not _is_global(session, expression, session.walker.last):
+            raise CommandError(str(error)) from None
     else:
-        calls = session.walker.calls.at(at)
-        if not _is_global(session, expression, at, len(calls) - 1):
-            call = calls[frame]
+        if not _is_global(session, expression, session.seen):
+            call = session.walker.calls.at(session.seen)[session.selected]
     made = session.walker.breakpoints.add(expression, kind=Kind.WATCHPOINT, condition=condition)
-    if call is not None:
-        made.call = call
+    made.call = call
     session.say(f"Watchpoint {made.number}: {expression}")
 
 
-def _is_global(session: Session, expression: str, at: int, outermost: int) -> bool:
+def _is_global(session: Session, expression: str, at: int) -> bool:
+    """Whether an expression can be read in the outermost frame of a point."""
     try:
-        session.reading.shown(expression, at, outermost)
+        session.reading.shown(expression, at, len(session.walker.calls.at(at)) - 1)
     except WalkError:
         return False
     return True
 
 
-def _readable_later(session: Session, expression: str, error: WalkError) -> None:
-    """What cannot be read yet may be watched if it can be read at the end of the run. Raises CommandError."""
-    if session.walker.at is not None:
-        raise CommandError(str(error))
-    last = session.walker.last
-    if not _is_global(session, expression, last, len(session.walker.calls.at(last)) - 1):
-        raise CommandError(str(error))
+def _abort(session: Session, prefix: str) -> Iterable[str]:
+    return ["abort"] if "abort".startswith(prefix) else []
 
 
-def _catch(session: Session, argument: str) -> None:
+@COMMANDS.add(Topic.BREAKPOINTS, complete=_abort)
+def catch(session: Session, argument: str) -> None:
+    """Stop where ggml refuses to go on.
+    Usage: catch abort
+    Example: catch abort"""
     if argument not in ("abort", "signal SIGABRT"):
         raise CommandError("Usage: catch abort, which stops where ggml refuses to go on.")
     places = [] if session.history.error is None else [session.walker.last]
@@ -112,19 +140,27 @@ def _catch(session: Session, argument: str) -> None:
     session.say(f"Catchpoint {made.number} (abort)")
 
 
-def _condition(session: Session, argument: str) -> None:
+@COMMANDS.add(Topic.BREAKPOINTS)
+def condition(session: Session, argument: str) -> None:
+    """Stop at a breakpoint only if an expression is true.
+    Usage: condition N [EXPR]; without EXPR always.
+    Example: condition 1 sched->n_splits > 2"""
     if not argument:
         raise CommandError("Argument required (breakpoint number).")
-    number, _, condition = argument.partition(" ")
+    number, _, said = argument.partition(" ")
     one = _numbered(session, number)
-    if condition.strip():
-        _check(session, condition.strip(), one)
+    if said.strip():
+        _check(session, said.strip(), one)
     else:
         session.say(f"Breakpoint {one.number} now unconditional.")
-    one.condition = condition.strip()
+    one.condition = said.strip()
 
 
-def _ignore(session: Session, argument: str) -> None:
+@COMMANDS.add(Topic.BREAKPOINTS)
+def ignore(session: Session, argument: str) -> None:
+    """Pass a breakpoint some times before it stops again.
+    Usage: ignore N COUNT
+    Example: ignore 1 3"""
     number, _, times = argument.partition(" ")
     if not number:
         raise CommandError("Argument required (a breakpoint number).")
@@ -153,7 +189,7 @@ def _each(session: Session, argument: str) -> Iterator[Breakpoint]:
     if not argument:
         yield from session.walker.breakpoints
         return
-    for number in numbers(argument):
+    for number in _numbers(argument):
         one = session.walker.breakpoints.get(number)
         if one is None:
             session.screen.error(f"No breakpoint number {number}.")
@@ -161,7 +197,7 @@ def _each(session: Session, argument: str) -> Iterator[Breakpoint]:
             yield one
 
 
-def numbers(argument: str) -> Iterator[int]:
+def _numbers(argument: str) -> Iterator[int]:
     """The numbers of a list like `1 3-5`. Raises CommandError for what is none."""
     for word in argument.split():
         found = _RANGE.fullmatch(word)
@@ -173,14 +209,16 @@ def numbers(argument: str) -> Iterator[int]:
         yield from range(first, min(last, first + _MOST) + 1)
 
 
-def _delete(session: Session, argument: str) -> None:
-    words = argument.split(maxsplit=1)
-    if words and "breakpoints".startswith(words[0]):
-        argument = words[1] if len(words) > 1 else ""
-    elif words and words[0] == "display":
-        from ggmltool.debugger.data import undisplay
-
-        undisplay(session, words[1] if len(words) > 1 else "")
+@COMMANDS.add(Topic.BREAKPOINTS, "d", "del")
+def delete(session: Session, argument: str) -> None:
+    """Delete breakpoints by their numbers, all without one.
+    Usage: delete [N...], delete display [N...]
+    Example: delete 1 3-5"""
+    word, _, rest = argument.partition(" ")
+    if word and "breakpoints".startswith(word):
+        argument = rest.strip()
+    elif word == "display":
+        undisplay(session, rest.strip())
         return
     asked = not argument and len(session.walker.breakpoints) and session.settings.confirm
     if asked and not session.screen.ask("Delete all breakpoints? (y or n) "):
@@ -189,13 +227,14 @@ def _delete(session: Session, argument: str) -> None:
         session.walker.breakpoints.delete(one.number)
 
 
-def _clear(session: Session, argument: str) -> None:
+@COMMANDS.add(Topic.BREAKPOINTS, complete=complete_location)
+def clear(session: Session, argument: str) -> None:
+    """Delete the breakpoints at a location.
+    Usage: clear [LOCATION]
+    Example: clear split 1"""
     place = location(session, argument)
-    gone = [
-        one
-        for one in session.walker.breakpoints
-        if one.kind is Kind.BREAKPOINT and (one.what == place.what or (not argument and session.at in one.places))
-    ]
+    all_here = [one for one in session.walker.breakpoints if one.kind is Kind.BREAKPOINT]
+    gone = [one for one in all_here if one.what == place.what or (not argument and session.at in one.places)]
     if not gone:
         raise CommandError(f"No breakpoint at {argument or 'this event'}.")
     session.say(f"Deleted breakpoint{'s' if len(gone) > 1 else ''} {' '.join(str(one.number) for one in gone)} ")
@@ -203,31 +242,44 @@ def _clear(session: Session, argument: str) -> None:
         session.walker.breakpoints.delete(one.number)
 
 
-def _enabling(enabled: bool) -> Callable[[Session, str], None]:
-    def run(session: Session, argument: str) -> None:
-        words = argument.split(maxsplit=1)
-        if words and words[0] == "display":
-            chosen = set(numbers(words[1])) if len(words) > 1 else None
-            for display in session.displays:
-                if chosen is None or display.number in chosen:
-                    display.enabled = enabled
-            return
-        if words and words[0].isalpha() and "breakpoints".startswith(words[0]):
-            argument = words[1] if len(words) > 1 else ""
-        elif enabled and words and words[0] == "once":
-            raise CommandError("Use `tbreak` for a breakpoint that stops once.")
-        for one in _each(session, argument):
-            one.enabled = enabled
+@COMMANDS.add(Topic.BREAKPOINTS, "en")
+def enable(session: Session, argument: str) -> None:
+    """Let breakpoints stop again.
+    Usage: enable [N...], enable display [N...]
+    Example: enable 1"""
+    if argument.split()[:1] == ["once"]:
+        raise CommandError("Use `tbreak` for a breakpoint that stops once.")
+    _enable(session, argument, True)
 
-    return run
+
+@COMMANDS.add(Topic.BREAKPOINTS, "dis", "disa")
+def disable(session: Session, argument: str) -> None:
+    """Keep breakpoints, but do not stop at them.
+    Usage: disable [N...], disable display [N...]
+    Example: disable 1"""
+    _enable(session, argument, False)
+
+
+def _enable(session: Session, argument: str, enabled: bool) -> None:
+    words = argument.split(maxsplit=1)
+    rest = words[1] if len(words) > 1 else ""
+    if words and words[0] == "display":
+        chosen = set(_numbers(rest)) if rest else None
+        for display in session.displays:
+            if chosen is None or display.number in chosen:
+                display.enabled = enabled
+        return
+    if words and words[0].isalpha() and "breakpoints".startswith(words[0]):
+        argument = rest
+    for one in _each(session, argument):
+        one.enabled = enabled
 
 
 def info_breakpoints(session: Session, argument: str, kinds: Iterable[Kind] = tuple(Kind)) -> None:
-    """The table of breakpoints, as gdb prints it."""
-    chosen = set(numbers(argument)) if argument else None
-    shown = [
-        one for one in session.walker.breakpoints if one.kind in kinds and (chosen is None or one.number in chosen)
-    ]
+    """Breakpoints, watchpoints and catchpoints."""
+    chosen = set(_numbers(argument)) if argument else None
+    table = [one for one in session.walker.breakpoints if one.kind in kinds]
+    shown = [one for one in table if chosen is None or one.number in chosen]
     if not shown:
         what = "watchpoints" if kinds == (Kind.WATCHPOINT,) else "breakpoints or watchpoints"
         session.say(f"No {what}." if chosen is None else f"No breakpoint or watchpoint matching '{argument}'.")
@@ -237,108 +289,16 @@ def info_breakpoints(session: Session, argument: str, kinds: Iterable[Kind] = tu
         disposition = "del " if one.temporary else "keep"
         events = "" if one.kind is Kind.WATCHPOINT else str(len(one.places))
         enabled = "y" if one.enabled else "n"
-        session.say(f"{one.number:<7} {one.kind.value:<14} {disposition} {enabled:<3} {events:<7} {_what(one)}")
-        for line in _more(one):
-            session.say(f"\t{line}")
+        what = f"in {one.function}" if one.function else printable(one.what)
+        session.say(f"{one.number:<7} {one.kind.value:<14} {disposition} {enabled:<3} {events:<7} {what}")
+        if one.condition:
+            session.say(f"\tstop only if {one.condition}")
+        if one.hits:
+            session.say(f"\t{NAMES[one.kind].lower()} already hit {one.hits} time{'s' if one.hits != 1 else ''}")
+        if one.ignore:
+            session.say(f"\tignore next {one.ignore} hits")
 
 
-def _what(one: Breakpoint) -> str:
-    return f"in {one.function}" if one.function else printable(one.what)
-
-
-def _more(one: Breakpoint) -> Iterator[str]:
-    if one.condition:
-        yield f"stop only if {one.condition}"
-    if one.hits:
-        yield f"{NAMES[one.kind].lower()} already hit {one.hits} time{'s' if one.hits != 1 else ''}"
-    if one.ignore:
-        yield f"ignore next {one.ignore} hits"
-
-
-_LOCATIONS = """\
-Without a location it is the event that it stopped at. A location is one of these:
-  FUNCTION               where a function of ggml is called
-  TENSOR                 every event about a tensor
-  split [N]              where a split begins, and where it is computed
-  backend [TENSOR]       where a tensor gets another backend than it had; without a tensor, where any does, and where
-                         a split on another backend begins
-  offset BUFFER OFF [C]  where the memory there (in chunk C) is given, taken over or freed
-  N                      event number N
-A tensor that is called like a function is `tensor NAME`."""
-
-COMMANDS = [
-    Command(
-        "break",
-        _break(False),
-        Topic.BREAKPOINTS,
-        "Stop at a function, a tensor, a split, a change of backend, or a place in memory.\n"
-        f"Usage: break [LOCATION] [if EXPR]\n{_LOCATIONS}\nExample: break ggml_gallocr_allocate_node if buffer_id == 1",
-        ("b", "br", "bre", "brea"),
-        complete=complete_location,
-    ),
-    Command(
-        "tbreak",
-        _break(True),
-        Topic.BREAKPOINTS,
-        "Stop at a location once.\nUsage: tbreak [LOCATION] [if EXPR], as `break` takes it.\nExample: tbreak split 1",
-        ("tb",),
-        complete=complete_location,
-    ),
-    Command(
-        "watch",
-        _watch,
-        Topic.BREAKPOINTS,
-        "Stop where the value of an expression changes.\nUsage: watch EXPR [if EXPR]\n"
-        "One with arguments of a function is deleted when that function returns.\nExample: watch sched->n_splits",
-        complete=lambda session, prefix: session.reading.complete(prefix, session),
-    ),
-    Command(
-        "catch",
-        _catch,
-        Topic.BREAKPOINTS,
-        "Stop where ggml refuses to go on.\nUsage: catch abort\nExample: catch abort",
-        complete=lambda session, prefix: ["abort"] if "abort".startswith(prefix) else [],
-    ),
-    Command(
-        "condition",
-        _condition,
-        Topic.BREAKPOINTS,
-        "Stop at a breakpoint only if an expression is true.\nUsage: condition N [EXPR]; without EXPR always.\n"
-        "Example: condition 1 sched->n_splits > 2",
-    ),
-    Command(
-        "ignore",
-        _ignore,
-        Topic.BREAKPOINTS,
-        "Pass a breakpoint some times before it stops again.\nUsage: ignore N COUNT\nExample: ignore 1 3",
-    ),
-    Command(
-        "delete",
-        _delete,
-        Topic.BREAKPOINTS,
-        "Delete breakpoints by their numbers, all without one.\nUsage: delete [N...], delete display [N...]\n"
-        "Example: delete 1 3-5",
-        ("d", "del"),
-    ),
-    Command(
-        "clear",
-        _clear,
-        Topic.BREAKPOINTS,
-        "Delete the breakpoints at a location.\nUsage: clear [LOCATION]\nExample: clear split 1",
-        complete=complete_location,
-    ),
-    Command(
-        "enable",
-        _enabling(True),
-        Topic.BREAKPOINTS,
-        "Let breakpoints stop again.\nUsage: enable [N...], enable display [N...]\nExample: enable 1",
-        ("en",),
-    ),
-    Command(
-        "disable",
-        _enabling(False),
-        Topic.BREAKPOINTS,
-        "Keep breakpoints, but do not stop at them.\nUsage: disable [N...], disable display [N...]\nExample: disable 1",
-        ("dis", "disa"),
-    ),
-]
+def info_watchpoints(session: Session, argument: str) -> None:
+    """Watchpoints."""
+    info_breakpoints(session, argument, (Kind.WATCHPOINT,))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from inspect import cleandoc
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger.errors import CommandError
@@ -13,6 +15,14 @@ from ggmltool.scenario.errors import nearest
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session
 
+
+def hint(name: str, valid: Iterable[str]) -> str:
+    """The nearest valid name, behind what is said of one that is none; "" where none is near."""
+    near = nearest(name, valid)
+    return f' Did you mean "{near}"?' if near else ""
+
+
+_FORMAT = re.compile(r"/(\S*)\s*")
 Run = Callable[["Session", str], None]
 Completer = Callable[["Session", str], Iterable[str]]
 
@@ -54,6 +64,57 @@ class Command:
         return self.help.partition("\n")[0]
 
 
+class Commands(list[Command]):
+    """The commands of a module: functions by their names, whose docstrings are the help, with these words put in."""
+
+    def add(
+        self,
+        topic: Topic,
+        *aliases: str,
+        repeat: Repeat = Repeat.NO,
+        complete: Completer | None = None,
+        **words: str,
+    ) -> Callable[[Run], Run]:
+        """Make a command of a function."""
+
+        def made(run: Run) -> Run:
+            self.append(Command(_name(run), run, topic, _help(run).format(**words), aliases, repeat, complete))
+            return run
+
+        return made
+
+    def both(
+        self, back: str, aliases: Sequence[str] = (), back_aliases: Sequence[str] = ()
+    ) -> Callable[[Callable[[Session, str, bool], None]], None]:
+        """Make a command of a function, and another that does it in reverse: what `back` says."""
+
+        def made(run: Callable[[Session, str, bool], None]) -> None:
+            name, (forward, _, forms) = _name(run), _help(run).partition("\n")
+            for prefix, said, others in (("", forward, aliases), ("reverse-", back, back_aliases)):
+                way = _way(run, bool(prefix))
+                self.append(Command(prefix + name, way, Topic.RUNNING, f"{said}\n{forms}", others, Repeat.YES))
+
+        return made
+
+
+def _way(run: Callable[[Session, str, bool], None], reverse: bool) -> Run:
+    return lambda session, argument: run(session, argument, reverse)
+
+
+def _name(run: Callable[..., None]) -> str:
+    return run.__name__.rstrip("_").replace("_", "-")
+
+
+def _help(run: Callable[..., None]) -> str:
+    return cleandoc(run.__doc__ or "")
+
+
+def split_format(argument: str) -> tuple[str, str]:
+    """The format behind a slash, "" for none, and the expression."""
+    found = _FORMAT.match(argument)
+    return ("", argument.strip()) if found is None else (found[1], argument[found.end() :].strip())
+
+
 def find(word: str, commands: Iterable[Command], kind: str = "") -> Command:
     """The command that a word means. Raises CommandError if none or several begin with it; `kind` ("info ") is what
     stands before it."""
@@ -65,6 +126,5 @@ def find(word: str, commands: Iterable[Command], kind: str = "") -> Command:
         return next(iter(meant.values()))
     if meant:
         raise CommandError(f'Ambiguous {kind}command "{word}": {", ".join(sorted(meant))}.')
-    near = nearest(word, table)
-    hint = f' Did you mean "{near}"?' if near else ""
-    raise CommandError(f'Undefined {kind}command: "{word}".  Try "help{" " + kind.strip() if kind else ""}".{hint}')
+    more = f" {kind.strip()}" if kind else ""
+    raise CommandError(f'Undefined {kind}command: "{word}".  Try "help{more}".{hint(word, table)}')

@@ -1,4 +1,4 @@
-"""`info`: tables of the state, of breakpoints and displays, and where it stands."""
+"""What the state is at a point: `info` with its tables, `list` of the graph, `why` and `explain` of a tensor."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ import re
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger import tables
-from ggmltool.debugger.breaking import info_breakpoints
-from ggmltool.debugger.breakpoints import Kind
-from ggmltool.debugger.command import Command, Repeat, Topic, find
+from ggmltool.debugger.breaking import info_breakpoints, info_watchpoints
+from ggmltool.debugger.command import Command, Commands, Repeat, Run, Topic, find, hint
 from ggmltool.debugger.data import info_display
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.lines import step_name
-from ggmltool.debugger.stack import info_args, info_frame, info_locals
-from ggmltool.debugger.stops import moment_line, point_of
-from ggmltool.show.text import count, printable
+from ggmltool.debugger.lines import line_of, step_name
+from ggmltool.debugger.locations import refuse_source
+from ggmltool.debugger.session import Listing
+from ggmltool.debugger.stack import info_args, info_frame, info_locals, moment_line, point_of
+from ggmltool.ggml.events import Assigned
+from ggmltool.show.colors import colors
+from ggmltool.show.table import render_lines
+from ggmltool.show.text import count, dims, printable
+from ggmltool.state.story.points import about, said_until
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from ggmltool.debugger.session import Session
+
+COMMANDS = Commands()
+_RANGE = re.compile(r"(\d{1,9})?\s*,\s*(\d{1,9})?")
 
 
 def _shown(session: Session, table: str, otherwise: str) -> None:
@@ -51,16 +60,11 @@ def _tensors(session: Session, wanted: str) -> None:
     _shown(session, table, f'No tensor whose name contains "{wanted}".' if wanted else "No tensors yet.")
 
 
-def _watchpoints(session: Session, argument: str) -> None:
-    info_breakpoints(session, argument, (Kind.WATCHPOINT,))
-
-
 def _line(session: Session, _: str) -> None:
     at = point_of(session, session.frame) if not session.walker.exited else session.at
-    point = session.history.points[at]
     calls = session.walker.calls
     function = calls[session.frames()[session.frame] if not session.walker.exited else calls.innermost[at]].function
-    where = printable(f"{session.title}, {step_name(session.history, point.step)}")
+    where = printable(f"{session.title}, {step_name(session.history, session.history.points[at].step)}")
     session.say(f"Event {at} of {session.walker.last} is in {function}, {where}.")
     session.say(f"{at}\t{moment_line(session, at)}")
 
@@ -108,31 +112,120 @@ def _signals(session: Session, _: str) -> None:
     session.say("SIGINT        Yes       Interrupt")
 
 
-def _sub(name: str, run: object, help: str, *aliases: str) -> Command:
-    return Command(name, run, Topic.STATUS, help, aliases)  # type: ignore[arg-type]
+_ALIASES = {"breakpoints": ("b",), "frame": ("f",)}
+_INFO: dict[str, tuple[Run, str]] = {
+    "args": (info_args, "The arguments of the selected frame."),
+    "breakpoints": (info_breakpoints, "Breakpoints, watchpoints and catchpoints."),
+    "copies": (_copies, "The copies of tensors that the scheduler made."),
+    "display": (info_display, "The expressions that are displayed at every stop."),
+    "frame": (info_frame, "The selected frame: who called it, from which event to which."),
+    "free-blocks": (_free_blocks, "The free blocks of the allocator.\nUsage: info free-blocks [BUFFER]"),
+    "functions": (_functions, "The functions that are called, and how often.\nUsage: info functions [REGEX]"),
+    "hash": (_hash, "The allocator's hash table: what it knows of every tensor."),
+    "line": (_line, "The event that the selected frame is at."),
+    "locals": (info_locals, "The local variables of the selected frame."),
+    "program": (_program, "Where it stands, and what stopped it."),
+    "signals": (_signals, "What it stops for without a breakpoint."),
+    "source": (_source, "The scenario: its ggml, backends, graphs and steps."),
+    "splits": (_splits, "The splits as far as they are made."),
+    "tensors": (_tensors, "The tensors that there are.\nUsage: info tensors [PART OF A NAME]"),
+    "watchpoints": (info_watchpoints, "Watchpoints."),
+}
+SUBCOMMANDS = [Command(name, run, Topic.STATUS, help, _ALIASES.get(name, ())) for name, (run, help) in _INFO.items()]
 
 
-SUBCOMMANDS = [
-    _sub("args", info_args, "The arguments of the selected frame."),
-    _sub("breakpoints", lambda s, a: info_breakpoints(s, a), "Breakpoints, watchpoints and catchpoints.", "b"),
-    _sub("copies", _copies, "The copies of tensors that the scheduler made."),
-    _sub("display", info_display, "The expressions that are displayed at every stop."),
-    _sub("frame", info_frame, "The selected frame: who called it, from which event to which.", "f"),
-    _sub("free-blocks", _free_blocks, "The free blocks of the allocator.\nUsage: info free-blocks [BUFFER]"),
-    _sub("functions", _functions, "The functions that are called, and how often.\nUsage: info functions [REGEX]"),
-    _sub("hash", _hash, "The allocator's hash table: what it knows of every tensor."),
-    _sub("line", _line, "The event that the selected frame is at."),
-    _sub("locals", info_locals, "The local variables of the selected frame."),
-    _sub("program", _program, "Where it stands, and what stopped it."),
-    _sub("signals", _signals, "What it stops for without a breakpoint."),
-    _sub("source", _source, "The scenario: its ggml, backends, graphs and steps."),
-    _sub("splits", _splits, "The splits as far as they are made."),
-    _sub("tensors", _tensors, "The tensors that there are.\nUsage: info tensors [PART OF A NAME]"),
-    _sub("watchpoints", _watchpoints, "Watchpoints."),
-]
+def _names_of_info(session: Session, prefix: str) -> list[str]:
+    return [name for name in _INFO if name.startswith(prefix)]
 
 
-def _info(session: Session, argument: str) -> None:
+def _tensors_of_list(session: Session, prefix: str) -> list[str]:
+    return [name for name in session.reading.tensors if name.startswith(prefix)]
+
+
+@COMMANDS.add(Topic.STATUS, "l", repeat=Repeat.GO_ON, complete=_tensors_of_list)
+def list_(session: Session, argument: str) -> None:
+    """Show the passage of the graph around the node that it is at, with an arrow.
+    Usage: list [TENSOR | N | A,B | -]; without one it goes on behind what was shown, with - before it.
+    Example: list 10,20"""
+    refuse_source(argument, "`list` shows nodes of the graph, `ptype struct NAME` a struct")
+    graph, nodes = session.graph()
+    names = [session.names.tensor(t) for t in nodes]
+    current = _current_node(session, names)
+    first, end = _passage(session, argument, graph, names, current or 0)
+    if first >= len(nodes) or end <= 0 or not nodes:
+        raise CommandError(f"Graph {graph} has {len(nodes)} nodes.")
+    first, end = max(first, 0), min(end, len(nodes))
+    session.listing = Listing(graph, first, end)
+    width = len(str(end - 1))
+    lines = [_node_line(session, i, nodes[i], i == current, width) for i in range(first, end)]
+    session.screen.write(render_lines(lines, session.style))
+
+
+def _passage(session: Session, argument: str, graph: str, names: list[str], current: int) -> tuple[int, int]:
+    """The nodes to show, the first and the one behind the last."""
+    rows = session.settings.listsize
+    shown = session.listing if session.listing is not None and session.listing.graph == graph else None
+    if not argument and shown is not None:
+        return shown.end, shown.end + rows
+    node = current
+    if argument == "-":
+        first = max(node - rows // 2, 0) if shown is None else shown.first
+        if first <= 0:
+            raise CommandError(f"Already at the start of {graph}.")
+        return first - rows, first
+    if argument not in ("", "."):
+        found = _RANGE.fullmatch(argument)
+        if found is not None and (found[1] or found[2]):
+            first = int(found[1]) if found[1] else int(found[2]) + 1 - rows
+            return first, int(found[2]) + 1 if found[2] else first + rows
+        if argument in names:
+            node = names.index(argument)
+        elif argument.isascii() and argument.isdecimal():
+            node = int(argument[:10])
+        else:
+            raise CommandError(f'No node "{argument}" in the graph.{hint(argument, names)}')
+    first = max(node - rows // 2, 0)
+    return first, first + rows
+
+
+def _current_node(session: Session, names: list[str]) -> int | None:
+    """The number of the node that the selected frame is at: of its event, or of the nearest one before it in the step
+    that is about a node."""
+    points = session.history.points
+    at = point_of(session, session.frame) if session.walker.at is not None and not session.walker.exited else session.at
+    numbers = {name: i for i, name in reversed(list(enumerate(names)))}
+    step = points[at].step
+    while at >= 0 and points[at].step == step:
+        event = points[at].event
+        for name in () if event is None else about(event):
+            if name in numbers:
+                return numbers[name]
+        at -= 1
+    return None
+
+
+def _node_line(session: Session, i: int, t: int, current: bool, width: int) -> Text:
+    from rich.text import Text
+
+    names = session.names
+    cell = names.tensors[t]
+    sources = ", ".join(names.tensor(s) for s in cell.src if s is not None)
+    backend = session.cells.get(("id", t), -1)
+    line = Text(f"{i:>{width}} {'→' if current else ' '} ", "bold" if current else "")
+    line.append(printable(f"{names.tensor(t)} = {cell.op}({sources})  {cell.type}{dims(cell.ne)}"))
+    if 0 <= backend < len(names.backends):
+        name = names.backends[backend]
+        line.append(f"  {name}", colors(names.backends)[name].term)
+        line.append(f" {session.cells.get(('cause', t)) or ''}".rstrip(), "dim")
+    line.truncate(session.style.width, overflow="ellipsis")
+    return line
+
+
+@COMMANDS.add(Topic.STATUS, "i", "inf", repeat=Repeat.YES, complete=_names_of_info)
+def info(session: Session, argument: str) -> None:
+    """Show the state at this point, or what the session has.
+    Usage: info WHAT; `info` alone lists them.
+    Example: info splits"""
     if not argument:
         session.say("List of info subcommands:\n")
         for sub in SUBCOMMANDS:
@@ -142,19 +235,47 @@ def _info(session: Session, argument: str) -> None:
     find(word, SUBCOMMANDS, "info ").run(session, rest.strip())
 
 
-def _complete(session: Session, prefix: str) -> list[str]:
-    return [sub.name for sub in SUBCOMMANDS if sub.name.startswith(prefix)]
+@COMMANDS.add(Topic.STATUS, complete=_tensors_of_list)
+def why(session: Session, argument: str) -> None:
+    """Show why a tensor is on its backend: the rules that were asked so far, and what they said.
+    Usage: why [TENSOR]; by default that of this event.
+    Example: why result"""
+    tensor = _tensor(session, argument)
+    name = printable(tensor)
+    rules = [(at, said) for at, said in said_until(session.history.points, session.told) if said.tensor == tensor]
+    backend = next((said.backend for _, said in rules if isinstance(said, Assigned)), "")
+    if not rules:
+        session.say(f"Nothing is decided about {name} yet.")
+    else:
+        session.say(f"{name} is on {backend}." if backend else f"{name} has no backend yet.")
+    for at, _ in reversed(rules):
+        session.say(f"{at}\t{line_of(session.history, at)}")
 
 
-COMMANDS = [
-    Command(
-        "info",
-        _info,
-        Topic.STATUS,
-        "Show the state at this point, or what the session has.\nUsage: info WHAT; `info` alone lists them.\n"
-        "Example: info splits",
-        ("i", "inf"),
-        Repeat.YES,
-        _complete,
-    )
-]
+@COMMANDS.add(Topic.STATUS, complete=_tensors_of_list)
+def explain(session: Session, argument: str) -> None:
+    """Show all that happened to a tensor so far.
+    Usage: explain [TENSOR]; by default that of this event.
+    Example: explain result"""
+    tensor = _tensor(session, argument)
+    points = [at for at in session.reading.tensors[tensor] if at <= session.told]
+    if not points:
+        session.say(f"Nothing happened to {printable(tensor)} yet.")
+    for at in points:
+        session.say(f"{at}\t{line_of(session.history, at)}")
+    later = len(session.reading.tensors[tensor]) - len(points)
+    if later:
+        more = f"{later} more events are" if later > 1 else "1 more is"
+        session.say(f"({more} about {printable(tensor)} later.)")
+
+
+def _tensor(session: Session, argument: str) -> str:
+    """The tensor that is meant: by default that of the event that it is at. Raises CommandError."""
+    name = argument.strip("'\"")
+    if name and name not in session.reading.tensors:
+        raise CommandError(f'No tensor "{name}" in the history.{hint(name, session.reading.tensors)}')
+    event = None if name else session.history.points[session.at].event
+    found = [name] if event is None else [tensor for tensor in about(event) if tensor]
+    if not any(found):
+        raise CommandError("This event is about no tensor; name one.")
+    return found[0]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.debugger import places
+from ggmltool.debugger.command import hint
 from ggmltool.debugger.errors import CommandError
-from ggmltool.scenario.errors import nearest
 from ggmltool.show.text import count
 
 if TYPE_CHECKING:
@@ -32,40 +32,47 @@ class Location(NamedTuple):
             return f"{self.what}: no event of this history"
         if self.what == f"event {self.places[0]}":
             return self.what
-        first = "event" if len(self.places) == 1 else "first event"
-        events = "" if len(self.places) == 1 else f"{count(len(self.places), 'event')}, "
-        return f"{self.what}: {events}{first} {self.places[0]}"
+        events = "event" if len(self.places) == 1 else f"{count(len(self.places), 'event')}, first event"
+        return f"{self.what}: {events} {self.places[0]}"
 
 
 def location(session: Session, text: str) -> Location:
     """The place that a text means. Raises CommandError for what is none, with the nearest name."""
     word, _, rest = text.partition(" ")
     rest = rest.strip()
-    points = session.history.points
+    points, tensors = session.history.points, session.reading.tensors
     if not text:
         return Location(f"event {session.at}", [session.at])
     if word == "split" and (not rest or _NUMBER.fullmatch(rest)):
-        number = int(rest, 0) if rest else None
-        return Location(text, places.of_split(points, number))
-    if word == "backend" and not (rest and text in session.reading.tensors):
-        return _of_backend(session, rest)
+        return Location(text, places.of_split(points, int(rest, 0) if rest else None))
+    if word == "backend" and not (rest and text in tensors):
+        node = _tensor(session, _unquoted(rest)) if rest else ""
+        what = f"backend of {node}" if node else "changes of backend"
+        return Location(what, list(places.of_backend(points, node or None)))
     if word == "offset" and rest:
         return _of_byte(session, rest)
-    if word == "tensor" and rest:
-        return _of_tensor(session, _unquoted(rest))
     if word == "function" and rest:
         return _of_function(session, rest)
     if _NUMBER.fullmatch(text.removeprefix("*")):
-        return _of_event(session, int(text.removeprefix("*"), 0))
-    name = _unquoted(text)
-    if name in session.reading.tensors:
-        return _of_tensor(session, name)
+        at = int(text.removeprefix("*"), 0)
+        if at > session.walker.last:
+            raise CommandError(f"No event {at} in the history, which has 0 to {session.walker.last}.")
+        return Location(f"event {at}", [at])
+    name = _unquoted(rest if word == "tensor" and rest else text)
+    if (word == "tensor" and rest) or name in tensors:
+        return Location(_tensor(session, name), tensors[name])
     refuse_source(text)
     return _of_function(session, name)
 
 
 def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def _tensor(session: Session, name: str) -> str:
+    if name not in session.reading.tensors:
+        raise CommandError(f'No tensor "{name}" in the history.{hint(name, session.reading.tensors)}')
+    return name
 
 
 def refuse_source(text: str, instead: str = "a line is an event here: `break 24`") -> None:
@@ -75,32 +82,13 @@ def refuse_source(text: str, instead: str = "a line is an event here: `break 24`
         raise CommandError(f"No source file named {found[1]}; {instead}.")
 
 
-def _of_event(session: Session, at: int) -> Location:
-    if at > session.walker.last:
-        raise CommandError(f"No event {at} in the history, which has 0 to {session.walker.last}.")
-    return Location(f"event {at}", [at])
-
-
-def _of_tensor(session: Session, name: str) -> Location:
-    if name not in session.reading.tensors:
-        raise CommandError(f'No tensor "{name}" in the history.{_hint(name, session.reading.tensors)}')
-    return Location(name, session.reading.tensors[name])
-
-
 def _of_function(session: Session, name: str) -> Location:
     starts = session.walker.calls.starts(name)
     known = session.reading.functions(session.walker.calls.functions)
     if not starts and name not in known:
-        raise CommandError(f'Function "{name}" not defined.{_hint(name, chain(known, session.reading.tensors))}')
+        near = hint(name, chain(known, session.reading.tensors))
+        raise CommandError(f'Function "{name}" not defined.{near}')
     return Location(name, starts, name)
-
-
-def _of_backend(session: Session, node: str) -> Location:
-    node = _unquoted(node)
-    if node and node not in session.reading.tensors:
-        raise CommandError(f'No tensor "{node}" in the history.{_hint(node, session.reading.tensors)}')
-    what = f"backend of {node}" if node else "changes of backend"
-    return Location(what, places.of_backend(session.history.points, node or None))
 
 
 def _of_byte(session: Session, text: str) -> Location:
@@ -116,12 +104,7 @@ def _of_byte(session: Session, text: str) -> Location:
         raise CommandError(f'No compute buffer "{buft}" in the history; there are {", ".join(known) or "none"}.')
     offset = int(last, 0)
     what = f"{buft} {offset:#x}" + ("" if chunk is None else f" of chunk {chunk}")
-    return Location(what, places.of_byte(session.history.points, buft, offset, chunk))
-
-
-def _hint(name: str, valid: Iterable[str]) -> str:
-    near = nearest(name, valid)
-    return f' Did you mean "{near}"?' if near else ""
+    return Location(what, list(places.of_byte(session.history.points, buft, offset, chunk)))
 
 
 def complete_location(session: Session, prefix: str) -> list[str]:

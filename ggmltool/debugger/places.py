@@ -39,13 +39,9 @@ def of_split(points: Sequence[Point], split: int | None) -> list[int]:
     ]
 
 
-def of_backend(points: Sequence[Point], node: str | None) -> list[int]:
+def of_backend(points: Sequence[Point], node: str | None) -> Iterator[int]:
     """Where a tensor gets another backend than it had, in each assignment anew; None: where any tensor that has one
     gets another, and where a split begins on another backend than the split before it."""
-    return list(_backend_changes(points, node))
-
-
-def _backend_changes(points: Sequence[Point], node: str | None) -> Iterator[int]:
     assigned: dict[str, str] = {}
     on = ""
     for at, point in enumerate(points):
@@ -66,12 +62,8 @@ def _backend_changes(points: Sequence[Point], node: str | None) -> Iterator[int]
                 yield at
 
 
-def of_byte(points: Sequence[Point], buft: str, offset: int, chunk: int | None) -> list[int]:
+def of_byte(points: Sequence[Point], buft: str, offset: int, chunk: int | None) -> Iterator[int]:
     """Where memory at `offset` of a chunk (None: any) of a buffer type is given, taken over or freed."""
-    return list(_byte_events(points, buft, offset, chunk))
-
-
-def _byte_events(points: Sequence[Point], buft: str, offset: int, chunk: int | None) -> Iterator[int]:
     sizes: dict[tuple[int, int], int] = {}
     for at, point in enumerate(points):
         match point.event:

@@ -9,8 +9,8 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.debugger import breaking, data, explaining, info, listing, moving, settings, stack
-from ggmltool.debugger.command import Command, Repeat, Topic, find
+from ggmltool.debugger import breaking, data, info, moving, settings, stack
+from ggmltool.debugger.command import Command, Commands, Repeat, Topic, find
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.session import Session
 from ggmltool.debugger.terminal import Quit, Terminal, line_editing, remember
@@ -18,8 +18,26 @@ from ggmltool.debugger.walk import WalkError
 from ggmltool.inspect.opened import Opened
 from ggmltool.structs.declarations import ExpressionError
 
+COMMANDS = Commands(
+    [
+        *moving.COMMANDS,
+        *breaking.COMMANDS,
+        *stack.COMMANDS,
+        *data.COMMANDS,
+        *info.COMMANDS,
+        *settings.COMMANDS,
+    ]
+)
 
-def _help(session: Session, argument: str) -> None:
+
+def _names(session: Session, prefix: str) -> list[str]:
+    return [command.name for command in COMMANDS if command.name.startswith(prefix)]
+
+
+@COMMANDS.add(Topic.SUPPORT, "h", complete=_names)
+def help_(session: Session, argument: str) -> None:
+    """Show the commands, or one of them.
+    Example: help break"""
     word, _, rest = argument.partition(" ")
     if not word:
         session.say("List of commands, by what they are for:\n")
@@ -38,28 +56,11 @@ def _help(session: Session, argument: str) -> None:
     session.say(command.help)
 
 
-def _quit(session: Session, _: str) -> None:
+@COMMANDS.add(Topic.SUPPORT, "q", "exit")
+def quit_(session: Session, _: str) -> None:
+    """Leave the debugger.
+    Usage: quit"""
     session.left = True
-
-
-def _names(session: Session, prefix: str) -> list[str]:
-    return [command.name for command in COMMANDS if command.name.startswith(prefix)]
-
-
-COMMANDS: list[Command] = [
-    *moving.COMMANDS,
-    *breaking.COMMANDS,
-    *stack.COMMANDS,
-    *data.COMMANDS,
-    *listing.COMMANDS,
-    *info.COMMANDS,
-    *explaining.COMMANDS,
-    *settings.COMMANDS,
-    Command(
-        "help", _help, Topic.SUPPORT, "Show the commands, or one of them.\nExample: help break", ("h",), complete=_names
-    ),
-    Command("quit", _quit, Topic.SUPPORT, "Leave the debugger.\nUsage: quit", ("q", "exit")),
-]
 
 
 def parsed(line: str) -> tuple[str, str]:
@@ -145,7 +146,6 @@ class Prompt:
         return out.getvalue()
 
     def _screen(self) -> None:
-        """Raises CommandError without a terminal, or without Textual."""
         if not self.terminal.interactive:
             raise CommandError("Cannot enable the TUI when output is not a terminal")
         if find_spec("textual") is None:
@@ -234,18 +234,15 @@ class Prompt:
                     self.terminal.write("Quit\n")
                     continue
                 remember(line)
-                self._typed(line)
-
-    def _typed(self, line: str) -> None:
-        line = line if line.strip() else self._last
-        try:
-            self.tried(line)
-        except KeyboardInterrupt:
-            self.terminal.error("Quit")
-        try:
-            self._last = repeated(line) if line.strip() else ""
-        except CommandError:
-            self._last = ""
+                line = line if line.strip() else self._last
+                try:
+                    self.tried(line)
+                except KeyboardInterrupt:
+                    self.terminal.error("Quit")
+                try:
+                    self._last = repeated(line) if line.strip() else ""
+                except CommandError:
+                    self._last = ""
 
     def complete(self, line: str, begin: int) -> Sequence[str]:
         """The words that could stand in a line from column `begin` to its end."""
@@ -276,7 +273,5 @@ def _lines(file: str) -> list[str]:
             raise CommandError(f"{file}: too large for a script.")
         with path.open("rb") as stream:
             return stream.read(_LARGEST).decode("utf-8", "replace").splitlines()
-    except OSError as error:
-        raise CommandError(f"{file}: {error.strerror or error}.") from None
-    except ValueError as error:
-        raise CommandError(f"{file}: {error}.") from None
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{file}: {getattr(error, 'strerror', None) or error}.") from None

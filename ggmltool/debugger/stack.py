@@ -1,20 +1,152 @@
-"""The commands about the call stack: bt, frame, up, down, and what `info` says of a frame."""
+"""The call stack: bt, frame, up, down, what `info` says of a frame, and what is printed where it stops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.debugger.command import Command, Repeat, Topic
+from rich.cells import cell_len
+
+from ggmltool.debugger.breakpoints import Kind
+from ggmltool.debugger.command import Commands, Repeat, Topic
+from ggmltool.debugger.data import show_display
 from ggmltool.debugger.errors import CommandError
-from ggmltool.debugger.moving import count_of
-from ggmltool.debugger.stops import arguments_of, frame_text, point_of, source_text
+from ggmltool.debugger.lines import line_of, step_name
+from ggmltool.debugger.walk import Hit, Reason, Stop
+from ggmltool.show.text import ggml_error, printable
+from ggmltool.state.story.arguments import Argument, Pointer
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import Session
 
+COMMANDS = Commands()
+NAMES = {Kind.BREAKPOINT: "Breakpoint", Kind.WATCHPOINT: "Watchpoint", Kind.CATCHPOINT: "Catchpoint"}
+_TYPE = re.compile(r"^\((?:[\w ]+\**|[\w ]+\(\*\).*?)\) (?=0x)")
 
-def _backtrace(session: Session, argument: str) -> None:
+
+def count_of(session: Session, argument: str, otherwise: int = 1) -> int:
+    """A number that an argument says, as an expression. Raises CommandError for none, and for what is too large."""
+    if not argument:
+        return otherwise
+    number = session.reading.integer(argument, session)
+    if abs(number) > 1 << 31:
+        raise CommandError(f"Numeric constant too large: {argument}.")
+    return number
+
+
+def show_stop(session: Session, stop: Stop) -> None:
+    """All that a stop prints, and what is displayed there."""
+    session.frame = 0
+    session.listing = None
+    if stop.reason is Reason.EXITED:
+        session.say(f"[Inferior 1 ({session.title}) exited normally]")
+        return
+    if stop.reason is Reason.START:
+        session.say("\nNo more reverse-execution history.")
+    elif stop.reason is Reason.INTERRUPTED:
+        session.say("\nProgram received signal SIGINT, Interrupt.")
+    elif stop.reason is Reason.ABORTED and not stop.hits:
+        session.say(ggml_error(session.history.error or {}))
+        session.say("\nProgram received signal SIGABRT, Aborted.")
+    before = _hits(session, stop.hits)
+    if stop.entered or before:
+        session.say(before + frame_text(session, 0, numbered=False, before=len(before)))
+    session.say(_source_text(session, 0))
+    if stop.returned is not None and (value := session.reading.returned(session)) is not None:
+        session.say(f"Value returned is {value}")
+    for display in session.displays:
+        if display.enabled:
+            show_display(session, display, quietly=True)
+
+
+def _hits(session: Session, hits: tuple[Hit, ...]) -> str:
+    """Say what was hit; what stands before the frame."""
+    for hit in hits:
+        one = hit.breakpoint
+        if hit.out_of_scope:
+            session.say(f"\nWatchpoint {one.number} deleted because the program has left the block in")
+            session.say("which its expression is valid.")
+        elif one.kind is Kind.WATCHPOINT:
+            session.say(f"\nWatchpoint {one.number}: {one.what}")
+            session.say(f"\nOld value = {hit.old}\nNew value = {hit.new}")
+        if hit.error:
+            session.say(f"Error in testing condition for breakpoint {one.number}:\n{hit.error}")
+    named = [hit.breakpoint for hit in hits if hit.breakpoint.kind is not Kind.WATCHPOINT]
+    if any(one.kind is Kind.CATCHPOINT for one in named) and session.walker.over:
+        session.say(ggml_error(session.history.error or {}))
+    if not named:
+        return ""
+    session.say("")
+    return "".join(f"{'Temporary breakpoint' if one.temporary else NAMES[one.kind]} {one.number}, " for one in named)
+
+
+def frame_text(session: Session, number: int, numbered: bool = True, before: int = 0) -> str:
+    """A frame: its number, its function with the arguments, and the event that it is at. `before` columns of its first
+    line are taken."""
+    call = session.walker.calls[session.frames()[number]]
+    at = point_of(session, number)
+    where = f"event {at}"
+    if number == len(session.frames()) - 1:
+        where = f"{session.title}, {step_name(session.history, session.history.points[at].step)}"
+    head = f"#{number:<2} " if numbered else ""
+    arguments = [f"{name}={value}" for name, value in arguments_of(session, number)]
+    *first, last = [f"{argument}, " for argument in arguments[:-1]] + [f"{arguments[-1] if arguments else ''}) "]
+    pieces = [f"{head}{call.function} (", *first, last, f"at {where}"]
+    return _wrapped([printable(piece) for piece in pieces], before, session.style.width)
+
+
+def _wrapped(pieces: Sequence[str], taken: int, width: int) -> str:
+    """Pieces in lines of at most `width` columns, unless a piece is longer; of the first `taken` are gone already."""
+    lines = [pieces[0]]
+    for piece in pieces[1:]:
+        if cell_len(lines[-1] + piece.rstrip()) + (taken if len(lines) == 1 else 0) > width:
+            lines[-1] = lines[-1].rstrip()
+            lines.append("    ")
+        lines[-1] += piece
+    return "\n".join(lines)
+
+
+def point_of(session: Session, number: int) -> int:
+    """The event that a frame is at: where it called the next one."""
+    return session.at if number == 0 else session.walker.calls[session.frames()[number - 1]].first
+
+
+def _source_text(session: Session, number: int) -> str:
+    """The line of the event that a frame is at, behind its number."""
+    at = point_of(session, number)
+    return f"{at}\t{moment_line(session, at)}"
+
+
+def moment_line(session: Session, at: int) -> str:
+    """The line of an event, or that a function has been entered in which it is to come about."""
+    if at <= session.walker.told:
+        return line_of(session.history, at)
+    return f"{session.walker.calls[session.frames()[0]].function}() is entered"
+
+
+def arguments_of(session: Session, number: int) -> list[tuple[str, str]]:
+    """The arguments of a frame as gdb prints them there: pointers without their types."""
+    number += session.walker.hidden
+    values = dict(session.reading.arguments(session.at, number, session.phase))
+    told = session.history.stack(session.at, session.phase < 0)[number].arguments
+    return [(name, _TYPE.sub("", values[name]) + _named(session, value)) for name, value in told]
+
+
+def _named(session: Session, value: Argument) -> str:
+    """What an argument points to, as people call it."""
+    if not isinstance(value, Pointer) or value.kind not in ("tensor", "backend", "graph"):
+        return ""
+    if value.kind == "backend" and isinstance(value.index, int):
+        return f" <{session.history.backends[value.index].name}>"
+    return f" <{session.names.tensor(value.index) if isinstance(value.index, int) else value.index}>"
+
+
+@COMMANDS.add(Topic.STACK, "bt", "where", repeat=Repeat.YES)
+def backtrace(session: Session, argument: str) -> None:
+    """Show the calls of ggml's functions that it is inside of.
+    Usage: backtrace [full] [N]; the innermost N of them, the outermost for -N, with local variables for full.
+    Example: bt 2"""
     words = argument.split()
     full = bool(words) and words[0] in ("full", "-full")
     words = words[1:] if full else words
@@ -40,13 +172,19 @@ def _locals(session: Session, number: int, indent: str) -> None:
         session.say(f"{indent}No locals.")
 
 
-def show_frame(session: Session) -> None:
-    """The selected frame, and the line of the event that it is at."""
-    session.say(frame_text(session, session.frame))
-    session.say(source_text(session, session.frame))
+def _select(session: Session, number: int) -> None:
+    """Select a frame, and show it with the line of the event that it is at."""
+    session.frame = number
+    session.listing = None
+    session.say(frame_text(session, number))
+    session.say(_source_text(session, number))
 
 
-def _frame(session: Session, argument: str) -> None:
+@COMMANDS.add(Topic.STACK, "f", repeat=Repeat.YES)
+def frame(session: Session, argument: str) -> None:
+    """Select a frame by its number, and show it.
+    Usage: frame [N], frame function NAME
+    Example: frame 1"""
     words = argument.split()
     if words[:1] == ["function"] and len(words) == 2:
         names = [session.walker.calls[number].function for number in session.frames()]
@@ -57,28 +195,36 @@ def _frame(session: Session, argument: str) -> None:
         level = count_of(session, " ".join(words[1:] if words[:1] == ["level"] else words), session.frame)
     if not 0 <= level < len(session.frames()):
         raise CommandError(f"No frame at level {level}.")
-    session.frame = level
-    session.listing = None
-    show_frame(session)
+    _select(session, level)
 
 
-def _moving(direction: int) -> Callable[[Session, str], None]:
-    def run(session: Session, argument: str) -> None:
-        by = count_of(session, argument) * direction
-        outermost = len(session.frames()) - 1
-        if by > 0 and session.frame == outermost:
-            raise CommandError("Initial frame selected; you can't go up.")
-        if by < 0 and session.frame == 0:
-            raise CommandError("Bottom (innermost) frame selected; you can't go down.")
-        session.frame = min(max(session.frame + by, 0), outermost)
-        session.listing = None
-        show_frame(session)
+@COMMANDS.add(Topic.STACK, repeat=Repeat.YES)
+def up(session: Session, argument: str) -> None:
+    """Select the frame that called this one.
+    Usage: up [N]
+    Example: up"""
+    _move(session, count_of(session, argument))
 
-    return run
+
+@COMMANDS.add(Topic.STACK, "dow", repeat=Repeat.YES)
+def down(session: Session, argument: str) -> None:
+    """Select the frame that this one called.
+    Usage: down [N]
+    Example: down"""
+    _move(session, -count_of(session, argument))
+
+
+def _move(session: Session, by: int) -> None:
+    outermost = len(session.frames()) - 1
+    if by > 0 and session.frame == outermost:
+        raise CommandError("Initial frame selected; you can't go up.")
+    if by < 0 and session.frame == 0:
+        raise CommandError("Bottom (innermost) frame selected; you can't go down.")
+    _select(session, min(max(session.frame + by, 0), outermost))
 
 
 def info_frame(session: Session, _: str) -> None:
-    """Where the selected frame begins and ends, and who called it."""
+    """The selected frame: who called it, from which event to which."""
     calls = session.frames()
     call = session.walker.calls[calls[session.frame]]
     session.say(f"Stack level {session.frame}, frame of {call.function}, at event {point_of(session, session.frame)}:")
@@ -94,7 +240,7 @@ def info_frame(session: Session, _: str) -> None:
 
 def info_args(session: Session, _: str) -> None:
     """The arguments of the selected frame."""
-    found = arguments_of(session, _checked(session))
+    found = arguments_of(session, _selected(session))
     for name, value in found:
         session.say(f"{name} = {value}")
     if not found:
@@ -103,47 +249,10 @@ def info_args(session: Session, _: str) -> None:
 
 def info_locals(session: Session, _: str) -> None:
     """The local variables of the selected frame."""
-    _locals(session, _checked(session), "")
+    _locals(session, _selected(session), "")
 
 
-def _checked(session: Session) -> int:
+def _selected(session: Session) -> int:
     if session.walker.at is None or session.walker.exited:
         raise CommandError("No frame selected.")
     return session.frame
-
-
-COMMANDS = [
-    Command(
-        "backtrace",
-        _backtrace,
-        Topic.STACK,
-        "Show the calls of ggml's functions that it is inside of.\n"
-        "Usage: backtrace [full] [N]; the innermost N of them, the outermost for -N, with local variables for full.\n"
-        "Example: bt 2",
-        ("bt", "where"),
-        Repeat.YES,
-    ),
-    Command(
-        "frame",
-        _frame,
-        Topic.STACK,
-        "Select a frame by its number, and show it.\nUsage: frame [N], frame function NAME\nExample: frame 1",
-        ("f",),
-        Repeat.YES,
-    ),
-    Command(
-        "up",
-        _moving(1),
-        Topic.STACK,
-        "Select the frame that called this one.\nUsage: up [N]\nExample: up",
-        repeat=Repeat.YES,
-    ),
-    Command(
-        "down",
-        _moving(-1),
-        Topic.STACK,
-        "Select the frame that this one called.\nUsage: down [N]\nExample: down",
-        ("dow",),
-        Repeat.YES,
-    ),
-]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import traceback
 from collections.abc import Callable, Mapping
 from typing import IO, Any
@@ -11,6 +10,7 @@ from typing import IO, Any
 from ggmltool.ask.attach.live import OF_TENSOR, PLAIN
 from ggmltool.attach.files.emulator import DeadLink
 from ggmltool.attach.gdb.link import LinkLost
+from ggmltool.debugger.command import split_format
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions.commands import Examined, examine, type_text
 from ggmltool.debugger.expressions.evaluate import evaluate
@@ -203,15 +203,6 @@ def _ggml(process: StoppedProcess) -> str:
     return f"ggml      {printable(instance.version) or 'without a version'}, structs of {structs.name}{told}{where}\n"
 
 
-_FORMAT = re.compile(r"/(\S*)\s*")
-
-
-def _formatted(argument: str) -> tuple[str, str]:
-    """The format behind a slash, and the expression."""
-    found = _FORMAT.match(argument)
-    return ("", argument.strip()) if found is None else (found[1], argument[found.end() :].strip())
-
-
 def _expression(text: str, usage: str) -> str:
     if not text:
         raise CommandError(f"Argument required: {usage}.")
@@ -220,7 +211,7 @@ def _expression(text: str, usage: str) -> str:
 
 def printed(process: StoppedProcess, command: GdbCommand) -> str:
     """The value of an expression, as gdb prints it. Raises ExpressionError."""
-    fmt, text = _formatted(command.argument)
+    fmt, text = split_format(command.argument)
     value = evaluate(_expression(text, "an expression of C"), process.scope)
     return formatted(value, fmt, command.width) + "\n"
 
@@ -238,7 +229,7 @@ class Examining:
 
     def __call__(self, process: StoppedProcess, command: GdbCommand) -> str:
         """Units of memory. Raises ExpressionError."""
-        fmt, text = _formatted(command.argument)
+        fmt, text = split_format(command.argument)
         if not text and self._last is None:
             raise CommandError("Argument required (starting display address).")
         said, self._last = examine(fmt, text, process.scope, self._last)
