@@ -19,10 +19,10 @@ import ggmltool
 from ggmltool.ask.diff.rules import ReleaseChange, changes
 from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.scenario.devices.backends import BackendKeys, BufferTypeKeys, SchedulerKeys
 from ggmltool.scenario.kinds import key_names
 from ggmltool.scenario.load import USAGES, ContextKeys, GraphKeys, TopKeys
 from ggmltool.scenario.nodes.long_form import KEYS
+from ggmltool.scenario.spec import BackendKeys, BufferTypeKeys, SchedulerKeys
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, OTHER_STEPS
 from tests.attach.programs import started
 from tests.cli.conftest import Call

@@ -31,12 +31,11 @@ def backends(*devices: str, ggml: str | None = None) -> Answer[Profiles] | Answe
     from ggmltool.scenario.devices.texts import read_devices
     from ggmltool.scenario.errors import Mistake
     from ggmltool.scenario.spec import ScenarioSpec
-    from ggmltool.scenario.versions import check_profiles, read_ggml
+    from ggmltool.scenario.versions import read_ggml
 
     try:
         release = DEFAULT if ggml is None else read_ggml(ggml)
-        made = read_devices(devices) if devices else []
-        check_profiles(made, release)
+        made = read_devices(devices, release) if devices else []
     except Mistake as mistake:
         raise InspectError(mistake.message + (f"; {mistake.expected}" if mistake.expected else "")) from None
     if not devices:

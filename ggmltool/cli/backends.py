@@ -148,15 +148,13 @@ def _given(scenario: str | None, devices: tuple[str, ...], release: Release | No
     from ggmltool.scenario.devices.texts import read_devices
     from ggmltool.scenario.errors import Mistake
     from ggmltool.scenario.spec import ScenarioSpec
-    from ggmltool.scenario.versions import check_profiles
 
     if scenario is not None:
         opened = open_scenario(scenario, release)
         return opened.model, opened.title
     model = ScenarioSpec("", [], [], [], {}, [], release=release or DEFAULT)
     try:
-        model.backends = read_devices(devices)
-        check_profiles(model.backends, model.release)
+        model.backends = read_devices(devices, model.release)
     except Mistake as mistake:
         raise CliError(f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")) from None
     return model, "devices"

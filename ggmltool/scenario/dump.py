@@ -6,19 +6,22 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
+from ggmltool.ggml.devices.profile import Profile
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, KEY_NAMES, N_OP_KEYS, Op
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import FLAGS, cut_name
-from ggmltool.scenario.devices.rates import dump_rates
+from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.scenario.devices.rates import OwnRates, dump_rates
 from ggmltool.scenario.devices.recorded import dump_answers
 from ggmltool.scenario.devices.supports import dump_supports
+from ggmltool.scenario.kinds import key_names
 from ggmltool.scenario.past import dump_past
 from ggmltool.scenario.spec import (
     FORMAT,
+    BackendKeys,
     BackendSpec,
     BufferTypeSpec,
     ContextSpec,
-    GraphSpec,
     ScenarioSpec,
     SchedulerSpec,
     Step,
@@ -48,53 +51,79 @@ def dump(model: ScenarioSpec) -> dict[str, Any]:
     if model.buffer_types:
         out["buffer_types"] = {b.name: _buffer_type(b) for b in model.buffer_types}
     if model.scheduler != SchedulerSpec():
-        out["scheduler"] = _scheduler(model.scheduler)
+        scheduler = model.scheduler
+        options: dict[str, Any] = {"parallel": scheduler.parallel, "op_offload": scheduler.op_offload}
+        if scheduler.graph_size is not None:
+            options["graph_size"] = scheduler.graph_size
+        if scheduler.copy_callback:
+            options["copy_callback"] = scheduler.copy_callback
+        if scheduler.past is not None:
+            options["past"] = dump_past(scheduler.past)
+        out["scheduler"] = options
     out["contexts"] = {c.name: _context(c) for c in model.contexts}
-    out["graphs"] = {name: _graph(g) for name, g in model.graphs.items()}
+    out["graphs"] = {}
+    for name, g in model.graphs.items():
+        out["graphs"][name] = {"nodes": {t.id: dump_tensor(t) for t in g.nodes}, "expand": list(g.expand)}
+        if g.uncomputed:
+            out["graphs"][name]["uncomputed"] = [e for e in g.expand if e in g.uncomputed]
     out["steps"] = [_step(s) for s in model.steps]
     if model.cpu_base_misalign:
         out["cpu_base_misalign"] = model.cpu_base_misalign
-    return out if model.release is DEFAULT else _known_to(model, out)
-
-
-def _known_to(model: ScenarioSpec, out: dict[str, Any]) -> dict[str, Any]:
-    known, _ = without_unknown(out, model.release)
+    if model.release is DEFAULT:
+        return out
+    out, _ = without_unknown(out, model.release)
     if has_no_flags(model.release):
-        for tensors in (
-            *(c["tensors"] for c in known["contexts"].values()),
-            *(g["nodes"] for g in known["graphs"].values()),
-        ):
+        contexts, graphs = out["contexts"].values(), out["graphs"].values()
+        for tensors in (*(c["tensors"] for c in contexts), *(g["nodes"] for g in graphs)):
             for t in tensors.values():
                 if "param" in t.pop("flags", ()):
                     t["flags"] = ["param"]
-    return known
+    return out
 
 
 def dump_backend(spec: BackendSpec) -> dict[str, Any]:
     """A backend as a map, with what the file overrides."""
-    out: dict[str, Any] = {"name": spec.name, "profile": spec.profile}
-    for key in ("type", "buft", "alignment", "max_size", "row_padding", "host", "events", "memory"):
-        value = getattr(spec, key)
-        if value is not None:
-            out[key] = value
-    if spec.supports is not None:
-        out["supports"] = dump_supports(spec.supports, op_names)
-    if spec.supports_bufts is not None:
-        out["supports_bufts"] = list(spec.supports_bufts)
-    if spec.offload_min_batch is not None or spec.never_offloads:
-        out["offload_min_batch"] = spec.offload_min_batch
-    if spec.engine != "auto":
-        out["engine"] = spec.engine
-    if spec.features is not None:
-        out["features"] = sorted(spec.features)
-    for key in ("graph_optimize", "max_tensor_size", "copies_async", "sets_async", "like"):
-        if getattr(spec, key) is not None:
-            out[key] = getattr(spec, key)
-    if spec.rates is not None:
-        out["rates"] = spec.rates if isinstance(spec.rates, str) else dump_rates(spec.rates)
-    if spec.answers is not None:
-        out["answers"] = dump_answers(spec.answers)
+    out: dict[str, Any] = {}
+    for key in key_names(BackendKeys):
+        match key, getattr(spec, key):
+            case "offload_min_batch", None if spec.never_offloads:
+                out[key] = None
+            case (_, None) | ("engine", "auto"):
+                pass
+            case "supports", supports:
+                out[key] = dump_supports(supports, op_names)
+            case "features", features:
+                out[key] = sorted(features)
+            case "rates", OwnRates() as rates:
+                out[key] = dump_rates(rates)
+            case "answers", answers:
+                out[key] = dump_answers(answers)
+            case _, value:
+                out[key] = list(value) if isinstance(value, tuple) else value
     return out
+
+
+def device_map(spec: BackendSpec, profile: Profile) -> dict[str, Any]:
+    """A backend as a map of a scenario with everything said that its profile would say; sizes are bytes."""
+    said: dict[str, Any] = {"type": profile.type}
+    if (spec.buft or profile.buft or spec.name) == spec.name:
+        said |= {"alignment": profile.alignment, "row_padding": profile.row_padding, "host": profile.host}
+        if profile.max_size != SIZE_MAX:
+            said["max_size"] = profile.max_size
+    else:
+        said["buft"] = profile.buft
+    said["offload_min_batch"] = "never" if profile.offload_min_batch is None else profile.offload_min_batch
+    said["events"] = profile.events
+    if profile.features:
+        said["features"] = [feature for feature in profile.features if feature in profile.has]
+    if profile.graph_optimize is not None:
+        said["graph_optimize"] = True
+    if profile.max_tensor_size != SIZE_MAX:
+        said["max_tensor_size"] = profile.max_tensor_size
+    given = dump_backend(spec)
+    if spec.never_offloads:
+        given["offload_min_batch"] = "never"
+    return {"name": given.pop("name"), "profile": given.pop("profile"), **said, **given}
 
 
 def op_names(keys: Iterable[int]) -> list[str]:
@@ -122,17 +151,6 @@ def _buffer_type(spec: BufferTypeSpec) -> dict[str, Any]:
     return out
 
 
-def _scheduler(spec: SchedulerSpec) -> dict[str, Any]:
-    out: dict[str, Any] = {"parallel": spec.parallel, "op_offload": spec.op_offload}
-    if spec.graph_size is not None:
-        out["graph_size"] = spec.graph_size
-    if spec.copy_callback:
-        out["copy_callback"] = spec.copy_callback
-    if spec.past is not None:
-        out["past"] = dump_past(spec.past)
-    return out
-
-
 def _context(spec: ContextSpec) -> dict[str, Any]:
     out: dict[str, Any] = {} if spec.buft is None else {"buft": spec.buft}
     if spec.tallocr is not None:
@@ -141,13 +159,6 @@ def _context(spec: ContextSpec) -> dict[str, Any]:
     if spec.size is not None:
         out["size"] = spec.size
     out["tensors"] = {t.id: dump_tensor(t) for t in spec.tensors}
-    return out
-
-
-def _graph(spec: GraphSpec) -> dict[str, Any]:
-    out = {"nodes": {t.id: dump_tensor(t) for t in spec.nodes}, "expand": list(spec.expand)}
-    if spec.uncomputed:
-        out["uncomputed"] = [e for e in spec.expand if e in spec.uncomputed]
     return out
 
 

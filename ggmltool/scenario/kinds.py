@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields
 from functools import cache, partial
 from typing import Annotated, Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from ggmltool.scenario.values import (
     INT64_MAX,
@@ -56,6 +57,15 @@ def read_keys(given: Mapping[str, Any], keys: type[Struct], **readers: Callable[
             reader = readers.get(key)
             out[key] = at(key, read, value, key) if reader is None else at(key, reader, value)
     return out
+
+
+def keys_of(spec: type, name: str, about: str) -> type[Struct]:
+    """The keys of a map that a spec is read from: its fields that are annotated with a kind besides their type, as
+    `Annotated[int | None, Size]`. Those that have a default need not be there."""
+    hints = get_type_hints(spec, include_extras=True)
+    kinds = [(f, hints[f.name].__metadata__[0]) for f in fields(spec) if get_origin(hints[f.name]) is Annotated]
+    keys = [(f.name, kind) if f.default is MISSING else (f.name, kind | None, None) for f, kind in kinds]
+    return defstruct(name, keys, bases=(Keys,), module=__name__, namespace={"__doc__": about})
 
 
 @cache

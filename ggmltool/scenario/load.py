@@ -17,23 +17,10 @@ from ggmltool.ggml.bounds import BOUNDS, Bounds
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.ops.composites import inner_nodes
-from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.devices.backends import (
-    BackendKeys,
-    BufferTypeKeys,
-    SchedulerKeys,
-    as_backend,
-    as_buft,
-    check_bufts,
-    known_bufts,
-    own_bufts,
-    read_backends,
-    read_buffer_types,
-    read_scheduler,
-)
+from ggmltool.scenario.devices.backends import Devices, as_backend, as_buft, devices_of, read_scheduler
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.kinds import NO_CONTROLS, Count, Id, Keys, PrintableId, Schema, defined, key_names, said
 from ggmltool.scenario.nodes.captured import Seen, is_described
@@ -41,7 +28,18 @@ from ggmltool.scenario.nodes.long_form import build_long
 from ggmltool.scenario.nodes.nodes import Scope, build_short
 from ggmltool.scenario.nodes.short_form import is_tensor
 from ggmltool.scenario.nodes.tensors import MAX_NAME_LENGTH, TensorReader, check_printable
-from ggmltool.scenario.spec import FORMAT, ContextSpec, GraphSpec, ScenarioSpec, Step, TensorSpec, Usage
+from ggmltool.scenario.spec import (
+    FORMAT,
+    BackendKeys,
+    BufferTypeKeys,
+    ContextSpec,
+    GraphSpec,
+    ScenarioSpec,
+    SchedulerKeys,
+    Step,
+    TensorSpec,
+    Usage,
+)
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, MAX_STEPS, StepKeys, StepReader, default_steps, translated
 from ggmltool.scenario.text.text import Document, Readable, read_document
 from ggmltool.scenario.values import (
@@ -61,7 +59,6 @@ from ggmltool.scenario.versions import (
     check_flags,
     check_keys_known,
     check_known,
-    check_profiles,
     read_ggml,
     release_names,
     without_flags,
@@ -144,12 +141,12 @@ class TopKeys(Keys):
     ggml: Annotated[Any, said(enum=[*release_names(), None])] = None
     name: Title | None = None
     meta: Annotated[dict[Title, _Fact], Meta(max_length=MAX_FACTS)] | None = None
-    backends: Annotated[list[Id | BackendKeys], Meta(min_length=1)] | None = None
-    buffer_types: dict[Annotated[str, Meta(min_length=1, max_length=MAX_ID)], BufferTypeKeys] | None = None
+    backends: Annotated[list[Id | BackendKeys], Meta(min_length=1)] | None = None  # type: ignore[valid-type]
+    buffer_types: dict[Id, BufferTypeKeys] | None = None  # type: ignore[valid-type]
     contexts: dict[PrintableId, ContextKeys] | None = None
     graphs: dict[PrintableId, GraphKeys] | None = None
     steps: Annotated[list[str | StepKeys], Meta(max_length=MAX_STEPS)] | None = None  # type: ignore[valid-type]
-    scheduler: SchedulerKeys | None = None
+    scheduler: SchedulerKeys | None = None  # type: ignore[valid-type]
     cpu_base_misalign: Annotated[int, Meta(ge=0, le=MAX_MISALIGN)] | None = None
 
 
@@ -218,7 +215,7 @@ class _Loader:
         self.outer = Scope(self.ctx, {})
         self.layouts: dict[str, int] = {}
         self.elsewhere: dict[str, str] = {}
-        self.bufts: list[str] = []
+        self.devices = Devices([], [], [], [])
         self.reader = TensorReader((), None)
         self.inner: list[TensorSpec] = []
 
@@ -232,13 +229,8 @@ class _Loader:
         self._choose_release()
         name = self._part("name", _title)
         meta = self._part("meta", read_meta)
-        backends = self._part("backends", lambda v: read_backends(v, self.document.folder))
-        self._part("backends", lambda _: check_profiles(backends, self.release))
-        buffer_types = self._part("buffer_types", lambda v: read_buffer_types(v, backends))
-        self.bufts = list(dict.fromkeys([*own_bufts(backends), *(b.name for b in buffer_types)]))
-        profiles = profiles_of(self.release)
-        self.known_bufts = known_bufts(backends, profiles)
-        self._part("backends", lambda v: check_bufts(backends, self.bufts, profiles))
+        self.devices = devices_of(self.top, self.document.folder, self.release)
+        backends = self.devices.backends
         self.reader = TensorReader([b.name for b in backends], self.document.folder, self.release)
         scheduler = self._part("scheduler", lambda v: read_scheduler(v, backends))
         contexts = self._part("contexts", lambda v: self._named(v, "contexts", self._context))
@@ -251,7 +243,7 @@ class _Loader:
         return ScenarioSpec(
             name,
             backends,
-            buffer_types,
+            self.devices.buffer_types,
             contexts,
             by_name,
             steps,
@@ -311,7 +303,7 @@ class _Loader:
         check_keys(given, key_names(ContextKeys), "a context")
         buft = given.get("buft")
         if buft is not None:
-            buft = at("buft", as_buft, buft, self.bufts, self.known_bufts, self.reader.backends)
+            buft = at("buft", as_buft, buft, self.devices)
         usage = given.get("usage")
         word = "any" if usage is None else at("usage", as_word, usage, "usage", USAGES)
         tallocr = given.get("tallocr")

@@ -25,7 +25,6 @@ from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.ops.registry import BY_OP, CONSTRUCTORS, SELF_BY_OP, Constructor, Param
 from ggmltool.ggml.releases.table import BY_NAME, DEFAULT, RELEASES
 from ggmltool.ggml.tensor import FLAGS, MAX_DIMS, MAX_OP_PARAMS, MAX_SRC
-from ggmltool.scenario.devices.backends import BackendKeys, BufferTypeKeys, SchedulerKeys
 from ggmltool.scenario.devices.rates import RatesKeys
 from ggmltool.scenario.devices.recorded import AnswersKeys
 from ggmltool.scenario.devices.supports import SupportsKeys
@@ -47,6 +46,7 @@ from ggmltool.scenario.nodes.short_form import HEX, MAX_LENGTH, NUMBER
 from ggmltool.scenario.params import INT64_MIN, signature
 from ggmltool.scenario.past import PastKeys
 from ggmltool.scenario.read_data import KINDS, DataKeys
+from ggmltool.scenario.spec import BackendKeys, BufferTypeKeys, SchedulerKeys
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, OTHER_STEPS, StepKeys
 from ggmltool.scenario.values import INT64_MAX
 from ggmltool.scenario.versions import release_names

@@ -9,22 +9,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta
 
 from ggmltool.ggml.bounds import BOUNDS, Bounds
 from ggmltool.ggml.devices.conditions import Supports
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.devices.recorded import RECORDED, Recorded
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.sched.callbacks import COPY_CALLBACKS
+from ggmltool.ggml.sched.past import Past
 from ggmltool.ggml.tensor import Dims, nbytes_of
-from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
-from ggmltool.scenario.values import kind_of
+from ggmltool.scenario.devices.rates import OwnRates, RatesKeys
+from ggmltool.scenario.devices.recorded import AnswersKeys, read_answers
+from ggmltool.scenario.devices.supports import OpKeys, SupportsKeys
+from ggmltool.scenario.errors import Mistake, ScenarioError, did_you_mean, quoted
+from ggmltool.scenario.kinds import (
+    AT_LEAST_ONE,
+    Bool,
+    Count,
+    Id,
+    Schema,
+    Size,
+    any_case,
+    defined,
+    keys_of,
+    said,
+)
+from ggmltool.scenario.past import PastKeys
+from ggmltool.scenario.samples import FILES
+from ggmltool.scenario.values import as_id, as_int, as_list, as_size, as_word, at, kind_of
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.sched.past import Past
     from ggmltool.scenario.data import Data
-    from ggmltool.scenario.devices.rates import OwnRates
     from ggmltool.scenario.errors import Place
 
 FORMAT = 1
@@ -32,6 +52,56 @@ FORMAT = 1
 DeviceType = Literal["cpu", "gpu", "igpu", "accel"]
 Usage = Literal["any", "weights", "compute"]
 StepKind = Literal["reserve", "alloc", "compute", "measure", "reset", "set", "get"]
+
+
+MAX_GRAPH_SIZE = 1 << 28
+"""Nodes a scheduler can be made for, at most; ggml reserves some hundred bytes for each."""
+
+
+def as_profile(value: object, what: str) -> str:
+    """A profile that the engine knows, or that of devices that were asked in a process."""
+    return as_word(value, what, (*PROFILES, RECORDED))
+
+
+def _alignment(value: object, what: str) -> int:
+    alignment = as_size(value, what)
+    if alignment < 1 or alignment & (alignment - 1):
+        raise Mistake(f"{what} must be a power of two, not {alignment}")
+    return alignment
+
+
+def _max_size(value: object, what: str) -> int:
+    size = as_size(value, what)
+    if size < 1:
+        raise Mistake(f"{what} must be at least 1 byte")
+    return size
+
+
+def _batch(value: object, what: str) -> int | None:
+    return None if isinstance(value, str) and value == "never" else as_int(value, what)
+
+
+def _bufts(value: object, what: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (as_id(value, "a buffer type"),)
+    return tuple(at(i, as_id, item, "a buffer type") for i, item in enumerate(as_list(value, what)))
+
+
+_FILE: Schema = {"type": "string", "pattern": f"(?:{any_case(FILES)})$"}
+Profile = Annotated[Any, said(anyOf=[{"enum": [*PROFILES, RECORDED]}, _FILE]), as_profile]
+"""A profile, or a file beside the scenario with a device."""
+Like = Annotated[str, said(enum=list(PROFILES))]
+Alignment = Annotated[int | str, AT_LEAST_ONE, _alignment]
+MaxSize = Annotated[int | str, AT_LEAST_ONE, _max_size]
+RowPadding = Annotated[int, Meta(ge=0, le=1 << 32)]
+Batch = Annotated[Literal["never"] | Count, _batch]
+Features = Annotated[Any, defined("features")]
+Engine = Literal["numpy", "cupy", "auto"]
+Answers = Annotated[AnswersKeys, read_answers]
+Rates = str | RatesKeys
+Callback = Annotated[str, said(enum=list(COPY_CALLBACKS))]
+GraphSize = Annotated[int, Meta(ge=1, le=MAX_GRAPH_SIZE)]
+Bufts = Annotated[Id | list[Id], _bufts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +115,29 @@ class BackendSpec:
     and `sets_async` are whether it copies, and lets itself be written, without waiting.
     """
 
-    name: str
-    profile: str
-    type: DeviceType | None = None
-    buft: str | None = None
-    alignment: int | None = None
-    max_size: int | None = None
-    row_padding: int | None = None
-    host: bool | None = None
-    supports: Supports | None = None
-    supports_bufts: tuple[str, ...] | None = None
-    offload_min_batch: int | None = None
+    name: Annotated[str, Id]
+    profile: Annotated[str, Profile] = "custom"
+    type: Annotated[DeviceType | None, DeviceType] = None
+    buft: Annotated[str | None, Id] = None
+    alignment: Annotated[int | None, Alignment] = None
+    max_size: Annotated[int | None, MaxSize] = None
+    row_padding: Annotated[int | None, RowPadding] = None
+    host: Annotated[bool | None, Bool] = None
+    events: Annotated[bool | None, Bool] = None
+    memory: Annotated[int | None, Size] = None
+    supports: Annotated[Supports | None, SupportsKeys] = None
+    supports_bufts: Annotated[tuple[str, ...] | None, Bufts] = None
+    offload_min_batch: Annotated[int | None, Batch] = None
     never_offloads: bool = False
-    events: bool | None = None
-    memory: int | None = None
-    engine: Literal["numpy", "cupy", "auto"] = "auto"
-    features: frozenset[str] | None = None
-    graph_optimize: bool | None = None
-    max_tensor_size: int | None = None
-    rates: str | OwnRates | None = None
-    like: str | None = None
-    answers: Recorded | None = None
-    copies_async: bool | None = None
-    sets_async: bool | None = None
+    engine: Annotated[Engine, Engine] = "auto"
+    features: Annotated[frozenset[str] | None, Features] = None
+    graph_optimize: Annotated[bool | None, Bool] = None
+    max_tensor_size: Annotated[int | None, Size] = None
+    copies_async: Annotated[bool | None, Bool] = None
+    sets_async: Annotated[bool | None, Bool] = None
+    like: Annotated[str | None, Like] = None
+    rates: Annotated[str | OwnRates | None, Rates] = None
+    answers: Annotated[Recorded | None, Answers] = None
 
     @property
     def family(self) -> str:
@@ -80,12 +150,32 @@ class BufferTypeSpec:
     """A further buffer type. `ops`: op keys its device can run with a source 0 in it (None: whatever it can)."""
 
     name: str
-    device: str
-    alignment: int = 128
-    max_size: int | None = None
-    row_padding: int = 0
-    host: bool = False
-    ops: frozenset[int] | None = None
+    device: Annotated[str, Id]
+    alignment: Annotated[int, Alignment] = 128
+    max_size: Annotated[int | None, MaxSize] = None
+    row_padding: Annotated[int, RowPadding] = 0
+    host: Annotated[bool, Bool] = False
+    ops: Annotated[frozenset[int] | None, OpKeys] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSpec:
+    """`graph_size` None: 2048, raised to what the graphs need.
+
+    `copy_callback` is what the program has copy weights in host memory ("": nothing, which leaves it to the scheduler).
+    `past` is the state that it has when the first step comes (None: it is new).
+    """
+
+    graph_size: Annotated[int | None, GraphSize] = None
+    parallel: Annotated[bool, Bool] = False
+    op_offload: Annotated[bool, Bool] = True
+    copy_callback: Annotated[str, Callback] = ""
+    past: Annotated[Past | None, PastKeys] = None
+
+
+BackendKeys = keys_of(BackendSpec, "BackendKeys", "A device, by what is said of it.")
+BufferTypeKeys = keys_of(BufferTypeSpec, "BufferTypeKeys", "A further buffer type.")
+SchedulerKeys = keys_of(SchedulerSpec, "SchedulerKeys", "How the scheduler is made.")
 
 
 @dataclass(slots=True)
@@ -156,21 +246,6 @@ class GraphSpec:
                 seen.add(id)
                 todo += [s for s in nodes[id].src if s is not None]
         return [n for n in self.nodes if n.id in seen]
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerSpec:
-    """`graph_size` None: 2048, raised to what the graphs need.
-
-    `copy_callback` is what the program has copy weights in host memory ("": nothing, which leaves it to the scheduler).
-    `past` is the state that it has when the first step comes (None: it is new).
-    """
-
-    graph_size: int | None = None
-    parallel: bool = False
-    op_offload: bool = True
-    copy_callback: str = ""
-    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,17 +121,15 @@ def check_flags(t: TensorSpec, release: Release) -> None:
         raise Mistake(f"ggml {release.name} has no flag {word}; available since {days().flags}", "leave it out")
 
 
-def check_profiles(backends: Iterable[BackendSpec], release: Release) -> None:
+def check_profile(backend: BackendSpec, release: Release) -> None:
     """Refuse a backend of a profile whose rules of that time are not known. Raises Mistake."""
     known = profiles_of(release)
-    for i, backend in enumerate(backends):
-        if backend.family not in known:
-            since = days().profiles.get(backend.family, "")
-            message = f"the rules that {backend.family} had in ggml {release.name} are not known here"
-            if lacks(release, since):
-                message = f"ggml {release.name} has no {backend.family}; available since {since}"
-            hint = f"known are {', '.join(known)}; describe others yourself: profile: custom, supports, …"
-            raise Mistake(message, hint, i)
+    if backend.family not in known:
+        since = days().profiles.get(backend.family, "")
+        message = f"the rules that {backend.family} had in ggml {release.name} are not known here"
+        if lacks(release, since):
+            message = f"ggml {release.name} has no {backend.family}; available since {since}"
+        raise Mistake(message, f"known are {', '.join(known)}; describe others yourself: profile: custom, supports, …")
 
 
 def check_known(t: TensorSpec, release: Release) -> None:

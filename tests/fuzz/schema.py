@@ -13,12 +13,12 @@ from typing import Any
 import jsonschema
 
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.scenario.devices.backends import BackendKeys
 from ggmltool.scenario.devices.supports import RuleKeys, SourceKeys, SupportsKeys
 from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.kinds import key_names
 from ggmltool.scenario.load import ContextKeys, GraphKeys, TopKeys, load_document
 from ggmltool.scenario.schema import scenario_schema
+from ggmltool.scenario.spec import BackendKeys
 from ggmltool.scenario.text.text import Document
 from tests.fuzz import bases, junk, scenarios
 

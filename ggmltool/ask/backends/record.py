@@ -297,9 +297,8 @@ def device_facts(model: ScenarioSpec) -> list[DeviceFacts]:
     from ggmltool.ggml.devices.conditions import Supports
     from ggmltool.ggml.devices.written_rules import profile_rules
     from ggmltool.ggml.releases.parts import profiles_of
-    from ggmltool.scenario.devices.files import device_map
     from ggmltool.scenario.devices.supports import dump_supports
-    from ggmltool.scenario.dump import op_names
+    from ggmltool.scenario.dump import device_map, op_names
     from ggmltool.scenario.run.devices import make_backends, make_bufts
 
     facts = []

@@ -164,7 +164,7 @@ def known_devices() -> Mapping[str, KnownDevice]:
 def is_known(text: str) -> bool:
     """Whether a text names a device, maybe without the size of its memory."""
     key = _squashed(text)
-    return bool(key) and (key in _by_key() or bool(_of_any_size(key)))
+    return bool(key) and (key in _by_key() or key in _by_base())
 
 
 def known(text: str, any_size: bool = False) -> KnownDevice:
@@ -176,33 +176,23 @@ def known(text: str, any_size: bool = False) -> KnownDevice:
     found = _by_key().get(key)
     if found is not None:
         return found
-    sizes = _of_any_size(key)
+    sizes = _by_base().get(key, ())
     if any_size and sizes and all(d.data is sizes[0].data for d in sizes):
         return sizes[-1]
     if sizes:
         names = ", ".join(d.name for d in sizes)
         raise Mistake(f"{quoted(text)} comes with several sizes of memory", f"name one: {names}")
-    close = nearest_devices(text)
+    keys = _by_key()
+    close = [keys[k].name for k in difflib.get_close_matches(key, keys, n=_SHOWN, cutoff=0.6)]
     raise Mistake(
         f"{quoted(text)} is not a known device",
         f"did you mean {' or '.join(map(quoted, close))}? {LIST}" if close else LIST,
     )
 
 
-def nearest_devices(text: str) -> Sequence[str]:
-    """The names that are most like a text, the nearest first."""
-    keys = _by_key()
-    return [keys[k].name for k in difflib.get_close_matches(_squashed(text), keys, n=_SHOWN, cutoff=0.6)]
-
-
 @cache
 def _by_key() -> Mapping[str, KnownDevice]:
     return {_squashed(name): device for name, device in known_devices().items()}
-
-
-def _of_any_size(key: str) -> Sequence[KnownDevice]:
-    """The devices whose names only add a size of memory."""
-    return _by_base().get(key, [])
 
 
 @cache

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
+from ggmltool.scenario.devices.known import known
 from ggmltool.scenario.errors import Mistake
-from ggmltool.scenario.kinds import Keys, key_names, read_keys
+from ggmltool.scenario.kinds import key_names, keys_of, read_keys
 from ggmltool.scenario.values import as_float, as_map, as_text, at, check_keys, kind_of
 
 if TYPE_CHECKING:
@@ -19,22 +23,6 @@ if TYPE_CHECKING:
 
 FASTEST = 1e6
 """GB/s and tera operations a second, at most: some thousand times the fastest device."""
-
-
-class OwnRates(NamedTuple):
-    """What is said of a device: GB/s of its memory, tera operations a second by type, GB/s to it and from it.
-
-    What is None is as for the known device `like`.
-    """
-
-    like: str | None = None
-    bandwidth: float | None = None
-    f32: float | None = None
-    f16: float | None = None
-    bf16: float | None = None
-    int8: float | None = None
-    to_device: float | None = None
-    from_device: float | None = None
 
 
 def _rate(value: object, what: str) -> float:
@@ -47,26 +35,28 @@ def _rate(value: object, what: str) -> float:
 Rate = Annotated[float, Meta(gt=0, le=FASTEST), _rate]
 
 
-class RatesKeys(Keys):
-    """What its owner says of a device's speed."""
+@dataclass(frozen=True, slots=True)
+class OwnRates:
+    """What is said of a device: GB/s of its memory, tera operations a second by type, GB/s to it and from it.
 
-    like: str | None = None
-    bandwidth: Rate | None = None
-    f32: Rate | None = None
-    f16: Rate | None = None
-    bf16: Rate | None = None
-    int8: Rate | None = None
-    to_device: Rate | None = None
-    from_device: Rate | None = None
+    What is None is as for the known device `like`.
+    """
+
+    like: Annotated[str | None, str] = None
+    bandwidth: Annotated[float | None, Rate] = None
+    f32: Annotated[float | None, Rate] = None
+    f16: Annotated[float | None, Rate] = None
+    bf16: Annotated[float | None, Rate] = None
+    int8: Annotated[float | None, Rate] = None
+    to_device: Annotated[float | None, Rate] = None
+    from_device: Annotated[float | None, Rate] = None
 
 
-_NEEDED = ("bandwidth", "f32")
+RatesKeys = keys_of(OwnRates, "RatesKeys", "What its owner says of a device's speed.")
 
 
 def read_rates(value: object) -> str | OwnRates:
     """A known device's own spelling of its name, or a map. Raises Mistake."""
-    from ggmltool.scenario.devices.known import known
-
     if isinstance(value, str):
         return known(as_text(value, "rates")).name
     if not isinstance(value, dict):
@@ -79,7 +69,7 @@ def read_rates(value: object) -> str | OwnRates:
     if "like" in said:
         said["like"] = at("like", lambda name: known(name).name, said["like"])
     else:
-        for key in _NEEDED:
+        for key in ("bandwidth", "f32"):
             if key not in said:
                 raise Mistake(f"rates need {key}", "or `like: NAME`, a known device whose rates the others are")
     return OwnRates(**said)
@@ -87,7 +77,7 @@ def read_rates(value: object) -> str | OwnRates:
 
 def dump_rates(rates: OwnRates) -> dict[str, Any]:
     """The map that `read_rates` reads."""
-    return {key: value for key, value in rates._asdict().items() if value is not None}
+    return {key: value for key, value in asdict(rates).items() if value is not None}
 
 
 MIB = 1 << 20
@@ -114,8 +104,8 @@ def measure(progress: Callable[[str], None] = lambda text: None) -> list[Measure
     """This machine's CPU, and before it every GPU that cupy finds; `progress` is told what is measured."""
     from ggmltool.ggml.devices.gpu import find
 
-    gpus = find().gpus
     out = []
+    gpus = find().gpus
     for i in range(len(gpus)):
         progress(f"Measuring GPU {i} …")
         out.append(_measure_gpu(i, gpus[i]))
@@ -125,6 +115,7 @@ def measure(progress: Callable[[str], None] = lambda text: None) -> list[Measure
 
 
 def _measure_cpu() -> Measured:
+    import platform
     from concurrent.futures import ThreadPoolExecutor
 
     import numpy as np
@@ -143,7 +134,9 @@ def _measure_cpu() -> Measured:
         f32=_rounded(f32 / 1e12),
         int8=_rounded(INTEGERS_BESIDE_F32 * f32 / 1e12),
     )
-    return Measured("CPU", _cpu_name(), _free_memory(), rates)
+    names = (line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name"))
+    name = next(names, "") or platform.processor() or platform.machine()
+    return Measured("CPU", name, _free_memory(), rates)
 
 
 def _measure_gpu(number: int, gpu: Gpu) -> Measured:
@@ -161,23 +154,22 @@ def _measure_gpu(number: int, gpu: Gpu) -> Measured:
         there = a[: 64 * MIB]
         seconds = _fastest(lambda: there.data.copy_from_host(host.ptr, there.nbytes), _wait(cp))
         rates["to_device"] = there.nbytes / seconds / 1e9
-    own = OwnRates(like=_like(gpu.name), **{key: _rounded(rate) for key, rate in rates.items()})
+    like = None  # the known device of this name, for what was not measured
+    with suppress(Mistake):
+        like = known(gpu.name, any_size=True).name
+    own = OwnRates(like=like, **{key: _rounded(rate) for key, rate in rates.items()})
     return Measured(f"CUDA{number}", gpu.name, free, own)
+
+
+@cache
+def measured() -> Sequence[Measured]:
+    """This machine's devices, measured once."""
+    return measure()
 
 
 def _product_rate(square: Any, wait: Callable[[], None] = lambda: None) -> float:
     """Operations a second of a square matrix times itself."""
     return float(2 * square.shape[0] ** 3 / _fastest(lambda: square @ square, wait))
-
-
-def _like(name: str) -> str | None:
-    """The known device of this name, for what was not measured."""
-    from ggmltool.scenario.devices.known import known
-
-    try:
-        return known(name, any_size=True).name
-    except Mistake:
-        return None
 
 
 def _wait(cp: Any) -> Callable[[], None]:
@@ -199,15 +191,6 @@ def _fastest(run: Callable[[], object], wait: Callable[[], None] = lambda: None,
 
 def _rounded(rate: float) -> float:
     return float(f"{rate:.3g}")
-
-
-def _cpu_name() -> str:
-    """What the system calls its CPU."""
-    import platform
-
-    lines = _lines(Path("/proc/cpuinfo"))
-    found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return found or platform.processor() or platform.machine()
 
 
 def _free_memory() -> int:

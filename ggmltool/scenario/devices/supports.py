@@ -213,7 +213,7 @@ SourceKeys = defstruct(
 )
 """What is asked of one source."""
 
-OpList = Annotated[Any, defined("op_list")]
+OpKeys = Annotated[Any, defined("op_list"), op_keys]
 _Operand = Annotated[str, said(enum=[key for key in OPERANDS if key != "src"])]
 _Alike = Annotated[list[_Operand], Meta(min_length=2, max_length=MOST_ITEMS)]
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ggmltool.ggml.devices.profiles import profile_of_name
-from ggmltool.scenario.devices.backends import BackendKeys, check_bufts, own_bufts, read_backends, read_device
+from ggmltool.ggml.releases.release import Release
+from ggmltool.scenario.devices.backends import devices_of, is_device_file, read_device_file
 from ggmltool.scenario.devices.known import GIB, is_known, known
-from ggmltool.scenario.devices.rates import dump_rates
+from ggmltool.scenario.devices.rates import dump_rates, measured
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.kinds import key_names
 from ggmltool.scenario.samples import FILES
-from ggmltool.scenario.spec import BackendSpec
+from ggmltool.scenario.spec import BackendKeys, BackendSpec
 from ggmltool.scenario.text.text import files_beside
 from ggmltool.scenario.values import check_keys
 
@@ -88,21 +90,22 @@ def _of_smi_query(text: str) -> Iterator[dict[str, Any]]:
     columns = [name.partition(" [")[0].strip() for name in head]
     for i, row in enumerate(rows if "name" in columns else ()):
         said = dict(zip(columns, row, strict=False))
-        free, total = (_mib(said.get(key, "")) for key in ("memory.free", "memory.total"))
+        mib = [_number(said.get(f"memory.{key}", "").removesuffix("MiB").strip(), 9) for key in ("free", "total")]
+        free, total = (None if n is None else n * _MIB for n in mib)
         yield _device(f"CUDA{said['index'] if said.get('index', '').isdecimal() else i}", said["name"], free, total)
 
 
 _QUERIES = ("name", "index", "memory", "uuid", "pci", "count", "driver", "timestamp", "gpu")
 
 
-def _mib(text: str) -> int | None:
-    number = text.removesuffix("MiB").strip()
-    return int(number) * _MIB if number.isdecimal() and len(number) < 10 else None
-
-
 def _of_smi_list(text: str) -> Iterator[dict[str, Any]]:
     """`nvidia-smi -L`."""
     return (_device(f"CUDA{int(found[1])}", found[2], None) for found in _SMI_LIST.finditer(text))
+
+
+def _number(text: str | None, digits: int) -> int | None:
+    """A number of at most so many digits, None for anything else."""
+    return int(text) if text is not None and text.isdecimal() and len(text) <= digits else None
 
 
 def _of_rocm(text: str) -> Iterator[dict[str, Any]]:
@@ -111,14 +114,9 @@ def _of_rocm(text: str) -> Iterator[dict[str, Any]]:
     for index, key, value in _ROCM.findall(text):
         cards.setdefault(index, {})[key.lower()] = value
     for index, said in cards.items():
-        total, used = (_bytes(said, f"vram total {what}(b)") for what in ("memory ", "used memory "))
+        total, used = (_number(said.get(f"vram total {what}memory (b)"), 15) for what in ("", "used "))
         free = None if total is None else total - (used or 0)
         yield _device(f"ROCm{int(index)}", said.get("card series", ""), free, total)
-
-
-def _bytes(said: Mapping[str, str], key: str) -> int | None:
-    value = said.get(key, "")
-    return int(value) if value.isdecimal() and len(value) < 16 else None
 
 
 def _device(name: str, what: str, free: int | None, total: int | None = None) -> dict[str, Any]:
@@ -127,25 +125,18 @@ def _device(name: str, what: str, free: int | None, total: int | None = None) ->
     size = total if total is not None else free
     short = _FORM.sub("", what)
     said = [what, _FORM.sub("", what, count=1)]
-    sized = [f"{short} {n}GB" for n in (_near(size) if size is not None else ())]
-    for text in (*said, *sized, short):
-        if is_known(text):
-            try:
-                given["rates"] = known(text).name
-                break
-            except Mistake:
-                continue  # it comes with several sizes of memory
+    # GiB that may be printed on the box, the likeliest first: some are taken away.
+    n = -(-(size or 0) // GIB)
+    sized = [f"{short} {near}GB" for near in (n, n + 1, n - 1, n + 2, n + 3, n + 4)] if size is not None else []
+    for text in filter(is_known, (*said, *sized, short)):
+        with suppress(Mistake):  # it comes with several sizes of memory
+            given["rates"] = known(text).name
+            break
     return given if free is None else given | {"memory": free}
 
 
 _FORM = re.compile(r"[- ](SXM\d?|PCIE|HBM\d?e?|NVL|\d+GB)\b| \([^()]*\)$", re.IGNORECASE)
 """What a driver adds to a name."""
-
-
-def _near(size: int) -> list[int]:
-    """GiB that may be printed on the box of a device with so many bytes, the likeliest first: some are taken away."""
-    n = -(-size // GIB)
-    return [n, n + 1, n - 1, n + 2, n + 3, n + 4]
 
 
 PARAM_KEYS = tuple(key for key in key_names(BackendKeys) if key not in ("name", "supports", "supports_bufts"))
@@ -173,7 +164,7 @@ _NO_NAME = re.compile(r"[\s./\\(){}<>|]")
 """What stands in the name of no backend."""
 
 
-def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
+def read_devices(texts: Iterable[str], release: Release | None = None) -> list[BackendSpec]:
     """Backends as `NAME` or `NAME:params`, the form that ggml's init from a string has, or as files of them.
 
     Instead of NAME there may be a known device, `RTX 3090`, which is then the next of its usual backend (CUDA0, CUDA1,
@@ -183,15 +174,13 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
     The params are `key=value`, separated by commas, with the keys of a backend whose values are no lists or maps; a
     size alone is the memory: `CUDA0:24GiB`, `CUDA0:memory=24GiB,events=false`. A text may name several devices by
     commas, `CUDA0:24GiB,CUDA1:8GiB`. `none`, alone, is the CPU. What nvidia-smi, rocm-smi and `llama-server
-    --list-devices` print may stand for the devices, too, as lines or as a file. Raises Mistake, and ScenarioError for
-    what stands in a file.
+    --list-devices` print may stand for the devices, too, as lines or as a file. `release` is that whose profiles they
+    have (None: any). Raises Mistake, and ScenarioError for what stands in a file.
     """
-    from ggmltool.scenario.devices.files import is_device_file, read_device_file
-
     maps: list[dict[str, Any]] = []
     for text in texts:
         if is_device_file(text):
-            maps += [written for written, _ in read_device_file(Path(text), read_device)]
+            maps += read_device_file(Path(text))
         elif _is_listing(text):
             maps += read_listing(Path(text))
         elif "." in text and (meant := did_you_mean(text, files_beside(text, FILES))):
@@ -200,7 +189,7 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
             maps += listed_devices(text) or [given for device in _devices_of(text) for given in _device_maps(device)]
         if len(maps) > MOST_DEVICES:
             raise Mistake(f"{len(maps)} devices are too many; the limit is {MOST_DEVICES}")
-    _number(maps)
+    _name_known(maps)
     names = [given["name"] for given in maps]
     if NO_DEVICE in names:
         if len(names) > 1:
@@ -208,19 +197,12 @@ def read_devices(texts: Iterable[str]) -> list[BackendSpec]:
                 f"{NO_DEVICE} cannot be combined with other devices", f"{NO_DEVICE} alone is the CPU without any GPU"
             )
         maps = [{"name": "CPU"}]
-    specs = read_backends(maps)
-    check_bufts(specs, own_bufts(specs))
-    return specs
+    return devices_of({"backends": maps}, release=release).backends
 
 
 def _is_listing(text: str) -> bool:
     """Whether a text is the name of a file, and of no device."""
-    if text == HERE or profile_of_name(text.partition(":")[0]) != "custom":
-        return False
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):
-        return False
+    return text != HERE and profile_of_name(text.partition(":")[0]) == "custom" and os.path.isfile(text)  # noqa: PTH113
 
 
 def _devices_of(text: str) -> list[str]:
@@ -241,7 +223,10 @@ def _devices_of(text: str) -> list[str]:
 def _device_maps(text: str) -> list[dict[str, Any]]:
     """The devices that a text without commas between devices stands for: one, several alike, or this machine's."""
     if text == HERE:
-        return [dict(given) for given in _measured()]
+        return [
+            {"name": m.backend, "rates": dump_rates(m.rates)} | ({"memory": m.memory} if m.memory else {})
+            for m in measured()
+        ]
     times = _TIMES.fullmatch(text)
     if times is None:
         return [_device_map(text)]
@@ -256,18 +241,7 @@ def _device_maps(text: str) -> list[dict[str, Any]]:
     return [dict(given) for _ in range(count)]
 
 
-@cache
-def _measured() -> list[dict[str, Any]]:
-    """This machine's devices, measured once."""
-    from ggmltool.scenario.devices.rates import measure
-
-    return [
-        {"name": m.backend, "rates": dump_rates(m.rates)} | ({"memory": m.memory} if m.memory else {})
-        for m in measure()
-    ]
-
-
-def _number(maps: list[dict[str, Any]]) -> None:
+def _name_known(maps: list[dict[str, Any]]) -> None:
     """Give known devices without a name the next one of their backend."""
     taken = {given["name"] for given in maps}
     for given in maps:
@@ -308,19 +282,16 @@ def _device_map(text: str) -> dict[str, Any]:
         if not equals:
             key, value = "memory", key
             if value.isascii() and value.isdigit():
-                raise Mistake(f"{quoted(text)}: {value[:_DIGITS]} has no unit", _unit_hint(name, value[:_DIGITS]))
+                number = value[:_DIGITS]
+                in_bytes = f"{name}:memory={number}"
+                hint = f"did you mean {name}:{_with_unit(number)}? ({in_bytes} is bytes)"
+                hint = f"in bytes it is {in_bytes}" if int(number) > _MIB_AT_MOST else hint
+                raise Mistake(f"{quoted(text)}: {number} has no unit", hint)
         check_keys({key: value}, PARAM_KEYS, f"{quoted(name)}'s params")
         if key in given:
             raise Mistake(f"{quoted(name)} has {key} twice")
         given[key] = int(value) if value.isascii() and value.isdigit() and len(value) < _DIGITS else value
     return given
-
-
-def _unit_hint(name: str, number: str) -> str:
-    in_bytes = f"{name}:memory={number}"
-    if int(number) > _MIB_AT_MOST:
-        return f"in bytes it is {in_bytes}"
-    return f"did you mean {name}:{_with_unit(number)}? ({in_bytes} is bytes)"
 
 
 def _with_unit(size: str) -> str:
