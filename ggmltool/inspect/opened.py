@@ -131,8 +131,7 @@ class Opened:
 
     def _check_switches(self, names: Iterable[str]) -> None:
         """Refuse options of a scheduler that has none of the name. Raises InspectError."""
-        from ggmltool.scenario.since import days
-        from ggmltool.scenario.versions import lacks
+        from ggmltool.scenario.versions import days, lacks
 
         for name in names:
             since = days().keys.get(f"scheduler.{name}", "")

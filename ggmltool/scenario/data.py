@@ -55,16 +55,13 @@ def check_npy_file(path: Path, file: str) -> tuple[int, ...]:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as e:  # the header is read as Python: a tokenizer's and a parser's errors come out, too
-        raise Mistake(f"{quoted(file)} is not an npy file that can be read: {_first_line(e)}") from None
+        line = quoted(str(e).split("\n", 1)[0])
+        raise Mistake(f"{quoted(file)} is not an npy file that can be read: {line}") from None
     if not isinstance(array, np.ndarray):
         raise Mistake(f"{quoted(file)} is an archive, not an npy file")
     if array.dtype.kind not in _NPY_KINDS:
         raise Mistake(f"the array in {quoted(file)} holds {quoted(array.dtype)}, not numbers")
     return tuple(int(n) for n in array.shape)
-
-
-def _first_line(e: Exception) -> str:
-    return quoted(str(e).split("\n", 1)[0])
 
 
 def read_npy(path: Path) -> NDArray[Any]:
@@ -188,7 +185,7 @@ class ArangeData(Data):
     def values(self, type: DType, ne: Dims) -> NDArray[Any]:
         import numpy as np
 
-        n = ne[0] * ne[1] * ne[2] * ne[3]
+        n = prod(ne)
         if type.name in INTEGER_BITS:
             start, step = np.int64(self.start), np.int64(self.step)
             return (start + np.arange(n, dtype=np.int64) * step).reshape(ne[::-1])

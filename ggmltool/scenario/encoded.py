@@ -130,7 +130,6 @@ class GgufTensor:
 
     def values(self) -> NDArray[Any]:
         """The values, of shape `ne` reversed."""
-
         return decode(self.raw(), TYPES_BY_ID[self.type_id], self.ne)
 
 
@@ -216,7 +215,14 @@ class _Header:
                 self._skip(kind, 1, 0)
         if self.alignment == 0 or self.alignment & (self.alignment - 1):
             raise _DamagedError(f"its alignment, {self.alignment}, is not a power of two")
-        infos = [self._info() for _ in range(n_tensors)]
+        infos = []
+        for _ in range(n_tensors):
+            name = self._string().decode("utf-8", "replace")
+            n = self._number("<I", 4)
+            if n > MAX_DIMS:
+                raise _DamagedError(f"{quoted(name)} has {n} dimensions")
+            a, b, c, d = (*(self._number("<Q", 8) for _ in range(n)), *[1] * (MAX_DIMS - n))
+            infos.append((name, self._number("<I", 4), (a, b, c, d), self._number("<Q", 8)))
         start = -(-self.at // self.alignment) * self.alignment
         out: dict[str, GgufTensor] = {}
         for name, type_id, ne, offset in infos:
@@ -258,16 +264,6 @@ class _Header:
             raise struct.error
         return size
 
-    def _info(self) -> tuple[str, int, Dims, int]:
-        """Name, type, extents and offset of one tensor."""
-        name = self._string().decode("utf-8", "replace")
-        n = self._number("<I", 4)
-        if n > MAX_DIMS:
-            raise _DamagedError(f"{quoted(name)} has {n} dimensions")
-        extents = [self._number("<Q", 8) for _ in range(n)] + [1] * (MAX_DIMS - n)
-        type_id = self._number("<I", 4)
-        return name, type_id, (extents[0], extents[1], extents[2], extents[3]), self._number("<Q", 8)
-
     def _number(self, format: str, size: int) -> int:
         (value,) = struct.unpack_from(format, self.content, self.at)
         self.at += size
@@ -289,17 +285,14 @@ class _Header:
         if kind in _SIZES:
             self._advance(_SIZES[kind] * n)
         elif kind == _STRING:
-            self._skip_strings(n)
+            content, at, length = self.content, self.at, struct.Struct("<Q").unpack_from
+            for _ in range(n):
+                at += 8 + length(content, at)[0]
+            self.at = at
+            self._advance(0)
         elif kind == _ARRAY and depth < _MAX_DEPTH:
             for _ in range(n):
                 inner = self._number("<I", 4)
                 self._skip(inner, self._number("<Q", 8), depth + 1)
         else:
             raise _DamagedError(f"its metadata has values of an unknown type, {kind}")
-
-    def _skip_strings(self, n: int) -> None:
-        content, at, length = self.content, self.at, struct.Struct("<Q").unpack_from
-        for _ in range(n):
-            at += 8 + length(content, at)[0]
-        self.at = at
-        self._advance(0)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -22,12 +20,24 @@ from ggmltool.ggml.releases.table import DEFAULT, NEWEST
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.devices.backends import Devices, as_backend, as_buft, devices_of, read_scheduler
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import NO_CONTROLS, Count, Id, Keys, PrintableId, Schema, defined, key_names, said
+from ggmltool.scenario.kinds import (
+    NO_CONTROLS,
+    Count,
+    Id,
+    Keys,
+    PrintableId,
+    Schema,
+    defined,
+    key_names,
+    read_keys,
+    said,
+)
 from ggmltool.scenario.nodes.captured import Seen, is_described
-from ggmltool.scenario.nodes.long_form import build_long
+from ggmltool.scenario.nodes.long_form import LongForm
 from ggmltool.scenario.nodes.nodes import Scope, build_short
 from ggmltool.scenario.nodes.short_form import is_tensor
 from ggmltool.scenario.nodes.tensors import MAX_NAME_LENGTH, TensorReader, check_printable
+from ggmltool.scenario.run.compiled import collector_paused
 from ggmltool.scenario.spec import (
     FORMAT,
     BackendKeys,
@@ -50,7 +60,6 @@ from ggmltool.scenario.values import (
     as_list,
     as_map,
     as_text,
-    as_word,
     at,
     check_keys,
     kind_of,
@@ -102,7 +111,6 @@ def _check_text(text: str) -> None:
 T = TypeVar("T")
 
 MAX_MISALIGN = 4095
-USAGES: dict[str, Usage] = {"any": "any", "weights": "weights", "compute": "compute"}
 MAX_TENSORS = 1_000_000
 """Tensors and nodes of a scenario, at most."""
 
@@ -168,25 +176,13 @@ def load_spec(
     Raises ScenarioError for a mistake in the scenario or an unknown release, and GgmlError (with `where` set) where
     one of ggml's constructors would refuse a node.
     """
-    with _without_gc():
+    with collector_paused():
         document = read_document(source, stream)
         if folder is not None:
             document.folder = folder
         spec = load_document(document, ggml)
     spec.bounds = bounds
     return spec
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """No garbage collection meanwhile: a large scenario is many objects and no garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def load_document(document: Document, ggml: str | Release | None = None) -> ScenarioSpec:
@@ -224,7 +220,9 @@ class _Loader:
             hint = did_you_mean("ggmltool", self.top) or "it starts with `ggmltool: 1`"
             raise Mistake("this is not a scenario: it has no format version", hint)
         check_keys(self.top, key_names(TopKeys), "a scenario")
-        self._part("ggmltool", _check_version)
+        version = self._part("ggmltool", lambda v: as_int(v, "ggmltool (the format version)"))
+        if version != FORMAT:
+            raise Mistake(f"this scenario has format {version}", f"this ggmltool reads format {FORMAT}", "ggmltool")
         _check_count(self.top)
         self._choose_release()
         name = self._part("name", _title)
@@ -239,6 +237,7 @@ class _Loader:
         if self.release is not NEWEST:
             self._check_known(contexts, graphs)
         steps = self._part("steps", lambda v: self._steps(v, by_name))
+        misalign = read_keys({"cpu_base_misalign": self.top.get("cpu_base_misalign")}, TopKeys)
         document = self.document
         return ScenarioSpec(
             name,
@@ -253,7 +252,7 @@ class _Loader:
             document.source,
             self.release,
             tuple(self.left_out),
-            self._part("cpu_base_misalign", _misalign),
+            **misalign,
         )
 
     def _choose_release(self) -> None:
@@ -296,32 +295,28 @@ class _Loader:
             except Mistake as mistake:
                 mistake.on_key = True
                 raise mistake.below(name) from None
-            out.append(at(name, _read_entry, read, name, item, what))
+            out.append(at(name, lambda: read(name, as_map(item, f"an entry of {what}"))))  # noqa: B023 - called at once
         return out
 
     def _context(self, name: str, given: dict[str, Any]) -> ContextSpec:
         check_keys(given, key_names(ContextKeys), "a context")
-        buft = given.get("buft")
-        if buft is not None:
-            buft = at("buft", as_buft, buft, self.devices)
-        usage = given.get("usage")
-        word = "any" if usage is None else at("usage", as_word, usage, "usage", USAGES)
-        tallocr = given.get("tallocr")
-        if tallocr is not None:
-            tallocr = at("tallocr", as_backend, tallocr, "tallocr", self.reader.backends)
-            if buft is not None:
-                raise Mistake("tallocr and buft are both given", "give one of them", "tallocr", on_key=True)
-        size = given.get("size")
+        said = read_keys(
+            {**given, "tensors": None},
+            ContextKeys,
+            buft=lambda v: as_buft(v, self.devices),
+            tallocr=lambda v: as_backend(v, "tallocr", self.reader.backends),
+        )
+        buft, size = said.get("buft"), said.get("size")
+        if "tallocr" in said and buft is not None:
+            raise Mistake("tallocr and buft are both given", "give one of them", "tallocr", on_key=True)
         if size is not None:
-            size = at("size", as_int, size, "size")
             if buft is None:
                 raise Mistake("a context with a size needs a buft", "say what memory it is in", "size", on_key=True)
             self.reader.sizes[name] = size
-        self.reader.packs = buft is not None and buft not in self.reader.backends
-        if self.reader.packs:
+        if buft is not None and buft not in self.reader.backends:
             self.reader.packing.add(name)
-        spec = ContextSpec(name, buft, USAGES[word], [], tallocr, size)
-        self.reader.in_context, self.reader.size = True, size
+        spec = ContextSpec(name, buft, said.get("usage", "any"), [], said.get("tallocr"), size)
+        self.reader.context = spec
         tensors = given.get("tensors")
         entries = at("tensors", as_map, {} if tensors is None else tensors, "tensors")
         scope = self.outer
@@ -334,11 +329,12 @@ class _Loader:
                 raise mistake.below("tensors", id) from None
             if size is not None and leaf.at is None and leaf.view_src is None:
                 raise Mistake("this tensor does not say where it lies", "give its at").below("tensors", id)
-            self._place(leaf, "contexts", name, "tensors", id)
+            if self.has_places:
+                leaf.place = self.document.place("contexts", name, "tensors", id)
             scope.add(leaf)
             self.layouts[id] = self.seen.layout(leaf)
             spec.tensors.append(leaf)
-        self.reader.in_context = False
+        self.reader.context = None
         return spec
 
     def _check_id(self, id: object, scope: Scope) -> None:
@@ -352,17 +348,6 @@ class _Loader:
             except Mistake as mistake:
                 mistake.on_key = True
                 raise
-
-    def _place(self, spec: TensorSpec, *path: str) -> None:
-        if self.has_places:
-            spec.place = self.document.place(*path)
-
-    def _refused(self, e: GgmlError, what: str, *path: str) -> GgmlError:
-        """ggml's refusal, with the place of what it refuses."""
-        place = self.document.place(*path)
-        source = self.document.source
-        e.where = f"{source}:{place.line}:{place.column}: {what}" if place is not None else f"{source}: {what}"
-        return e
 
     def _graph(self, name: str, given: dict[str, Any]) -> GraphSpec:
         check_keys(given, key_names(GraphKeys), "a graph")
@@ -378,9 +363,13 @@ class _Loader:
             except Mistake as mistake:
                 raise mistake.below("nodes", id) from None
             except GgmlError as e:
-                raise self._refused(e, f"node {quoted(id)}", "graphs", name, "nodes", id) from None
+                place = self.document.place("graphs", name, "nodes", id)
+                where = f":{place.line}:{place.column}" if place is not None else ""
+                e.where = f"{self.document.source}{where}: node {quoted(id)}"
+                raise e from None
             for made in (*self.inner, node):
-                self._place(made, "graphs", name, "nodes", id)
+                if self.has_places:
+                    made.place = self.document.place("graphs", name, "nodes", id)
                 spec.nodes.append(made)
             self.inner.clear()
         spec.expand = at("expand", self._expand, given.get("expand"), nodes, scope)
@@ -390,6 +379,7 @@ class _Loader:
 
     def _node(self, id: str, value: object, scope: Scope, layouts: dict[str, int]) -> TensorSpec:
         """One node, made known to the scope."""
+        tensor: Tensor | None = None
         if isinstance(value, dict):
             op = value.get("op")
             if op is not None and not (isinstance(op, str) and op == "none"):
@@ -399,12 +389,8 @@ class _Loader:
         elif not is_tensor(value):
             tensor = build_short(id, value, scope)
             self._add_inner(id, tensor, scope, layouts)
-            spec = self.reader.node(id, {}, scope, tensor)
-            scope.add(spec, tensor)
-            layouts[id] = self.seen.layout(spec)
-            return spec
-        spec = self.reader.leaf(id, value, scope)
-        scope.add(spec)
+        spec = self.reader.leaf(id, value, scope) if tensor is None else self.reader.node(id, {}, scope, tensor)
+        scope.add(spec, tensor)
         layouts[id] = self.seen.layout(spec)
         return spec
 
@@ -418,7 +404,7 @@ class _Loader:
             scope.specs[id] = spec
             layouts[id] = known.layout
             return spec
-        tensor = build_long(id, value, scope)
+        tensor = LongForm(id, value, scope).build()
         composite = self._add_inner(id, tensor, scope, layouts)
         spec = self.reader.node(id, value, scope, tensor)
         if not composite:
@@ -471,14 +457,6 @@ class _Loader:
         return reader.read(value) if own else translated(reader.read(value), kinds)
 
 
-def _read_entry(read: Callable[[str, dict[str, Any]], T], name: str, item: object, what: str) -> T:
-    return read(name, as_map(item, f"an entry of {what}"))
-
-
-def _misalign(value: object) -> int:
-    return 0 if value is None else as_int(value, "cpu_base_misalign", 0, MAX_MISALIGN)
-
-
 def _check_count(top: dict[str, Any]) -> None:
     """Refuse too many tensors and nodes before reading any of them."""
     count = 0
@@ -492,16 +470,8 @@ def _check_count(top: dict[str, Any]) -> None:
                 raise Mistake(message, "", part, name, below, on_key=True)
 
 
-def _check_version(value: object) -> None:
-    version = as_int(value, "ggmltool (the format version)")
-    if version != FORMAT:
-        raise Mistake(f"this scenario has format {version}", f"this ggmltool reads format {FORMAT}")
-
-
 def _title(value: object) -> str:
-    if value is None:
-        return ""
-    title = as_text(value, "name")
+    title = "" if value is None else as_text(value, "name")
     if len(title) > MAX_NAME_LENGTH:
         raise Mistake(f"name has {len(title)} characters", f"at most {MAX_NAME_LENGTH}")
     check_printable(title, "name")

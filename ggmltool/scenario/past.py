@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from itertools import groupby
 from typing import Annotated, Any
@@ -20,6 +20,8 @@ from ggmltool.scenario.values import as_int, as_list, as_map, as_size, as_word, 
 MOST_NODES = 1_000_000
 """Nodes, and leafs, of the scheduler's own graph."""
 _NONE = -1
+_CHUNK = VBUFFER_MAX_CHUNKS - 1
+"""The last chunk's number."""
 
 Natural = Annotated[int, Meta(ge=0)]
 
@@ -62,10 +64,17 @@ def read_past(value: object, backends: tuple[str, ...]) -> Past:
     check_keys(given, key_names(PastKeys), "past")
 
     def runs(v: object) -> tuple[int, ...]:
-        return _runs(v, backends)
+        out: list[int] = []
+        for i, item in enumerate(as_list(v, "a list of backends")):
+            out += at(i, _run, item, backends, MOST_NODES - len(out))
+        return tuple(out)
 
     def place(v: object) -> TensorAlloc:
         return _place(v, len(backends))
+
+    def node(v: object) -> NodeAlloc:
+        dst, *srcs = _each(v, "a node", place, 64) or [INVALID]
+        return dst, tuple(srcs)
 
     said = read_keys(
         given,
@@ -74,7 +83,7 @@ def read_past(value: object, backends: tuple[str, ...]) -> Past:
         leaf_ids=runs,
         prev_node_ids=runs,
         prev_leaf_ids=runs,
-        nodes=lambda v: tuple(_each(v, "nodes", lambda item: _node(item, place))),
+        nodes=lambda v: tuple(_each(v, "nodes", node)),
         leafs=lambda v: tuple(_each(v, "leafs", place)),
         planners=lambda v: _chunks(v, backends, _chunk, ()),
         buffers=lambda v: _chunks(v, backends, lambda size: as_size(size, "a buffer"), None),
@@ -90,36 +99,26 @@ def _each(value: object, what: str, convert: Callable[[Any], Any], most: int = M
     return [at(i, convert, item) for i, item in enumerate(items)]
 
 
-def _runs(value: object, backends: Sequence[str]) -> tuple[int, ...]:
-    out: list[int] = []
-    for i, item in enumerate(as_list(value, "a list of backends")):
-        out += at(i, _run, item, backends, MOST_NODES - len(out))
-    return tuple(out)
+def _parts(value: object, what: str, numbers: tuple[int, ...], are: str, hint: str) -> list[Any]:
+    """A list with one of these numbers of parts, which messages call `are`."""
+    items = as_list(value, what)
+    if len(items) not in numbers:
+        raise Mistake(f"{what} has {are}, not {len(items)}", hint)
+    return items
 
 
 def _run(value: object, backends: Sequence[str], room: int) -> list[int]:
-    pair = as_list(value, "a run")
-    if len(pair) != 2:
-        raise Mistake(f"a run has two parts, not {len(pair)}", "for example [CPU, 12]")
-    backend = _NONE if pair[0] is None else backends.index(at(0, as_word, pair[0], "a backend", backends))
-    return [backend] * at(1, as_int, pair[1], "how many", 1, room)
-
-
-def _node(value: object, place: Callable[[object], TensorAlloc]) -> NodeAlloc:
-    dst, *srcs = _each(value, "a node", place, 64) or [INVALID]
-    return dst, tuple(srcs)
+    name, n = _parts(value, "a run", (2,), "two parts", "for example [CPU, 12]")
+    backend = _NONE if name is None else backends.index(at(0, as_word, name, "a backend", backends))
+    return [backend] * at(1, as_int, n, "how many", 1, room)
 
 
 def _place(value: object, n_backends: int) -> TensorAlloc:
     if value is None:
         return INVALID
-    items = as_list(value, "a place")
-    if len(items) != 4:
-        raise Mistake(f"a place has four numbers, not {len(items)}", "[backend, chunk, offset, bytes]")
-    buffer_id = at(0, as_int, items[0], "a backend's number", 0, n_backends - 1)
-    chunk = at(1, as_int, items[1], "a chunk", 0, VBUFFER_MAX_CHUNKS - 1)
-    offset, size_max = (at(i, as_int, items[i], "bytes", 0, SIZE_MAX) for i in (2, 3))
-    return TensorAlloc(buffer_id, chunk, offset, size_max)
+    items = _parts(value, "a place", (4,), "four numbers", "[backend, chunk, offset, bytes]")
+    whats = (("a backend's number", n_backends - 1), ("a chunk", _CHUNK), ("bytes", SIZE_MAX), ("bytes", SIZE_MAX))
+    return TensorAlloc(*(at(i, as_int, items[i], what, 0, most) for i, (what, most) in enumerate(whats)))
 
 
 def _chunks(value: object, backends: Sequence[str], convert: Callable[[Any], Any], rest: Any) -> tuple[Any, ...]:
@@ -132,11 +131,9 @@ def _chunks(value: object, backends: Sequence[str], convert: Callable[[Any], Any
 
 
 def _chunk(value: object) -> ChunkState:
-    items = as_list(value, "a chunk")
-    if len(items) != 2:
-        raise Mistake(f"a chunk has two parts, not {len(items)}", "[highest byte, [[offset, size], ...]]")
-    free = at(1, _each, items[1], "free blocks", _block, 4096)
-    return ChunkState(at(0, as_int, items[0], "the highest byte", 0, SIZE_MAX), tuple(free))
+    highest, blocks = _parts(value, "a chunk", (2,), "two parts", "[highest byte, [[offset, size], ...]]")
+    free = at(1, _each, blocks, "free blocks", _block, 4096)
+    return ChunkState(at(0, as_int, highest, "the highest byte", 0, SIZE_MAX), tuple(free))
 
 
 def _copies(value: object, backends: Sequence[str]) -> tuple[PastCopy, ...]:
@@ -151,20 +148,16 @@ def _copies(value: object, backends: Sequence[str]) -> tuple[PastCopy, ...]:
 def _copy(value: object) -> tuple[int, tuple[int, int] | None] | None:
     if value is None:
         return None
-    items = as_list(value, "a copy")
-    if len(items) not in (1, 3):
-        raise Mistake(f"a copy has one number or three, not {len(items)}", "[slot, chunk, offset]")
+    items = _parts(value, "a copy", (1, 3), "one number or three", "[slot, chunk, offset]")
     slot = at(0, as_int, items[0], "a slot", 0, MOST_SLOTS - 1)
     if len(items) == 1:
         return slot, None
-    chunk = at(1, as_int, items[1], "a chunk", 0, VBUFFER_MAX_CHUNKS - 1)
+    chunk = at(1, as_int, items[1], "a chunk", 0, _CHUNK)
     return slot, (chunk, at(2, as_int, items[2], "bytes", 0, SIZE_MAX))
 
 
 def _block(value: object) -> FreeBlock:
-    items = as_list(value, "a free block")
-    if len(items) != 2:
-        raise Mistake(f"a free block has two numbers, not {len(items)}", "[offset, size]")
+    items = _parts(value, "a free block", (2,), "two numbers", "[offset, size]")
     offset, size = (at(i, as_int, item, "bytes", 0, SIZE_MAX) for i, item in enumerate(items))
     return FreeBlock(offset, size)
 
@@ -177,7 +170,8 @@ def dump_past(past: Past) -> dict[str, Any]:
     for key, value in told.items():
         match key:
             case "node_ids" | "leaf_ids" | "prev_node_ids" | "prev_leaf_ids":
-                out[key] = _dump_runs(value, past.backends)
+                runs = groupby(value)
+                out[key] = [[None if b == _NONE else past.backends[b], len(list(of))] for b, of in runs]
             case "nodes":
                 out[key] = [[_dump_place(dst), *map(_dump_place, srcs)] for dst, srcs in value]
             case "leafs":
@@ -189,22 +183,13 @@ def dump_past(past: Past) -> dict[str, Any]:
                 sizes = zip(past.backends, value, strict=False)
                 out[key] = {b: list(of) for b, of in sizes if of is not None}
             case "copies":
-                out[key] = _dump_copies(value, past.backends)
+                out[key] = {}
+                for of, b, made in value:
+                    told_copies = [None if c is None else [c[0], *(c[1] or ())] for c in made]
+                    out[key].setdefault(of, {})[past.backends[b]] = told_copies
             case _:
                 out[key] = value
     return out
-
-
-def _dump_copies(copies: Iterable[PastCopy], backends: Sequence[str]) -> dict[str, dict[str, Any]]:
-    out: dict[str, dict[str, Any]] = {}
-    for of, b, made in copies:
-        told = [None if c is None else [c[0], *(c[1] or ())] for c in made]
-        out.setdefault(of, {})[backends[b]] = told
-    return out
-
-
-def _dump_runs(ids: Iterable[int], backends: Sequence[str]) -> list[list[Any]]:
-    return [[None if b == _NONE else backends[b], len(list(of))] for b, of in groupby(ids)]
 
 
 def _dump_place(place: TensorAlloc) -> list[int] | None:

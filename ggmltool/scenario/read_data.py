@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
 from itertools import chain
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,7 +47,7 @@ def parse_data(value: object, type: DType, ne: Dims, folder: Path | None, nb: Di
 
 
 def _parse(value: object, type: DType, ne: Dims, folder: Path | None) -> Data:
-    n = ne[0] * ne[1] * ne[2] * ne[3]
+    n = prod(ne)
     if n > MAX_ELEMENTS:
         raise Mistake(f"data for {n} elements", f"at most {MAX_ELEMENTS}")
     if hasattr(value, "__array__") and hasattr(value, "tolist"):
@@ -66,13 +66,52 @@ def _parse(value: object, type: DType, ne: Dims, folder: Path | None) -> Data:
         raise Mistake(f"data cannot be both {kinds[0]} and {kinds[1]}", "", kinds[1], on_key=True)
     kind = kinds[0]
     check_keys(given, ("gguf", "tensor") if kind == "gguf" else (kind,), "data")
-    try:
-        data = KINDS[kind](given, type, ne, folder)
-    except Mistake as mistake:
-        raise (mistake if kind == "gguf" else mistake.below(kind)) from None
-    if not isinstance(data, BytesData | GgufData) and not can_encode(type):
+    if kind == "gguf":
+        return _parse_gguf(given, type, ne, folder)
+    data = at(kind, _parse_kind, kind, given[kind], type, ne, folder)
+    if not isinstance(data, BytesData) and not can_encode(type):
         raise _no_encoding(type)
     return data
+
+
+def _parse_kind(kind: str, value: object, type: DType, ne: Dims, folder: Path | None) -> Data:
+    """What stands behind a kind of data."""
+    match kind:
+        case "fill":
+            return FillData(_number(value, type))
+        case "base64":
+            return _parse_base64(value, type, ne)
+        case "npy":
+            return _parse_npy(value, type, ne, folder)
+    options = as_map({} if value is None else value, kind)
+    check_keys(options, key_names(GENERATED[kind]), kind)
+    match kind:
+        case "normal":
+            std = _option(options, "std", 1.0)
+            if not std >= 0:
+                raise Mistake(f"std must be at least 0, not {std}", "", "std")
+            return NormalData(_seed(options), _option(options, "mean", 0.0), abs(std))  # -0.0 is none for numpy
+        case "uniform":
+            low, high = _option(options, "low", -1.0), _option(options, "high", 1.0)
+            if not low <= high or high - low == _INF:
+                raise Mistake(f"low must not be above high: {low}, {high}", "", "low")
+            if high - low != high - low:
+                raise Mistake(f"low and high must be finite, not {low}", "", "low")
+            return UniformData(_seed(options), low, high)
+    start, step = (at(key, _number, options.get(key, default), type) for key, default in (("start", 0), ("step", 1)))
+    bits = INTEGER_BITS.get(type.name)
+    last = start + step * max(prod(ne) - 1, 0)
+    if bits is not None and not -(1 << bits - 1) <= last < 1 << bits - 1:
+        raise Mistake(f"the last value, {last}, does not fit into {type.name}")
+    return ArangeData(start, step)
+
+
+def _option(options: dict[str, Any], key: str, default: float) -> float:
+    return at(key, as_float, options.get(key, default), key)
+
+
+def _seed(options: dict[str, Any]) -> int:
+    return at("seed", as_int, options.get("seed", 0), "seed")
 
 
 def _check_layout(type: DType, ne: Dims, nb: Dims) -> None:
@@ -104,7 +143,7 @@ def _parse_list(value: list[Any] | tuple[Any, ...], type: DType, ne: Dims) -> Li
     if not can_encode(type):
         raise _no_encoding(type)
     flat, shape = _flatten(value)
-    wanted = ne[0] * ne[1] * ne[2] * ne[3]
+    wanted = prod(ne)
     if len(flat) != wanted:
         raise Mistake(f"data has {len(flat)} values", f"{shape_text(type, ne)} has {wanted} elements")
     if len(shape) > 1 and _stripped(shape) != _stripped(ne[::-1]):
@@ -112,17 +151,17 @@ def _parse_list(value: list[Any] | tuple[Any, ...], type: DType, ne: Dims) -> Li
             f"data is nested as {' x '.join(map(str, shape))}",
             f"{shape_text(type, ne)} is {' x '.join(map(str, _stripped(ne[::-1])))}, columns last",
         )
-    kinds = set(map(_type_of, flat))
-    if not kinds <= {int, float} or type.name in INTEGER_BITS or (int in kinds and not _all_small(flat)):
-        flat = [_located(v, i, shape, type) for i, v in enumerate(flat)]
+    kinds = {v.__class__ for v in flat}
+    plain = kinds <= {int, float} and type.name not in INTEGER_BITS
+    if plain and int in kinds:
+        plain = all(-(1 << 1000) < v < 1 << 1000 or v != v or v in (_INF, -_INF) for v in flat)
+    if not plain:
+        for i, v in enumerate(flat):
+            try:
+                flat[i] = _number(v, type)
+            except Mistake as mistake:
+                raise mistake.below(*_position(i, shape)) from None
     return ListData(tuple(flat))
-
-
-_type_of: Callable[[object], object] = type
-
-
-def _all_small(flat: list[Any]) -> bool:
-    return all(-(1 << 1000) < v < 1 << 1000 or v != v or v in (_INF, -_INF) for v in flat)
 
 
 def _flatten(value: list[Any] | tuple[Any, ...]) -> tuple[list[Any], tuple[int, ...]]:
@@ -149,13 +188,6 @@ def _position(i: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         out.append(i % n if n else 0)
         i //= n or 1
     return tuple(reversed(out))
-
-
-def _located(value: object, i: int, shape: tuple[int, ...], type: DType) -> Number:
-    try:
-        return _number(value, type)
-    except Mistake as mistake:
-        raise mistake.below(*_position(i, shape)) from None
 
 
 def _number(value: object, type: DType) -> Number:
@@ -213,66 +245,13 @@ class DataKeys(Keys):
 
 DATA = Annotated[Any, defined("data")]
 
+KINDS = ("fill", "normal", "uniform", "arange", "npy", "gguf", "base64")
 GENERATED: dict[str, type[Keys]] = {"normal": NormalKeys, "uniform": UniformKeys, "arange": ArangeKeys}
 """Kinds of data that are made up, with their options."""
 
 
-def _options(given: dict[str, Any], kind: str) -> dict[str, Any]:
-    value = given[kind]
-    if value is None:
-        return {}
-    options = as_map(value, kind)
-    check_keys(options, key_names(GENERATED[kind]), kind)
-    return options
-
-
-def _option(options: dict[str, Any], key: str, default: float) -> float:
-    if key not in options:
-        return default
-    return at(key, as_float, options[key], key)
-
-
-def _seed(options: dict[str, Any]) -> int:
-    return at("seed", as_int, options.get("seed", 0), "seed")
-
-
-def _parse_fill(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    return FillData(_number(given["fill"], type))
-
-
-def _parse_normal(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    options = _options(given, "normal")
-    std = _option(options, "std", 1.0)
-    if not std >= 0:
-        raise Mistake(f"std must be at least 0, not {std}", "", "std")
-    return NormalData(_seed(options), _option(options, "mean", 0.0), abs(std))  # -0.0 is none for numpy
-
-
-def _parse_uniform(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    options = _options(given, "uniform")
-    low, high = _option(options, "low", -1.0), _option(options, "high", 1.0)
-    if not low <= high or high - low == _INF:
-        raise Mistake(f"low must not be above high: {low}, {high}", "", "low")
-    if high - low != high - low:
-        raise Mistake(f"low and high must be finite, not {low}", "", "low")
-    return UniformData(_seed(options), low, high)
-
-
-def _parse_arange(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    options = _options(given, "arange")
-    numbers: list[Number] = []
-    for key, default in (("start", 0), ("step", 1)):
-        numbers.append(at(key, _number, options.get(key, default), type))
-    start, step = numbers
-    bits = INTEGER_BITS.get(type.name)
-    last = start + step * max(ne[0] * ne[1] * ne[2] * ne[3] - 1, 0)
-    if bits is not None and not -(1 << bits - 1) <= last < 1 << bits - 1:
-        raise Mistake(f"the last value, {last}, does not fit into {type.name}")
-    return ArangeData(start, step)
-
-
-def _parse_base64(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    text = as_text(given["base64"], "base64")
+def _parse_base64(value: object, type: DType, ne: Dims) -> Data:
+    text = as_text(value, "base64")
     try:
         content = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as e:
@@ -283,8 +262,8 @@ def _parse_base64(given: dict[str, Any], type: DType, ne: Dims, folder: Path | N
     return BytesData(content)
 
 
-def _parse_npy(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    file = as_text(given["npy"], "npy")
+def _parse_npy(value: object, type: DType, ne: Dims, folder: Path | None) -> Data:
+    file = as_text(value, "npy")
     path = inside_folder(file, folder)
     shape = check_npy_file(path, file)
     if _stripped(shape or (1,)) != _stripped(ne[::-1]):
@@ -296,19 +275,13 @@ def _parse_npy(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None
 
 
 def _parse_gguf(given: dict[str, Any], type: DType, ne: Dims, folder: Path | None) -> Data:
-    try:
-        file = as_text(given["gguf"], "gguf")
-        path = inside_folder(file, folder)
-        check_gguf_file(path, file)
-    except Mistake as mistake:
-        raise mistake.below("gguf") from None
+    file = at("gguf", as_text, given["gguf"], "gguf")
+    path = at("gguf", inside_folder, file, folder)
+    at("gguf", check_gguf_file, path, file)
     if "tensor" not in given:
         raise Mistake("data from a gguf file needs the tensor's name", "{gguf: file, tensor: name}")
-    try:
-        name = as_text(given["tensor"], "tensor")
-        found = read_gguf_tensor(path, name)
-    except Mistake as mistake:
-        raise mistake.below("tensor") from None
+    name = at("tensor", as_text, given["tensor"], "tensor")
+    found = at("tensor", read_gguf_tensor, path, name)
     if found.ne != ne:
         raise Mistake(
             f"{quoted(name)} in {quoted(file)} has the extents {list(found.ne)}", f"the tensor has {list(ne)}", "tensor"
@@ -316,14 +289,3 @@ def _parse_gguf(given: dict[str, Any], type: DType, ne: Dims, folder: Path | Non
     if found.type_id != type.id and not can_encode(type):
         raise _no_encoding(type)
     return GgufData(file, name, path)
-
-
-KINDS: dict[str, Callable[[dict[str, Any], DType, Dims, Path | None], Data]] = {
-    "fill": _parse_fill,
-    "normal": _parse_normal,
-    "uniform": _parse_uniform,
-    "arange": _parse_arange,
-    "npy": _parse_npy,
-    "gguf": _parse_gguf,
-    "base64": _parse_base64,
-}

@@ -11,9 +11,9 @@ from ggmltool.ggml.op import CUSTOM_OPS
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import FLAG_OUTPUT, CustomFunction, Tensor
 from ggmltool.scenario.errors import Mistake, ScenarioError, quoted
-from ggmltool.scenario.run.compiled import Compiled
+from ggmltool.scenario.run.compiled import Compiled, collector_paused
 from ggmltool.scenario.run.reserving import ReservingRun
-from ggmltool.scenario.run.run import Run, collector_paused, values_of
+from ggmltool.scenario.run.run import Run, values_of
 from ggmltool.scenario.spec import ScenarioSpec, Step, graph_called, no_tensor
 from ggmltool.scenario.values import as_list
 from ggmltool.scenario.versions import has_no_flags
@@ -119,7 +119,8 @@ class Scenario:
         reader = StepReader(model.graphs, tensors, model.folder, model.release.steps)
         out: list[Step] = []
         try:
-            for step in as_list(steps if isinstance(steps, str | bytes | dict) else _listed(steps), "steps"):
+            listed = isinstance(steps, Iterable) and not isinstance(steps, str | bytes | dict)
+            for step in as_list(list(steps) if listed else steps, "steps"):
                 out += [step] if isinstance(step, Step) else reader.read([step])
         except Mistake as mistake:
             raise ScenarioError(mistake.message, model.source, None, mistake.expected) from None
@@ -148,18 +149,14 @@ class Scenario:
             plan = step(name)
             if not plan.ok:
                 raise run.failure(plan)
-        self._give_functions(run, name, custom or {})
-        return self.outputs(run, name, outputs)
-
-    def _give_functions(self, run: Run, name: str, custom: Mapping[str, CustomFunction]) -> None:
-        """Give the nodes of custom ops their functions. Raises ScenarioError for an id that no such node has."""
         nodes = {n.id: n for n in run.newest[name][0].nodes if n.op in CUSTOM_OPS}
-        for id, fun in custom.items():
+        for id, fun in (custom or {}).items():
             if id not in nodes:
                 hint = f"its nodes of custom ops are {', '.join(nodes)}" if nodes else "it has no node of a custom op"
                 message = f"graph {name} has no node {id} that takes a function"
                 raise ScenarioError(message, self.model.source, None, hint)
             nodes[id].fun = fun
+        return self.outputs(run, name, outputs)
 
     def outputs(
         self,
@@ -200,8 +197,3 @@ class Scenario:
         late = {id: table[ids[id]] for id in outputs if id not in early}
         seen |= {id: values_of(t) for id, t in late.items() if run.rests_on(t) is None}
         return {id: seen[id] for id in outputs if id in seen}
-
-
-def _listed(values: object) -> object:
-    """What can be gone through, as a list; anything else as it is."""
-    return list(values) if isinstance(values, Iterable) else values

@@ -41,9 +41,8 @@ from ggmltool.scenario.kinds import (
 )
 from ggmltool.scenario.load import ContextKeys, GraphKeys, Title, TopKeys
 from ggmltool.scenario.nodes.long_form import KEYS
-from ggmltool.scenario.nodes.nodes import OPS
+from ggmltool.scenario.nodes.nodes import INT64_MIN, OPS, signature
 from ggmltool.scenario.nodes.short_form import HEX, MAX_LENGTH, NUMBER
-from ggmltool.scenario.params import INT64_MIN, signature
 from ggmltool.scenario.past import PastKeys
 from ggmltool.scenario.read_data import KINDS, DataKeys
 from ggmltool.scenario.spec import BackendKeys, BufferTypeKeys, SchedulerKeys

@@ -18,7 +18,7 @@ from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.kinds import Id, Keys
 from ggmltool.scenario.read_data import DATA, parse_data
 from ggmltool.scenario.spec import GraphSpec, Step, StepKind, TensorSpec
-from ggmltool.scenario.values import MAX_ID, as_id, as_list, as_map, check_keys, kind_of
+from ggmltool.scenario.values import MAX_ID, as_id, as_list, as_map, at, check_keys, kind_of
 
 GRAPH_STEPS = DEFAULT.steps
 ALL_GRAPH_STEPS = tuple(dict.fromkeys(kind for release in RELEASES.values() for kind in release.steps))
@@ -137,13 +137,7 @@ class StepReader:
         items = as_list(value, "steps")
         if len(items) > MAX_STEPS:
             raise Mistake(f"there are {len(items)} steps", f"at most {MAX_STEPS}")
-        out: list[Step] = []
-        for i, item in enumerate(items):
-            try:
-                out.append(self._step(item))
-            except Mistake as mistake:
-                raise mistake.below(i) from None
-        return out
+        return [at(i, self._step, item) for i, item in enumerate(items)]
 
     def _step(self, value: object) -> Step:
         if isinstance(value, str):
@@ -155,19 +149,13 @@ class StepReader:
         if len(given) != 1:
             raise Mistake(f"a step is one thing, not {len(given)}", "for example {get: [y]}")
         ((kind, content),) = given.items()
-        try:
-            match kind:
-                case "set":
-                    return self._set(content)
-                case "get":
-                    return self._get(content)
-                case "reset":
-                    if content is not None:
-                        raise Mistake("reset takes nothing", "write `reset`")
-                    return Step("reset")
-            return self._graph_step(kind, as_id(content, "a graph's name"))
-        except Mistake as mistake:
-            raise mistake.below(kind) from None
+        if kind in ("set", "get"):
+            return at(kind, self._set if kind == "set" else self._get, content)
+        if kind == "reset":
+            if content is not None:
+                raise Mistake("reset takes nothing", "write `reset`", kind)
+            return Step("reset")
+        return at(kind, self._graph_step, kind, at(kind, as_id, content, "a graph's name"))
 
     def _plain(self, text: str) -> Step:
         kind, _, graph = text.strip().partition(" ")
@@ -175,7 +163,11 @@ class StepReader:
         if kind not in (*self.kinds, "reset"):
             if kind in OTHER_STEPS:
                 raise Mistake(f"{kind} is written as a map", f"for example {{{kind}: ...}}", offset=0)
-            raise Mistake(f"{quoted(kind)} is not a step", self._known(kind))
+            # What would have been a step, or which ggml has this one.
+            others = [release.name for release in RELEASES.values() if kind in release.steps]
+            there = f"steps are {', '.join(self.all)}"
+            hint = f"it is one of ggml {' and '.join(others)}; {there}" if others else did_you_mean(kind, self.all)
+            raise Mistake(f"{quoted(kind)} is not a step", hint or there)
         if kind == "reset":
             if graph:
                 raise Mistake("reset takes no graph", "write `reset`", offset=len("reset "))
@@ -187,13 +179,6 @@ class StepReader:
         except Mistake as mistake:
             mistake.offset = text.find(graph, text.find(kind) + len(kind))
             raise
-
-    def _known(self, kind: str) -> str:
-        """What would have been a step, or which ggml has this one."""
-        others = [release.name for release in RELEASES.values() if kind in release.steps]
-        if others:
-            return f"it is one of ggml {' and '.join(others)}; steps are {', '.join(self.all)}"
-        return did_you_mean(kind, self.all) or f"steps are {', '.join(self.all)}"
 
     def _graph_step(self, kind: str, graph: str) -> Step:
         if graph not in self.graphs:
@@ -229,22 +214,16 @@ class StepReader:
             except Mistake as mistake:
                 mistake.on_key = True
                 raise mistake.below(id) from None
-            try:
-                out.append((id, parse_data(value, spec.type, spec.ne, self.folder, spec.nb)))
-            except Mistake as mistake:
-                raise mistake.below(id) from None
+            out.append((id, at(id, parse_data, value, spec.type, spec.ne, self.folder, spec.nb)))
         if not out:
             raise Mistake("set names no tensor", "{set: {tensor: data}}")
         return Step("set", data=tuple(out))
 
     def _get(self, content: Any) -> Step:
-        items = [content] if isinstance(content, str) else as_list(content, "get")
-        out: list[str] = []
-        for i, item in enumerate(items):
-            try:
-                out.append(self._tensor(as_id(item, "a tensor's id")).id)
-            except Mistake as mistake:
-                raise mistake.below(*([] if isinstance(content, str) else [i])) from None
+        if isinstance(content, str):
+            return Step("get", tensors=(self._tensor(as_id(content, "a tensor's id")).id,))
+        items = enumerate(as_list(content, "get"))
+        out = [at(i, self._tensor, at(i, as_id, item, "a tensor's id")).id for i, item in items]
         if not out:
             raise Mistake("get names no tensor", "{get: [tensor, ...]}")
         return Step("get", tensors=tuple(out))

@@ -7,8 +7,12 @@ mistaken; where somebody asks what another ggml would do with it, keys that say 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
+from msgspec import Struct
+
+from ggmltool.data import load
 from ggmltool.ggml.op import KEY_NAMES, op_key
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, since_of
 from ggmltool.ggml.releases.parts import profiles_of
@@ -16,9 +20,32 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import BY_NAME, DEFAULT, RELEASES, nearly
 from ggmltool.ggml.tensor import FLAG_PARAM, FLAGS
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.since import days
 from ggmltool.scenario.spec import BackendSpec, TensorSpec
 from ggmltool.scenario.values import as_text
+
+
+class Days(Struct, frozen=True, forbid_unknown_fields=True):
+    """Days as ggml's own repository has them (YYYY-MM-DD), for what came or went after January 2024.
+
+    Those of ops stand at their constructors. `profiles` are the kinds of backends, `keys` of a scenario say something
+    about ggml since a day; `*` stands for any entry. `flags`: tensors are flagged as inputs and outputs; `test_nodes`:
+    ggml_backend_compare_graph_backend takes names of nodes.
+    """
+
+    ops_until: dict[str, str]
+    types: dict[str, str]
+    profiles: dict[str, str]
+    keys: dict[str, str]
+    keys_until: dict[str, str]
+    flags: str
+    eval_callback: str
+    test_nodes: str
+
+
+@cache
+def days() -> Days:
+    """All of them."""
+    return load("since.toml", Days)
 
 
 def read_ggml(value: object) -> Release:

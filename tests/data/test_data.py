@@ -42,7 +42,7 @@ from ggmltool.ask.backends.record import profile_info
 from ggmltool.state.story.calls import calls_of
 from ggmltool.ggml.releases.interfaces import duties, tables_of
 from ggmltool.ask.ops.record import op_facts
-from ggmltool.scenario.since import days
+from ggmltool.scenario.versions import days
 from ggmltool.sources.llama.place.weights import weight_of
 for name in layout_names():
     layout(name)

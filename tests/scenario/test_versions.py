@@ -16,7 +16,7 @@ from ggmltool.ggml.op import KEY_NAMES
 from ggmltool.ggml.releases.parts import copier_of, profiles_of
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.since import days
+from ggmltool.scenario.versions import days
 
 MARCH = "2025-03"
 

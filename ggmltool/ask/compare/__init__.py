@@ -15,9 +15,8 @@ from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.ready import check_memory, check_weights
 from ggmltool.inspect.work import Work
 from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
-from ggmltool.scenario.since import days
 from ggmltool.scenario.spec import ScenarioSpec, valueless
-from ggmltool.scenario.versions import lacks
+from ggmltool.scenario.versions import days, lacks
 from ggmltool.show.text import shortened
 from ggmltool.state.errors import InspectError, WrongUse
 

@@ -23,7 +23,7 @@ from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import dims
 from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.params import signature
+from ggmltool.scenario.nodes.nodes import signature
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.text.yaml import compose_yaml
 from ggmltool.scenario.versions import lacks

@@ -25,8 +25,7 @@ from ggmltool.inspect.ready import check_run, tell_of_undone
 from ggmltool.inspect.use_after_free import FreedMemoryUse, uses_after_free
 from ggmltool.inspect.work import UNSEEN
 from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
-from ggmltool.scenario.since import days
-from ggmltool.scenario.versions import lacks
+from ggmltool.scenario.versions import days, lacks
 from ggmltool.show.document import Error
 from ggmltool.show.text import count, shortened
 from ggmltool.state.errors import InspectError, WrongUse

@@ -15,8 +15,7 @@ from ggmltool.ggml.releases.table import BY_NAME, NEWEST
 from ggmltool.ggml.sched.unchecked import REMEDY
 from ggmltool.ggml.state import BufferState, BuftState
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.scenario.since import days
-from ggmltool.scenario.versions import lacks
+from ggmltool.scenario.versions import days, lacks
 from ggmltool.sources.graph_writer import GraphWriter, text
 from ggmltool.state.errors import AttachError
 from ggmltool.state.memory.tensors import TensorStruct

@@ -33,13 +33,10 @@ def is_described(nodes: Mapping[str, object]) -> bool:
     release, so where this release's constructor would refuse, the node is taken as it is written.
     """
     return bool(nodes) and all(
-        isinstance(v, dict) and v.keys() <= _DESCRIBED_KEYS and "type" in v and _has_four(v.get("ne"))
+        isinstance(v, dict) and v.keys() <= _DESCRIBED_KEYS and "type" in v
+        and isinstance(ne := v.get("ne"), list) and len(ne) == 4
         for v in nodes.values()
-    )
-
-
-def _has_four(ne: object) -> bool:
-    return isinstance(ne, list) and len(ne) == 4
+    )  # fmt: skip
 
 
 class Known(NamedTuple):

@@ -11,11 +11,17 @@ from ggmltool.ggml.op import VIEW_OPS, Op, op_key
 from ggmltool.ggml.ops.registry import CONSTRUCTORS, SELF, Constructor, Raw, for_node
 from ggmltool.ggml.tensor import MAX_OP_PARAMS, MAX_SRC, Dims, Tensor, contiguous_nb, nbytes_of, op_desc
 from ggmltool.scenario.errors import Mistake, quoted
-from ggmltool.scenario.nodes.nodes import OPS, Scope, check_function, check_sources, constructor_of, own_source, run
-from ggmltool.scenario.params import (
+from ggmltool.scenario.nodes.nodes import (
+    OPS,
+    Scope,
+    check_function,
     check_required,
+    check_sources,
+    constructor_of,
     is_inner_nb,
     named_params,
+    own_source,
+    run,
     signature,
     unknown_param,
     with_shape_params,
@@ -35,22 +41,9 @@ from ggmltool.scenario.values import (
 )
 
 KEYS = (
-    "type",
-    "ne",
-    "nb",
-    "name",
-    "flags",
-    "data",
-    "op",
-    "src",
-    "op_params",
-    "inplace",
-    "view_src",
-    "view_offs",
-    "backend",
-    "at",
-    "in",
-)
+    "type", "ne", "nb", "name", "flags", "data", "op", "src", "op_params", "inplace", "view_src", "view_offs",
+    "backend", "at", "in",
+)  # fmt: skip
 """The keys of a tensor or node that are no parameters of an op."""
 
 _KEYS = frozenset(KEYS)
@@ -68,12 +61,7 @@ _ELSEWHERE: dict[int, Collection[int]] = {
 that ggml_backend_graph_copy makes, which is no source of itself."""
 
 
-def build_long(id: str, value: dict[str, Any], scope: Scope) -> Tensor:
-    """A node in long form. Raises Mistake, or GgmlError if ggml asserts."""
-    return _Long(id, value, scope).build()
-
-
-class _Long:
+class LongForm:
     """A node in long form on its way to a tensor: what it says explicitly, and the constructor it goes through.
 
     `slots` tells that `src` has the order of the node's slots, as an op's own name means; the name of a particular
@@ -81,22 +69,9 @@ class _Long:
     """
 
     __slots__ = (
-        "c",
-        "explicit",
-        "extra",
-        "id",
-        "inplace",
-        "name",
-        "nb",
-        "ne",
-        "op",
-        "scope",
-        "slots",
-        "src",
-        "type",
-        "value",
-        "words",
-    )
+        "c", "explicit", "extra", "id", "inplace", "name", "names_type", "nb", "ne", "op", "scope", "slots", "src",
+        "type", "value", "words",
+    )  # fmt: skip
 
     def __init__(self, id: str, value: dict[str, Any], scope: Scope) -> None:
         self.id = id
@@ -121,7 +96,12 @@ class _Long:
         self.inplace: bool | None = None if given is None else at("inplace", as_bool, given, "inplace")
         if self.inplace and not (self.c is not None and self.c.inplace):
             raise Mistake(f"{self.name} cannot work in place", "", "inplace", on_key=True)
-        self.type = self._type()
+        given = self.value.get("type")
+        found = TYPES.get(given) if isinstance(given, str) else None
+        # `type` may be a parameter of the constructor that is no ggml type (`tri`).
+        params = self.c.params if self.c is not None and found is None and "type" in value else ()
+        self.names_type = any(p.name == "type" and p.kind == "int" for p in params)
+        self.type = at("type", as_type, given) if not (found or given is None or self.names_type) else found
         self.ne: Dims | None = at("ne", as_ne, value["ne"]) if value.get("ne") is not None else None
         self.nb: object = value.get("nb")
         self.words = _op_params(value["op_params"]) if "op_params" in value else None
@@ -144,26 +124,19 @@ class _Long:
             raise Mistake(f"a node has at most {MAX_SRC} sources, not {len(src)}", "", "src")
         return src
 
-    def _type(self) -> DType | None:
-        given = self.value.get("type")
-        if given is None:
-            return None
-        found = TYPES.get(given) if isinstance(given, str) else None
-        if found is not None:
-            return found
-        if self._own_type_param():
-            return None
-        return at("type", as_type, given)
-
-    def _own_type_param(self) -> bool:
-        """Whether the constructor has a parameter `type` that is no ggml type (`tri`)."""
-        return self.c is not None and any(p.name == "type" and p.kind == "int" for p in self.c.params)
-
     def build(self) -> Tensor:
+        """The tensor. Raises Mistake, or GgmlError if ggml asserts."""
         c, params = self._params()
         result: Tensor | None = None
         if c is not None and params is not None:
-            result = self._as_described(c, params) if self.scope.described else self._with_rule(c, params)
+            try:
+                result = self._with_rule(c, params)
+            except (GgmlError, Mistake):
+                if not self.scope.described:
+                    raise
+            # A node of a described graph is taken as it is written where its rule would make it a view.
+            if self.scope.described and result is not None and self.op not in _VIEWS_BY_RULE:
+                result = result if result.view_src is None or self.value.get("view_src") is not None else None
         if result is None:
             self._check_sources()
             result = self._as_written()
@@ -215,28 +188,24 @@ class _Long:
 
     def _named_params(self, c: Constructor) -> tuple[Constructor, dict[str, Any]]:
         """The parameters given by name, and the constructor that takes them: the op's full one, or the named one."""
-        given = {name: self.value[name] for name in self.value if name in self.extra}
-        if self.type is None and "type" in self.value and self._own_type_param():
-            given["type"] = self.value["type"]
+        keys = {*self.extra, "type"} if self.names_type else self.extra
+        given = {name: self.value[name] for name in self.value if name in keys}
         named = CONSTRUCTORS.get(self.name)
         candidates = [c] if named is None or named is c or named.op != c.op or self.id in self.src else [c, named]
         first: Mistake | None = None
         for candidate in candidates:
             try:
                 shape = with_shape_params(candidate, self.type, self.value.get("ne"), self.nb)
-                return candidate, self._offset_from_view(named_params(candidate, {**given, **shape}))
+                params = named_params(candidate, {**given, **shape})
+                parent = self.src[0] if self.src else None
+                by_view = self.op == Op.VIEW and "offset" not in params and self.value.get("view_offs") is not None
+                if by_view and parent is not None and parent in self.scope:
+                    _, offs = self._explicit_view(self.scope.view(parent, 0)[0])
+                    params["offset"] = offs - self.scope.specs[parent].view_offs
+                return candidate, params
             except Mistake as mistake:
                 first = first or mistake
         raise first if first is not None else Mistake(f"{quoted(self.name)} cannot be called")
-
-    def _offset_from_view(self, params: dict[str, Any]) -> dict[str, Any]:
-        """A view without `offset` that has `view_offs`: the offset within its source follows."""
-        if self.op == Op.VIEW and "offset" not in params and self.value.get("view_offs") is not None:
-            parent = self.src[0] if self.src else None
-            if parent is not None and parent in self.scope:
-                _, offs = self._explicit_view(self.scope.view(parent, 0)[0])
-                return {**params, "offset": offs - self.scope.specs[parent].view_offs}
-        return params
 
     def _with_rule(self, c: Constructor, params: dict[str, Any]) -> Tensor:
         order = c.call_order(self.src) if self.slots else _trimmed(self.src)
@@ -244,22 +213,10 @@ class _Long:
             raise own_source(c.name).below("src", self.src.index(self.id))
         at("src", check_sources, c, order, self.name)
         sources = [self.scope.tensor(s) if s is not None else None for s in order]
-        return run(c, self.scope.ctx, sources, params, self._inplace(c))
-
-    def _inplace(self, c: Constructor) -> bool:
-        if self.inplace is None:
-            return c.inplace and self.value.get("view_src") is not None
-        return self.inplace
-
-    def _as_described(self, c: Constructor, params: dict[str, Any]) -> Tensor | None:
-        """The rule's result for a node of a described graph; None if it is to be taken as it is written."""
-        try:
-            result = self._with_rule(c, params)
-        except (GgmlError, Mistake):
-            return None
-        if result.view_src is not None and self.value.get("view_src") is None and self.op not in _VIEWS_BY_RULE:
-            return None
-        return result
+        inplace = self.inplace
+        if inplace is None:
+            inplace = c.inplace and self.value.get("view_src") is not None
+        return run(c, self.scope.ctx, sources, params, inplace)
 
     def _check_sources(self) -> None:
         """Refuse a node with more or fewer sources than its op has in any release. Raises Mistake."""
@@ -346,10 +303,8 @@ class _Long:
                 other = op_desc(Tensor(t.type, t.ne, op=t.op, op_params=self.words)).lower()
                 raise Mistake(f"op is {self.name}, but op_params say {other}", "", "op_params")
             t.set_op(Op(t.op), self.words, *t.src)
-        if self.value.get("view_src") is not None or self.value.get("view_offs") is not None:
-            self._compare_view(t)
-
-    def _compare_view(self, t: Tensor) -> None:
+        if self.value.get("view_src") is None and self.value.get("view_offs") is None:
+            return
         root, offs = self._explicit_view(t.view_src.id if t.view_src is not None else "")
         if t.view_src is None:
             if not root:
@@ -389,13 +344,10 @@ def _op_params(value: object) -> tuple[int, ...]:
     words = at("op_params", as_list, value, "op_params")
     if len(words) > MAX_OP_PARAMS:
         raise Mistake(f"op_params has {len(words)} words", f"at most {MAX_OP_PARAMS}", "op_params")
-    out = [at("op_params", at, i, _word, word, i) for i, word in enumerate(words)]
+    out = []
+    for i, given in enumerate(words):
+        word = at("op_params", at, i, as_int, given, f"op_params[{i}]", -0x80000000, 0xFFFFFFFF)
+        out.append(word - 0x100000000 if word > 0x7FFFFFFF else word)  # the same bits as an int32
     while out and out[-1] == 0:
         out.pop()
     return tuple(out)
-
-
-def _word(value: object, i: int) -> int:
-    """An int32; 2^31 to 2^32-1 mean the same bits."""
-    word = as_int(value, f"op_params[{i}]", -0x80000000, 0xFFFFFFFF)
-    return word - 0x100000000 if word > 0x7FFFFFFF else word

@@ -1,23 +1,197 @@
-"""Nodes in short form, and what both forms share: an op's constructor is run on a scratch context."""
+"""Nodes in short form; and for both forms parameters of an op's constructor, and running it on a scratch context."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ggmltool.ggml.context import Context
+from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import KEY_NAMES, Op
 from ggmltool.ggml.ops.composites import COMPOSITES
-from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, for_node, since_of
+from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, Param, for_node, since_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.nodes.short_form import Call, parse_call
-from ggmltool.scenario.params import Binding, signature
-from ggmltool.scenario.since import days
+from ggmltool.scenario.nodes.short_form import Arg, Call, parse_call
 from ggmltool.scenario.spec import TensorSpec
-from ggmltool.scenario.values import INT64_MAX, shape_text
+from ggmltool.scenario.values import INT64_MAX, as_bool, as_float, as_int, as_list, as_type, at, kind_of, shape_text
+from ggmltool.scenario.versions import days
+
+INT64_MIN = -(1 << 63)
+
+
+def convert(param: Param, value: object) -> object:
+    """The value of a parameter. Raises Mistake."""
+    if value is None and "None" in param.kind:
+        return None
+    if param.choices is not None and isinstance(value, str):
+        if value in param.choices:
+            return param.choices[value]
+        hint = did_you_mean(value, param.choices) or f"expected one of {', '.join(param.choices)}"
+        raise Mistake(f"{param.name} cannot be {quoted(value)}", hint)
+    kind = param.kind.split(" |", 1)[0]
+    if kind == "int":
+        if isinstance(value, bool):
+            return int(value)
+        return as_int(value, param.name, INT64_MIN)
+    if kind == "float":
+        return as_float(value, param.name)
+    if kind == "bool":
+        return bool(value) if value in (0, 1) and isinstance(value, int) else as_bool(value, param.name)
+    if kind == "DType":
+        return as_type(value, param.name)
+    items = [value] if isinstance(value, int) else as_list(value, param.name)
+    low = 0 if param.name in ("ne", "nb") else INT64_MIN
+    out = [at(i, as_int, item, f"{param.name}[{i}]", low) for i, item in enumerate(items)]
+    if not out and param.name == "ne":
+        raise Mistake("ne is empty", "one to four extents")
+    if len(out) > 4:
+        raise Mistake(f"{param.name} has {len(out)} numbers", "there are four dimensions")
+    return tuple(out)
+
+
+def signature(c: Constructor, name: str = "") -> str:
+    """`soft_max_ext(a, mask, sinks, scale=, max_bias=)`: what an op takes, for messages."""
+    parts = [*c.shown_sources, *(f"{p.name}=" for p in c.params)]
+    return f"{name or c.name}({', '.join(parts)})"
+
+
+def named_params(c: Constructor, given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters given by name. Raises Mistake for an unknown, a wrong or a missing one."""
+    params = {p.name: p for p in c.params}
+    out: dict[str, Any] = {}
+    for name, value in given.items():
+        param = params.get(name)
+        if param is None:
+            raise unknown_param(c, name)
+        out[name] = at(name, convert, param, value)
+    check_required(c, out)
+    return out
+
+
+def unknown_param(c: Constructor, name: str) -> Mistake:
+    names = [p.name for p in c.params]
+    hint = did_you_mean(name, names) or f"it is {signature(c)}"
+    return Mistake(f"{c.name} has no parameter {quoted(name)}", hint, name, on_key=True)
+
+
+def check_required(c: Constructor, given: dict[str, Any]) -> None:
+    """Raise Mistake where a parameter that has no default is missing."""
+    missing = [p.name for p in c.params if p.required and given.get(p.name) is None]
+    if missing:
+        raise Mistake(f"{c.name} needs {' and '.join(missing)}", f"it is {signature(c)}")
+
+
+class Binding:
+    """The arguments of a short form, sorted into sources and parameters of a constructor.
+
+    `known` tells whether a word is the id of a tensor that can be a source here.
+    """
+
+    def __init__(self, c: Constructor, call: Call, known: Callable[[str], bool], inplace: bool) -> None:
+        self.c = c
+        self.sources: list[str | None] = []
+        self.offsets: list[int] = []
+        self.params: dict[str, Any] = {}
+        self.inplace = inplace
+        self._known = known
+        self._source_names = [s.rstrip("_") for s in c.sources]
+        self._params = {p.name: p for p in c.params}
+        named = False
+        for arg in call.args:
+            if arg.name is not None:
+                named = True
+                self._named(arg, arg.name)
+            elif named:
+                raise Mistake("an argument without a name follows one with a name", offset=arg.offset)
+            else:
+                self._positional(arg)
+        check_required(c, self.params)
+
+    def _positional(self, arg: Arg) -> None:
+        if not self.params and len(self.sources) < len(self._source_names) and self._is_source(arg):
+            self._add_source(len(self.sources), arg)
+            return
+        for param in self.c.params:
+            if param.name not in self.params:
+                self._set(param, arg)
+                return
+        n = len(self._source_names) + len(self._params)
+        raise Mistake(f"{self.c.name} takes at most {n} arguments", f"it is {signature(self.c)}", offset=arg.offset)
+
+    def _is_source(self, arg: Arg) -> bool:
+        """Whether an argument stands for a source: known ids do, and words that could not be the next parameter."""
+        if isinstance(arg.value, list):
+            return False
+        if arg.quoted or len(self.sources) < self.c.n_required_sources or arg.value == "null" or self._known(arg.value):
+            return True
+        if not self.c.params:
+            return True
+        try:
+            convert(self.c.params[0], arg.literal())
+        except Mistake:
+            return True
+        return False
+
+    def _add_source(self, i: int, arg: Arg) -> None:
+        if isinstance(arg.value, list):
+            raise Mistake(f"{self._source_names[i]} must be a tensor, not a list", offset=arg.offset)
+        while len(self.sources) <= i:
+            self.sources.append(None)
+            self.offsets.append(arg.offset)
+        self.sources[i] = None if arg.value == "null" and not arg.quoted else arg.value
+        self.offsets[i] = arg.offset
+
+    def _named(self, arg: Arg, name: str) -> None:
+        if name in self._params:
+            if name in self.params:
+                raise Mistake(f"{name} is given twice", offset=arg.offset)
+            self._set(self._params[name], arg)
+        elif name in self._source_names:
+            i = self._source_names.index(name)
+            if i < len(self.sources) and self.sources[i] is not None:
+                raise Mistake(f"{name} is given twice", offset=arg.offset)
+            self._add_source(i, arg)
+        elif name == "inplace" and self.c.inplace:
+            value = arg.literal()
+            if not isinstance(value, bool):
+                raise Mistake(f"inplace must be true or false, not {kind_of(value)}", offset=arg.offset)
+            self.inplace = value
+        else:
+            names = [*self._params, *self._source_names, *(["inplace"] if self.c.inplace else [])]
+            hint = did_you_mean(name, names) or f"it is {signature(self.c)}"
+            raise Mistake(f"{self.c.name} has no parameter {quoted(name)}", hint, offset=arg.offset)
+
+    def _set(self, param: Param, arg: Arg) -> None:
+        try:
+            self.params[param.name] = convert(param, arg.literal())
+        except Mistake as mistake:
+            mistake.path = ()
+            mistake.offset = arg.offset
+            raise
+
+
+def with_shape_params(c: Constructor, type: DType | None, ne: object, nb: object) -> dict[str, Any]:
+    """The keys `type`, `ne` and `nb` of a node that are parameters of its constructor too.
+
+    `nb` of a view is either its strides from nb1 on, one fewer than its extents, or all of them as for any tensor.
+    """
+    names = {p.name: p.kind for p in c.params}
+    out: dict[str, Any] = {}
+    if type is not None and names.get("type", "").startswith("DType"):
+        out["type"] = type.name
+    if ne is not None and "ne" in names:
+        out["ne"] = ne
+    if nb is not None and "nb" in names and isinstance(nb, list | tuple):
+        out["nb"] = list(nb) if is_inner_nb(ne, nb) else list(nb)[1:]
+    return out
+
+
+def is_inner_nb(ne: object, nb: object) -> bool:
+    """Whether `nb` of a view leaves out nb0, as ggml_view_2d and its family do."""
+    return isinstance(nb, list | tuple) and isinstance(ne, list | tuple) and len(nb) == len(ne) - 1
 
 
 class Scope:
@@ -65,19 +239,8 @@ class Scope:
         if found is None:
             spec = self.specs[id]
             root = self.tensor(spec.view_src) if spec.view_src is not None else None
-            found = Tensor(
-                spec.type,
-                spec.ne,
-                spec.nb,
-                spec.op,
-                spec.op_params,
-                spec.flags,
-                None,
-                root,
-                spec.view_offs,
-                spec.name,
-                id,
-            )
+            words, flags, offs = spec.op_params, spec.flags, spec.view_offs
+            found = Tensor(spec.type, spec.ne, spec.nb, spec.op, words, flags, None, root, offs, spec.name, id)
             self._tensors[id] = found
         return found
 
@@ -102,7 +265,12 @@ OPS: dict[str, Op] = {op.name.lower(): op for op in Op}
 def build_short(id: str, text: str, scope: Scope) -> Tensor:
     """A node in short form, `mul_mat(a, x)`. Raises Mistake, or GgmlError if ggml asserts."""
     call = parse_call(text)
-    c, inplace = _constructor_of_call(call, scope)
+    try:
+        check_function(call.name, scope.release)
+        c, inplace = constructor_of(call.name)
+    except Mistake as mistake:
+        mistake.offset = call.offset
+        raise
     binding = _bind(c, call, id, inplace, scope)
     sources: list[Tensor | None] = []
     for name, offset in zip(binding.sources, binding.offsets, strict=True):
@@ -113,17 +281,6 @@ def build_short(id: str, text: str, scope: Scope) -> Tensor:
         sources.append(scope.tensor(name) if name is not None else None)
     check_sources(binding.c, sources, call.name)
     return run(binding.c, scope.ctx, sources, binding.params, binding.inplace)
-
-
-def _constructor_of_call(call: Call, scope: Scope) -> tuple[Constructor, bool]:
-    """The constructor that a call names, and whether it is its `_inplace` twin."""
-    name = call.name
-    try:
-        check_function(name, scope.release)
-        return constructor_of(name)
-    except Mistake as mistake:
-        mistake.offset = call.offset
-        raise
 
 
 def constructor_of(name: str) -> tuple[Constructor, bool]:
@@ -146,18 +303,15 @@ def constructor_of(name: str) -> tuple[Constructor, bool]:
 
 def _bind(c: Constructor, call: Call, id: str, inplace: bool, scope: Scope) -> Binding:
     """The call's arguments for its constructor, or for the op's full one, which may take more of them."""
+    full = for_node(c.op, (), object())
+    alone = full is None or full is c or c.makes_self_edge or c.name not in OPS
     first: Mistake | None = None
-    for candidate in _candidates(c):
+    for candidate in [c] if alone or full is None else [c, full]:
         try:
             return Binding(candidate, call, lambda word: word in scope or word == id, inplace)
         except Mistake as mistake:
             first = first or mistake
     raise first if first is not None else Mistake(f"{quoted(call.name)} cannot be called")
-
-
-def _candidates(c: Constructor) -> list[Constructor]:
-    full = for_node(c.op, (), object())
-    return [c] if full is None or full is c or c.makes_self_edge or c.name not in OPS else [c, full]
 
 
 def check_function(name: str, release: Release) -> None:

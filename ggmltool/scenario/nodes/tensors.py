@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ggmltool.ggml.dtypes import TYPES, DType
+from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import KEY_NAMES, op_key
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAGS, Dims, Tensor, contiguous_nb, cut_name, nbytes_of
-from ggmltool.scenario.data import Data
 from ggmltool.scenario.devices.backends import as_backend
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.nodes.long_form import KEYS
 from ggmltool.scenario.nodes.nodes import Scope
 from ggmltool.scenario.nodes.short_form import parse_tensor
 from ggmltool.scenario.read_data import parse_data
-from ggmltool.scenario.spec import TensorSpec
+from ggmltool.scenario.spec import ContextSpec, TensorSpec
 from ggmltool.scenario.values import (
     as_id,
     as_int,
@@ -56,8 +55,7 @@ class TensorReader:
     """Reads tensors of a release; `backends` are the names a user assignment can mean, data files lie in `folder`.
 
     `sizes` are those of the contexts that have one; those in `packing` are in memory in which a tensor may take fewer
-    bytes than it has elsewhere. `in_context` tells that a context is read, of the `size` if it has one, `packs` that it
-    is a packing one.
+    bytes than it has elsewhere. `context` is the one that is being read.
     """
 
     def __init__(self, backends: Sequence[str], folder: Path | None, release: Release = DEFAULT) -> None:
@@ -67,9 +65,7 @@ class TensorReader:
         self.folder = folder
         self.sizes: dict[str, int] = {}
         self.packing: set[str] = set()
-        self.packs = False
-        self.in_context = False
-        self.size: int | None = None
+        self.context: ContextSpec | None = None
 
     def leaf(self, id: str, value: object, scope: Scope) -> TensorSpec:
         """A tensor without an op: `f32[4, 3]`, or a map. Raises Mistake."""
@@ -80,12 +76,25 @@ class TensorReader:
             raise Mistake(f"a tensor must be text or a map, not {kind_of(value)}", "for example f32[4, 3]")
         if not value.keys() <= _KEYS:
             check_keys(as_map(value, "a tensor"), _LEAF_KEYS, "a tensor")
-        self._check_no_op(value)
+        for key in ("op_params", "inplace"):
+            if value.get(key):
+                raise Mistake(f"a tensor without op has no {key}", "give its op", key, on_key=True)
+        op = value.get("op")
+        if op is not None and op != "none":
+            raise Mistake("a tensor of a context has no op", "nodes belong to a graph", "op", on_key=True)
+        src = value.get("src")
+        if src and any(s is not None for s in at("src", as_list, src, "src")):
+            raise Mistake("a tensor without op has no sources", "give its op", "src", on_key=True)
         view = self._view(value, scope)
         of = scope.specs[view[0]] if view is not None else None
         given = value.get("type")
-        type_ = (given.__class__ is str and TYPES.get(given)) or self._type(given, of)
-        ne = self._ne(value.get("ne"), of)
+        if given is None and of is None:
+            raise Mistake("a tensor needs a type", "for example {type: f32, ne: [4, 3]}")
+        type_ = of.type if of is not None and given is None else at("type", as_type, given)
+        given = value.get("ne")
+        if given is None and of is None:
+            raise Mistake("a tensor needs ne", "for example {type: f32, ne: [4, 3]}")
+        ne = of.ne if of is not None and given is None else at("ne", as_ne, given)
         given = value.get("nb")
         if given is not None:
             nb = at("nb", as_nb, given, type_, ne)
@@ -115,17 +124,6 @@ class TensorReader:
             raise
         return type_, ne
 
-    def _check_no_op(self, value: dict[str, Any]) -> None:
-        for key in ("op_params", "inplace"):
-            if value.get(key):
-                raise Mistake(f"a tensor without op has no {key}", "give its op", key, on_key=True)
-        op = value.get("op")
-        if op is not None and op != "none":
-            raise Mistake("a tensor of a context has no op", "nodes belong to a graph", "op", on_key=True)
-        src = value.get("src")
-        if src and any(s is not None for s in at("src", as_list, src, "src")):
-            raise Mistake("a tensor without op has no sources", "give its op", "src", on_key=True)
-
     def _view(self, value: dict[str, Any], scope: Scope) -> tuple[str, int] | None:
         """`view_src` and `view_offs` of a tensor without op, as they are written."""
         given, offs = value.get("view_src"), value.get("view_offs")
@@ -137,20 +135,6 @@ class TensorReader:
         if id not in scope:
             raise scope.missing(id, "view_src").below("view_src")
         return id, at("view_offs", as_int, offs, "view_offs") if offs is not None else 0
-
-    def _type(self, given: object, of: TensorSpec | None) -> DType:
-        if given is not None:
-            return at("type", as_type, given)
-        if of is None:
-            raise Mistake("a tensor needs a type", "for example {type: f32, ne: [4, 3]}")
-        return of.type
-
-    def _ne(self, given: object, of: TensorSpec | None) -> Dims:
-        if given is not None:
-            return at("ne", as_ne, given)
-        if of is None:
-            raise Mistake("a tensor needs ne", "for example {type: f32, ne: [4, 3]}")
-        return of.ne
 
     def node(self, id: str, value: dict[str, Any], scope: Scope, t: Tensor) -> TensorSpec:
         """The spec of what an op's constructor made."""
@@ -176,9 +160,12 @@ class TensorReader:
         """The spec of a tensor whose shape is known, with what its map says besides."""
         get = value.get
         given = get("name")
-        name = cut_name(id if given is None else at("name", self._name, given))
+        name = cut_name(id if given is None else at("name", _name, given))
         given = get("flags")
-        flags = 0 if given is None else at("flags", self._flags, given)
+        words = () if given is None else [given] if isinstance(given, str) else at("flags", as_list, given, "flags")
+        flags = 0
+        for i, word in enumerate(words):
+            flags |= FLAGS[at("flags", at, i, as_word, word, "a flag", FLAGS)]
         if flags & FLAG_INPUT and op and self.inputs_are_leafs and not scope.described:
             raise GgmlAssert(
                 "ggml_set_input",
@@ -186,12 +173,16 @@ class TensorReader:
                 f"{id} is a result of {KEY_NAMES[op_key(op, op_params)]}; only a tensor without an op can be an input",
             )
         if flags & FLAG_OUTPUT and root is not None and get("view_src") is None and self.marks_root:
-            self._flag_output(root, scope)
+            # `output` on a view that its rule made is ggml_set_output, which marks the root too.
+            scope.specs[root].flags |= FLAG_OUTPUT
         backend = get("backend")
         if backend is not None:
             backend = at("backend", as_backend, backend, "backend", self.backends)
         given = get("data")
-        data = None if given is None else at("data", self._data, given, type, ne, nb, op)
+        if given is not None and op:
+            what = "write others with the step {set: ...}"
+            raise Mistake("a node's values are what its op computes", what, "data", on_key=True)
+        data = None if given is None else at("data", parse_data, given, type, ne, self.folder, nb)
         spec = TensorSpec(id, name, type, ne, nb, op, op_params, flags, src, root, offs, backend, data)
         if "at" in value or "in" in value:
             self._read_place(spec, value)
@@ -203,43 +194,27 @@ class TensorReader:
         if given is None and within is None:
             return
         spec.at = 0 if given is None else at("at", as_int, given, "at")
-        size, packs = self.size, self.packs
         if within is not None:
             spec.within = at("in", as_id, within, "in")
-            if self.in_context or spec.within not in self.sizes:
+            if self.context is not None or spec.within not in self.sizes:
                 raise Mistake(f"no node can lie in {quoted(spec.within)}", "name a context that has a size", "in")
-            size, packs = self.sizes[spec.within], spec.within in self.packing
-        elif not self.in_context:
+        elif self.context is None:
             raise Mistake("at needs a context", "say with `in` which one", "at", on_key=True)
+        name = spec.within or (self.context.name if self.context is not None else "")
+        size = self.sizes.get(name)
         if spec.view_src is not None:
             raise Mistake(
                 f"{quoted(spec.id)} lies where its view_src lies", "leave out its own place", "at", on_key=True
             )
         if size is None:
             raise Mistake("at needs the size of the context", "give its size", "at", on_key=True)
-        if spec.at + (0 if packs else nbytes_of(spec.type, spec.ne, spec.nb)) > size:
+        if spec.at + (0 if name in self.packing else nbytes_of(spec.type, spec.ne, spec.nb)) > size:
             raise Mistake(f"{quoted(spec.id)} does not end within the {size} bytes of its context", "", "at")
 
-    def _name(self, given: object) -> str:
-        name = as_text(given, "name", "surrogateescape")
-        if len(name) > MAX_NAME_LENGTH:
-            raise Mistake(f"name has {len(name)} characters", "ggml keeps 63 bytes of it")
-        check_printable(name, "name")
-        return name
 
-    def _flags(self, given: object) -> int:
-        bits = 0
-        for i, word in enumerate([given] if isinstance(given, str) else as_list(given, "flags")):
-            bits |= FLAGS[at(i, as_word, word, "a flag", FLAGS)]
-        return bits
-
-    def _flag_output(self, root: str, scope: Scope) -> None:
-        """`output` on a view that its rule made is ggml_set_output, which marks the root too."""
-        scope.specs[root].flags |= FLAG_OUTPUT
-
-    def _data(self, given: object, type: DType, ne: Dims, nb: Dims, op: int) -> Data:
-        if op:
-            raise Mistake(
-                "a node's values are what its op computes", "write others with the step {set: ...}", on_key=True
-            )
-        return parse_data(given, type, ne, self.folder, nb)
+def _name(given: object) -> str:
+    name = as_text(given, "name", "surrogateescape")
+    if len(name) > MAX_NAME_LENGTH:
+        raise Mistake(f"name has {len(name)} characters", "ggml keeps 63 bytes of it")
+    check_printable(name, "name")
+    return name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ggmltool.ggml.graph import BuildOrder, CGraph, build_order
@@ -13,6 +15,21 @@ from ggmltool.scenario.spec import GraphSpec, ScenarioSpec, TensorSpec
 
 NONE = -1
 """No tensor, no backend."""
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Loading and planning make many objects and next to no cycles: the collector would walk them all, again and again.
+
+    What is gone when the pause ends is never walked.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @dataclass(slots=True)
@@ -116,17 +133,15 @@ class Compiled:
         assigned = [(i, t.backend) for i, t in enumerate(everything) if t.backend != NONE]
         uncomputed = frozenset(ids[e] for e in g.uncomputed)
         expand = [ids[e] for e in g.expand]
-        order = self._order([(e, e not in uncomputed) for e in expand], everything)
+        # What building it comes to; tensors that are there before it may have been given other sources.
+        allocated = (c for c, spec in zip(self.contexts, self.model.contexts, strict=True) if spec.buft is not None)
+        order: BuildOrder | None = None
+        if not any(ct.src for c in allocated for ct in c):
+            roots = [(e, e not in uncomputed) for e in expand]
+            order = build_order(roots, [ct.proto for ct in everything], [ct.src for ct in everything])
         contexts = {c.name: i for i, c in enumerate(self.model.contexts)}
         placed = [(ids[n.id], contexts[n.within], n.at or 0) for n in g.nodes if n.within is not None]
         return CompiledGraph(g.name, nodes, expand, ids, assigned, uncomputed, order, placed)
-
-    def _order(self, roots: list[tuple[int, bool]], table: list[CompiledTensor]) -> BuildOrder | None:
-        """What building a graph comes to. Tensors that are there before it may have been given other sources."""
-        allocated = (c for c, spec in zip(self.contexts, self.model.contexts, strict=True) if spec.buft is not None)
-        if any(ct.src for c in allocated for ct in c):
-            return None
-        return build_order(roots, [ct.proto for ct in table], [ct.src for ct in table])
 
     def _graph_size(self) -> int:
         """The scheduler's graph_size: as given, else 2048 raised to the nodes and leafs of the largest graph."""
@@ -157,19 +172,8 @@ def _nodes_and_leafs(g: CompiledGraph) -> int:
 
 
 def _compile(t: TensorSpec, ids: dict[str, int], backends: dict[str, int], release: Release) -> CompiledTensor:
-    proto = Tensor(
-        t.type,
-        t.ne,
-        t.nb,
-        t.op,
-        t.op_params,
-        t.flags,
-        None,
-        None,
-        t.view_offs,
-        cut_name(t.name),
-        t.id,
-    )
+    name = cut_name(t.name)
+    proto = Tensor(t.type, t.ne, t.nb, t.op, t.op_params, t.flags, None, None, t.view_offs, name, t.id)
     if release.counts_empty and 0 in t.ne:
         proto.nbytes = nbytes_of_empty(t.type, t.ne, t.nb)
     return CompiledTensor(

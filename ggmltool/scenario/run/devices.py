@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,7 @@ from ggmltool.ggml.op import OpRules
 from ggmltool.ggml.releases import parts
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.version import SIZE_MAX
-from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, ScenarioSpec
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 if TYPE_CHECKING:
     from ggmltool.ggml.devices.gpu import Gpu
@@ -38,42 +38,35 @@ def make_bufts(model: ScenarioSpec, all_known: bool = False) -> dict[str, Buffer
                 profile, name, spec.name, spec.alignment, spec.max_size, spec.row_padding, spec.host, spec.features
             )
             bufts[name].largest = _largest_buffer(spec, profiles)
-    pinned = {name for spec in model.backends for name in _pinned_names(spec, profiles)}
-    for further in model.buffer_types:
-        bufts[further.name] = _further_buft(further)
-        if further.name in pinned:
-            bufts[further.name].largest = SIZE_MAX
+    # Where a device cannot pin so much host memory, ggml takes memory that is not pinned.
+    extras = [extra for b in model.backends for extra in extra_names(_like(b, profiles), b.name).items()]
+    pinned = {name for name, extra in extras if extra.family == PINNED}
+    for b in model.buffer_types:
+        max_size = SIZE_MAX if b.max_size is None else b.max_size
+        bufts[b.name] = BufferType(b.name, b.device, b.alignment, max_size, b.row_padding, b.host, b.ops)
+        if b.name in pinned:
+            bufts[b.name].largest = SIZE_MAX
     if "CPU" not in bufts:
         bufts["CPU"] = make_buft(profiles["CPU"], "CPU", "CPU")
     # Where two backends have the CPU's profile, its further types belong to the last one, the CPU itself.
-    known = dict(_known_bufts(model, None if all_known else _named_bufts(model)))
+    named = {context.buft for context in model.contexts} | {spec.buft for spec in model.backends}
+    for spec in model.backends:
+        named.update(spec.supports_bufts or ())
+        named.update(spec.answers.sizes if spec.answers is not None else ())
+    known = dict(_known_bufts(model, None if all_known else named))
     for name, buft in known.items():
         bufts.setdefault(name, buft).slack = buft.slack
-    _record_sizes(model, bufts)
+    for spec in model.backends:
+        for name, sizes in spec.answers.sizes.items() if spec.answers is not None else ():
+            bufts[name].alloc_size = recorded_sizes(sizes, bufts[name])
+            bufts[name].plain = False
+            bufts[name].alloc_more = ", or ".join(filter(None, (bufts[name].alloc_more, SIZES_SAID)))
     for buft in bufts.values():
         buft.expanding_ops = model.release.rules.expanding_ops
     return bufts
 
 
-def _record_sizes(model: ScenarioSpec, bufts: dict[str, BufferType]) -> None:
-    """The buffer types with the sizes that devices answered in a process."""
-    for spec in model.backends:
-        if spec.answers is not None:
-            for name, sizes in spec.answers.sizes.items():
-                bufts[name].alloc_size = recorded_sizes(sizes, bufts[name])
-                bufts[name].plain = False
-                bufts[name].alloc_more = ", or ".join(filter(None, (bufts[name].alloc_more, SIZES_SAID)))
-
-
-def _named_bufts(model: ScenarioSpec) -> frozenset[str]:
-    """The buffer types that the scenario names somewhere."""
-    names = {context.buft for context in model.contexts} | {spec.buft for spec in model.backends}
-    names.update(name for spec in model.backends for name in spec.supports_bufts or ())
-    names.update(name for spec in model.backends if spec.answers is not None for name in spec.answers.sizes)
-    return frozenset(name for name in names if name is not None)
-
-
-def _known_bufts(model: ScenarioSpec, wanted: frozenset[str] | None) -> Iterable[tuple[str, BufferType]]:
+def _known_bufts(model: ScenarioSpec, wanted: Container[str | None] | None) -> Iterable[tuple[str, BufferType]]:
     """The buffer types that devices of these profiles have besides their own (None: all of them)."""
     profiles = profiles_of(model.release)
     for spec in model.backends:
@@ -94,11 +87,6 @@ def _known_bufts(model: ScenarioSpec, wanted: frozenset[str] | None) -> Iterable
 def _like(spec: BackendSpec, profiles: Mapping[str, Profile]) -> Profile:
     """The profile of the real device."""
     return profiles[spec.like or spec.family]
-
-
-def _pinned_names(spec: BackendSpec, profiles: Mapping[str, Profile]) -> list[str]:
-    """The host memory that a device pins. Where it cannot pin so much, ggml takes memory that is not pinned."""
-    return [name for name, extra in extra_names(_like(spec, profiles), spec.name).items() if extra.family == PINNED]
 
 
 def _own_limit(spec: BackendSpec, profile: Profile) -> int | None:
@@ -122,26 +110,6 @@ def _largest_buffer(spec: BackendSpec, profiles: Mapping[str, Profile]) -> int:
     return max(profile.max_size, profile.max_tensor_size if spec.max_tensor_size is None else spec.max_tensor_size)
 
 
-def _largest_tensor(spec: BackendSpec, profile: Profile) -> int | None:
-    """The largest tensor of an op, where the scenario says it: no larger than the largest buffer."""
-    told = _own_limit(spec, profile)
-    if spec.max_tensor_size is not None or told is None or profile.max_tensor_size == SIZE_MAX:
-        return spec.max_tensor_size
-    return min(told, profile.max_tensor_size)
-
-
-def _further_buft(spec: BufferTypeSpec) -> BufferType:
-    return BufferType(
-        spec.name,
-        spec.device,
-        spec.alignment,
-        SIZE_MAX if spec.max_size is None else spec.max_size,
-        spec.row_padding,
-        spec.host,
-        spec.ops,
-    )
-
-
 def make_backends(model: ScenarioSpec, bufts: dict[str, BufferType]) -> list[Backend]:
     """The scenario's backends as the engine's, in priority order."""
     profiles = profiles_of(model.release)
@@ -153,6 +121,10 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType], 
     said = spec.profile == RECORDED and spec.supports_bufts is not None
     own = [b for b in bufts.values() if b.device == spec.name and b.family != PINNED and not said]
     listed = [bufts[name] for name in spec.supports_bufts or ()]
+    # The largest tensor of an op, where the scenario says it: no larger than the largest buffer.
+    limit, largest_tensor = _own_limit(spec, profile), spec.max_tensor_size
+    if largest_tensor is None and limit is not None and profile.max_tensor_size != SIZE_MAX:
+        largest_tensor = min(limit, profile.max_tensor_size)
     device = make_device(
         profile,
         spec.name,
@@ -166,7 +138,7 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType], 
         events=spec.events,
         memory=spec.memory,
         features=spec.features,
-        max_tensor_size=_largest_tensor(spec, profile),
+        max_tensor_size=largest_tensor,
         graph_optimize=spec.graph_optimize is not False,
         copies_async=spec.copies_async,
         sets_async=spec.sets_async,
@@ -191,8 +163,8 @@ def take_gpus(model: ScenarioSpec, backends: Iterable[Backend], bufts: Iterable[
     none, or where the device is not one that a GPU can stand for.
     """
     every = list(bufts)
-    taken = [(backend, _gpu_of(*asked)) for backend, asked in _asked(model, backends, every)]
-    for backend, gpu in taken:
+    devices = list(backends)
+    for backend, gpu in [(backend, _gpu_of(model, backend.device, devices, every)) for backend in devices]:
         if gpu is None:
             continue
         backend.device.gpu = gpu
@@ -208,48 +180,28 @@ def take_gpus(model: ScenarioSpec, backends: Iterable[Backend], bufts: Iterable[
 def computing(model: ScenarioSpec, backends: Iterable[Backend], bufts: Iterable[BufferType]) -> list[Computing]:
     """Who would compute for each backend, as `take_gpus` decides it."""
     out = []
-    for _, asked in _asked(model, backends, list(bufts)):
+    every, devices = list(bufts), list(backends)
+    for backend in devices:
         try:
-            out.append(Computing(_gpu_of(*asked)))
+            out.append(Computing(_gpu_of(model, backend.device, devices, every)))
         except NotComputable as error:
             out.append(Computing(None, error.message))
     return out
 
 
-class _Asked(NamedTuple):
-    """What decides about a device: the scenario's ggml, its words for it, the others, and all memory there is."""
-
-    model: ScenarioSpec
-    spec: BackendSpec
-    device: Device
-    others: list[Device]
-    bufts: Sequence[BufferType]
-
-
-def _asked(
-    model: ScenarioSpec, backends: Iterable[Backend], bufts: Sequence[BufferType]
-) -> list[tuple[Backend, _Asked]]:
-    specs = {spec.name: spec for spec in model.backends}
-    every = list(backends)
-    devices = [backend.device for backend in every]
-    return [
-        (b, _Asked(model, specs[b.name], b.device, [d for d in devices if d is not b.device], bufts)) for b in every
-    ]
-
-
-def _gpu_of(
-    model: ScenarioSpec, spec: BackendSpec, device: Device, others: Sequence[Device], bufts: Sequence[BufferType]
-) -> Gpu | None:
+def _gpu_of(model: ScenarioSpec, device: Device, every: Sequence[Backend], bufts: Sequence[BufferType]) -> Gpu | None:
     """The GPU of this machine that computes for a device; None where numpy does."""
+    spec = next(spec for spec in model.backends if spec.name == device.name)
     if spec.engine == "numpy" or (spec.engine == "auto" and spec.profile != "CUDA"):
         return None
-    refusal, remedy = _no_gpu(model, spec, device, others, bufts), ""
+    refusal, remedy = _no_gpu(model, device, every, bufts), ""
     if not refusal:
         from ggmltool.ggml.devices.gpu import find
 
         found = find()
         if found.gpus:
-            return found.gpus[_number(spec.name) % len(found.gpus)]
+            digits = spec.name[len(spec.name.rstrip("0123456789")) :]
+            return found.gpus[int(digits or 0) % len(found.gpus)]
         refusal, remedy = found.why, f"{found.remedy}; "
     if spec.engine == "auto":
         return None
@@ -260,28 +212,21 @@ def _gpu_of(
     )
 
 
-def _no_gpu(
-    model: ScenarioSpec, spec: BackendSpec, device: Device, others: Sequence[Device], bufts: Sequence[BufferType]
-) -> str:
+def _no_gpu(model: ScenarioSpec, device: Device, every: Sequence[Backend], bufts: Sequence[BufferType]) -> str:
     """Why no GPU can stand for the device; empty if one can."""
     if not model.release.takes_gpus:
         return f"ggml {model.ggml} is computed by numpy only"
     if device.type == "cpu":
         return "it is a CPU, and cupy computes on NVIDIA's GPUs"
-    foreign = [b.name for b in bufts if device.supports_buft(b) and (b.host or b.device != spec.name)]
+    foreign = [b.name for b in bufts if device.supports_buft(b) and (b.host or b.device != device.name)]
     if foreign:
         return f"it uses memory of other devices ({', '.join(foreign)}), but a GPU computes only in its own"
-    own = [b for b in bufts if b.device == spec.name and b.family != PINNED]
+    own = [b for b in bufts if b.device == device.name and b.family != PINNED]
+    others = [b.device for b in every if b.device is not device]
     users = [d.name for d in others if any(d.supports_buft(b) for b in own)]
     if users:
         return f"other devices ({', '.join(users)}) use its memory, but a GPU's is its own"
     return ""
-
-
-def _number(name: str) -> int:
-    """The number at the end of a device's name, 0 without one."""
-    digits = name[len(name.rstrip("0123456789")) :]
-    return int(digits) if digits else 0
 
 
 _INIT = {

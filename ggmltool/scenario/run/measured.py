@@ -113,10 +113,13 @@ class MeasuredRun(Run):
 
     def _plan(self, step: str, name: str) -> Plan:
         if step == "measure":
-            self._measure(name)
+            graph = self._place(name)
+            self.start().init_measure(graph)
         elif step == "alloc":
             step = "compute"
-            self._allocate(name)
+            sched = self.start()
+            sched.reset()
+            sched.alloc_to_compute(self._place(name))
         else:
             self._compute(name)
         return self.plan_of(self.newest[name][0], name, step)
@@ -127,15 +130,6 @@ class MeasuredRun(Run):
     def measure(self, name: str) -> Plan:
         """The step `measure`: ggml_backend_sched_init_measure of a new build of the graph."""
         return self._plan_step("measure", name)
-
-    def _measure(self, name: str) -> None:
-        graph = self._place(name)
-        self.start().init_measure(graph)
-
-    def _allocate(self, name: str) -> None:
-        sched = self.start()
-        sched.reset()
-        sched.alloc_to_compute(self._place(name))
 
     def _compute(self, name: str, watch: Watch | None = None) -> None:
         sched = self.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.buffer import AddressSpace
@@ -83,20 +84,13 @@ class PlacedGraph:
                 data.write(t, self.events)
             elif given is not None and t.id in given:
                 HostArrays().put(t, given[t.id])
-            elif seed is not None and self._make_up(t, seed + at):
-                made_up.append(t.id)
             else:
                 zero.append(t.id)
+                if seed is not None and t.type.name not in INTEGER_BITS:
+                    with suppress(NotComputable):
+                        UniformData(seed + at).write(t, self.events)
+                        made_up.append(zero.pop())
         return made_up, zero
-
-    def _make_up(self, t: Tensor, seed: int) -> bool:
-        if t.type.name in INTEGER_BITS:
-            return False
-        try:
-            UniformData(seed).write(t, self.events)
-        except NotComputable:
-            return False
-        return True
 
 
 def _needed(tensors: Sequence[CompiledTensor], expand: Sequence[int]) -> list[int]:

@@ -15,7 +15,6 @@ from ggmltool.scenario.run.run import Run
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.callbacks import EvalCallback
     from ggmltool.ggml.sched.compute import Watch
-    from ggmltool.ggml.sched.past import Past
 
 
 class ReservingRun(Run):
@@ -67,13 +66,6 @@ class ReservingRun(Run):
         self.sched = other.start()
         return self.sched
 
-    def _give_copies(self, past: Past, name: str) -> None:
-        """Tell the scheduler which tensors of the newest build have copies already."""
-        from ggmltool.ggml.sched.past import give_copies
-
-        ids, table = self.compiled.graphs[name].ids, self.newest[name][1]
-        give_copies(past, self.start(), lambda id: table[ids[id]] if id in ids else None)
-
     def reserve(self, name: str) -> Plan:
         """The step `reserve`: ggml_backend_sched_reserve of a new build of the graph."""
         return self._plan_step("reserve", name)
@@ -90,12 +82,12 @@ class ReservingRun(Run):
             sched.set_tensor_backend(table[at], backend)
         past = self.model.scheduler.past
         if past is not None and past.copies and not self.plans:
-            self._give_copies(past, name)
-        ok = sched.reserve(graph) if step == "reserve" else sched.alloc_graph(graph)
-        if not ok:
-            raise GgmlFailed(
-                "ggml_backend_sched_alloc_graph", "the graph could not be allocated", None, "; ".join(self.log)
-            )
+            from ggmltool.ggml.sched.past import give_copies
+
+            ids = self.compiled.graphs[name].ids
+            give_copies(past, sched, lambda id: table[ids[id]] if id in ids else None)
+        if not (sched.reserve(graph) if step == "reserve" else sched.alloc_graph(graph)):
+            raise self._not_allocated("ggml_backend_sched_alloc_graph")
         self._held = name
         plan = self.plan_of(graph, name, step)
         if self.debug:
@@ -128,7 +120,12 @@ class ReservingRun(Run):
             if self.values:
                 self._write_data(name, placed)
         if allocated:
-            self._read(self.held)
+            # What `set` wrote to the tensors of the graph is of use now.
+            self.undone = []
+            if self._unread and self.held in self.newest:
+                held, held_table = self.newest[self.held]
+                computed = {t.id for t in held_table if held.contains(t)}
+                self._unread = {id: None for id in self._unread if id not in computed}
         if allocated and self.addresses.has_freed:
             sched.freed = self.freed
         if allocated and self.values:
@@ -143,17 +140,10 @@ class ReservingRun(Run):
             if wait:
                 sched.synchronize()
         if not allocated:
-            raise GgmlFailed(
-                "ggml_backend_sched_graph_compute", "the graph could not be allocated", None, "; ".join(self.log)
-            )
+            raise self._not_allocated("ggml_backend_sched_graph_compute")
 
-    def _read(self, name: str) -> None:
-        """The newest build of a graph is computed: what `set` wrote to its tensors is of use now."""
-        self.undone = []
-        if self._unread and name in self.newest:
-            graph, table = self.newest[name]
-            computed = {t.id for t in table if graph.contains(t)}
-            self._unread = {id: None for id in self._unread if id not in computed}
+    def _not_allocated(self, function: str) -> GgmlFailed:
+        return GgmlFailed(function, "the graph could not be allocated", None, "; ".join(self.log))
 
     def set_eval_callback(self, callback: EvalCallback | None) -> None:
         """ggml_backend_sched_set_eval_callback: who is asked about every node when a graph is computed."""

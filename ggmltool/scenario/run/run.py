@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -22,7 +21,7 @@ from ggmltool.ggml.sched.common import AnyScheduler
 from ggmltool.ggml.sched.plans import failed_plan, plan_of
 from ggmltool.ggml.tensor import Tensor, nelements, root_of
 from ggmltool.scenario.errors import Mistake, ScenarioError
-from ggmltool.scenario.run.compiled import NONE, Compiled, CompiledTensor
+from ggmltool.scenario.run.compiled import NONE, Compiled, CompiledTensor, collector_paused
 from ggmltool.scenario.run.devices import make_backends, make_bufts, take_gpus
 from ggmltool.scenario.spec import ContextSpec, Step, graph_called, no_tensor
 
@@ -159,7 +158,12 @@ class Run(ABC):
                 self.buffers += self._alloc_context(ctx, self.bufts[spec.buft], usage)
             else:
                 buffer = Buffer(self.bufts[spec.buft], spec.size, self.addresses, usage)
-                self._place_context(spec, ctx.tensors, buffer)
+                # Each tensor lies where it says; views where their roots are, if these have memory.
+                for t_spec, t in zip(spec.tensors, ctx.tensors, strict=True):
+                    if t.view_src is None:
+                        t.buffer, t.data = buffer, buffer.base + (t_spec.at or 0)
+                    elif t.view_src.buffer is not None:
+                        t.buffer, t.data = t.view_src.buffer, t.view_src.data + t.view_offs
                 self.placed[spec.name] = buffer
                 self.buffers.append(buffer)
             if self.values:
@@ -168,15 +172,6 @@ class Run(ABC):
     def _alloc_context(self, ctx: Context, buft: BufferType, usage: int) -> list[Buffer]:
         """The buffers for a context that is allocated at once."""
         return alloc_ctx_tensors_from_buft(ctx, buft, self.addresses, usage)
-
-    @staticmethod
-    def _place_context(spec: ContextSpec, tensors: list[Tensor], buffer: Buffer) -> None:
-        """Each tensor where it says that it lies; views where their roots are, if these have memory."""
-        for t_spec, t in zip(spec.tensors, tensors, strict=True):
-            if t.view_src is None:
-                t.buffer, t.data = buffer, buffer.base + (t_spec.at or 0)
-            elif t.view_src.buffer is not None:
-                t.buffer, t.data = t.view_src.buffer, t.view_src.data + t.view_offs
 
     def _write_context(self, spec: ContextSpec, tensors: list[Tensor]) -> None:
         from ggmltool.ggml.values.transfer import tensor_map
@@ -356,7 +351,11 @@ class Run(ABC):
                     for name, data in step.data:
                         self.set(name, data)
                 case "get":
-                    return self._get_all(step.tensors)
+                    values = {}
+                    for id in step.tensors:
+                        with suppress(UseAfterFree):
+                            values[id] = self.get(id)
+                    return values
         except GgmlError as e:
             if self.sched is None:
                 # Devices and contexts are made for the first plan, whatever comes before it.
@@ -364,13 +363,6 @@ class Run(ABC):
             self.plans.append(self._failed(e, step.graph, step.kind))
             return self.plans[-1]
         return None
-
-    def _get_all(self, ids: Iterable[str]) -> dict[str, NDArray[Any]]:
-        values = {}
-        for id in ids:
-            with suppress(UseAfterFree):
-                values[id] = self.get(id)
-        return values
 
     @abstractmethod
     def compute(self, name: str, watch: Watch | None = None, wait: bool = True) -> None:
@@ -418,9 +410,8 @@ class Run(ABC):
             return self.newest[graph.name][1][graph.ids[id]]
         if at is not None:
             return self._unallocated(at)
-        raise no_tensor(
-            self.model, id, [*self.compiled.ids, *(i for g in self.compiled.graphs.values() for i in g.ids)]
-        )
+        ids = [*self.compiled.ids, *(i for g in self.compiled.graphs.values() for i in g.ids)]
+        raise no_tensor(self.model, id, ids)
 
     def set(self, id: str, data: Data | object) -> None:
         """The step `set`: ggml_backend_tensor_set of the whole tensor; `data` as a file has it, or an array.
@@ -431,7 +422,13 @@ class Run(ABC):
         from ggmltool.scenario.data import Data
 
         if not isinstance(data, Data):
-            data = self._parsed(data, t)
+            from ggmltool.scenario.read_data import parse_data
+
+            try:
+                data = parse_data(data, t.type, t.ne, self.model.folder)
+            except Mistake as mistake:
+                message = f"data of {t.id}: {mistake.message}"
+                raise ScenarioError(message, self.model.source, None, mistake.expected) from None
         from ggmltool.ggml.values.transfer import check_access
 
         if root_of(t) not in self.persistent:
@@ -442,16 +439,6 @@ class Run(ABC):
         if not self.values:
             return
         data.write(t, self.listener)
-
-    def _parsed(self, data: object, t: Tensor) -> Data:
-        from ggmltool.scenario.read_data import parse_data
-
-        try:
-            return parse_data(data, t.type, t.ne, self.model.folder)
-        except Mistake as mistake:
-            raise ScenarioError(
-                f"data of {t.id}: {mistake.message}", self.model.source, None, mistake.expected
-            ) from None
 
     def get(self, id: str) -> NDArray[Any]:
         """The step `get`: the tensor's values, shape `ne` reversed; float32 unless the type is an integer.
@@ -484,21 +471,6 @@ class Run(ABC):
             if self.plans and not self.plans[-1].ok:
                 break
         return self.plans
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Planning makes many small objects and next to no cycles: the collector would walk them all, again and again.
-
-    What is gone when the pause ends is never walked.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def values_of(t: Tensor) -> NDArray[Any]:

@@ -31,7 +31,8 @@ from ggmltool.ggml.events import (
 )
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.state import HashNodeState
-from ggmltool.scenario.run.run import collector_paused, values_of
+from ggmltool.scenario.run.compiled import collector_paused
+from ggmltool.scenario.run.run import values_of
 from ggmltool.state.errors import InspectError, NoPoint, WrongArgument
 from ggmltool.state.story.calls import lasts
 from ggmltool.state.story.cells import GONE, AnyCells, Cells, Changes, Key, Value, cells_of

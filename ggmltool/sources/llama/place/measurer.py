@@ -17,8 +17,8 @@ from ggmltool.ggml.plan import PlanError
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import FLAG_PARAM, Tensor, nbytes_of
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX
+from ggmltool.scenario.run.compiled import collector_paused
 from ggmltool.scenario.run.kept import Exchange, KeptModel, Variant, bind
-from ggmltool.scenario.run.run import collector_paused
 from ggmltool.scenario.spec import ContextSpec, SchedulerSpec, TensorSpec
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.bundles import Bundle, Group, Groups, Overridden, Setup
