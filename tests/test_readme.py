@@ -19,11 +19,11 @@ import ggmltool
 from ggmltool.ask.diff.rules import ReleaseChange, changes
 from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.scenario.kinds import key_names
 from ggmltool.scenario.load import USAGES, ContextKeys, GraphKeys, TopKeys
 from ggmltool.scenario.nodes.long_form import KEYS
 from ggmltool.scenario.spec import BackendKeys, BufferTypeKeys, SchedulerKeys
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, OTHER_STEPS
+from ggmltool.scenario.values import key_names
 from tests.attach.programs import started
 from tests.cli.conftest import Call
 from tests.needs import attachable, compiled, library, real_vulkan

@@ -31,7 +31,7 @@ def _margins(ctx: click.Context, option: click.Parameter, value: str) -> tuple[i
 
 
 def _complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from ggmltool.scenario.devices.known import known_devices
+    from ggmltool.scenario.devices.rates import known_devices
 
     return [
         name for name in ("CUDA0:24GiB", "CUDA1:24GiB", "CPU:64GiB", *known_devices()) if name.startswith(incomplete)

@@ -15,7 +15,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.callbacks import USED_EXPERTS
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SCHED_MAX_COPIES
-from ggmltool.scenario.run.compiled import NONE, Compiled, CompiledTensor
+from ggmltool.scenario.run.compiled import NONE, Compiled
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 
@@ -50,16 +50,12 @@ def nodes_of(compiled: Compiled, name: str) -> list[Tensor]:
     made = [ct for tensors in compiled.contexts for ct in tensors] + graph.nodes
     table = [ct.make(i) for i, ct in enumerate(made)]
     for ct, t in zip(made, table, strict=True):
-        _link(ct, t, table)
+        t.src = [None if s == NONE else table[s] for s in ct.src]
+        if ct.view_src != NONE:
+            t.view_src = table[ct.view_src]
     built = CGraph(compiled.cgraph_size, len(table))
     graph.build(built, table.__getitem__)
     return built.nodes
-
-
-def _link(ct: CompiledTensor, t: Tensor, table: list[Tensor]) -> None:
-    t.src = [None if s == NONE else table[s] for s in ct.src]
-    if ct.view_src != NONE:
-        t.view_src = table[ct.view_src]
 
 
 _WIDE = Range(0.4, 0.7, 1.0)

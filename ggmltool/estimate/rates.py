@@ -8,8 +8,7 @@ from functools import cache
 
 from ggmltool.data import load
 from ggmltool.estimate.records import Efficiency, Link, Range, Rates
-from ggmltool.scenario.devices.known import CpuData, GpuData, KnownDevice, known, rates_data
-from ggmltool.scenario.devices.rates import OwnRates, dump_rates
+from ggmltool.scenario.devices.rates import CpuData, GpuData, KnownDevice, OwnRates, dump_rates, known, rates_data
 from ggmltool.scenario.spec import BackendSpec
 
 GIGA, TERA, MICRO = 1e9, 1e12, 1e-6
@@ -62,8 +61,11 @@ def _gpu(name: str, gpu: GpuData, family: str) -> Rates:
     }
     sources = {"memory": source, "f32": source}
     sources |= {key: source if own[key] else f"{source}; times f32: {ratio}" for key in by_type}
-    link = None if gpu.pcie is None else _link(*gpu.pcie)
-    if link is not None:
+    link = None
+    if gpu.pcie is not None:
+        generation_of_pcie, lanes = gpu.pcie
+        rate = GIGA * file.pcie.lane[generation_of_pcie] * lanes
+        link = Link(file.pcie.pinned * rate, file.pcie.pageable * rate)
         shares = file.sources[file.pcie.share_source]
         sources["to_device"] = (
             f"{source}; {file.sources[file.pcie.source]}; half of it from pageable memory, and 20 µs a copy: {shares}"
@@ -102,12 +104,6 @@ def _cpu(name: str, cpu: CpuData, family: str) -> Rates:
         sources=sources,
     )
     return _of_family(rates, family, cpu.isa)
-
-
-def _link(generation: int, lanes: int) -> Link:
-    pcie = rates_data().pcie
-    rate = GIGA * pcie.lane[generation] * lanes
-    return Link(pcie.pinned * rate, pcie.pageable * rate)
 
 
 def _own(own: OwnRates, profile: str) -> Rates:

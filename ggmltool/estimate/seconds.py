@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from ggmltool.estimate.cells import Cells
 from ggmltool.estimate.records import NOTHING, CopiedTensor, Estimate, Link, Range, Rates, Split, lasting
 from ggmltool.estimate.timeline import Step, StepCopy, Way, duration
-from ggmltool.estimate.work import VIEW, Kind, NodeWork, used_experts, work_of
+from ggmltool.estimate.work import VIEW, Cells, Kind, NodeWork, used_experts, work_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, root_of
 from ggmltool.ggml.version import SCHED_MAX_COPIES
@@ -204,19 +203,16 @@ def node_seconds(work: NodeWork, rates: Rates) -> Estimate:
     operations = work.operations
     if work.columns >= rates.many:
         operations *= 1 + rates.filling / work.columns
-    low, mid, high = (
-        launch + max(work.nbytes / (rates.memory * m), operations / (rate * o))
-        for m, o, launch in zip(reversed(reads), reversed(computes), _launch(work, rates), strict=True)
-    )
-    return Estimate(low, mid, high)
-
-
-def _launch(work: NodeWork, rates: Rates) -> Range:
+    captured = rates.launch_captured if work.columns < rates.many else None
+    launch = rates.launch if captured is None else captured
     if work == VIEW or (rates.fuses and work.fused is not None and work.fused < rates.many):
-        return Range(0.0, 0.0, 0.0)
-    captured = rates.launch_captured is not None and work.columns < rates.many
-    seconds = rates.launch_captured if captured and rates.launch_captured is not None else rates.launch
-    return Range(*(seconds * x for x in rates.efficiency.launch))
+        launch = 0.0
+    return Estimate(
+        *(
+            launch * longer + max(work.nbytes / (rates.memory * m), operations / (rate * o))
+            for m, o, longer in zip(reversed(reads), reversed(computes), rates.efficiency.launch, strict=True)
+        )
+    )
 
 
 def _shares(work: NodeWork, rates: Rates) -> tuple[Range, float, Range]:

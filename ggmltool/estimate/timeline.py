@@ -88,17 +88,12 @@ def duration(steps: Iterable[Step], batches: int, copies: int) -> Estimate:
 
     Of more than a few batches, those behind take as long as the last that were followed.
     """
-    steps = list(steps)
-    return Estimate(*(_duration(steps, copies, i, batches) for i in range(3)))
-
-
-def _duration(steps: Sequence[Step], copies: int, case: int, batches: int) -> float:
-    clock = _Clock(steps, copies, case)
+    clocks = [_Clock(list(steps), copies, case) for case in range(3)]
     if batches <= _FOLLOWED:
-        return clock.run(batches)
-    early = clock.run(_FOLLOWED - copies)
-    late = clock.run(copies, _FOLLOWED - copies)
-    return late + (batches - _FOLLOWED) * (late - early) / copies
+        return Estimate(*(clock.run(batches) for clock in clocks))
+    early = [clock.run(_FOLLOWED - copies) for clock in clocks]
+    late = [clock.run(copies, _FOLLOWED - copies) for clock in clocks]
+    return Estimate(*(b + (batches - _FOLLOWED) * (b - a) / copies for a, b in zip(early, late, strict=True)))
 
 
 class _Clock:
@@ -132,7 +127,12 @@ class _Clock:
             for k, c in sorted(numbered, key=lambda n: n[1].way in (Way.EXPERTS, Way.EXPERTS_QUEUED)):
                 self.at = (i, k)
                 self._copy(c, step.backend, copy)
-            self._compute(step)
+            start = max(self.device[step.backend], self.host)
+            end = start + step.seconds[self.case]
+            self._say(Doing.COMPUTE, step.backend, start, end)
+            self.device[step.backend] = end
+            if step.waits:
+                self.host = end
             self.events[step.backend, copy] = self.device[step.backend]
             before = step.backend
 
@@ -173,11 +173,3 @@ class _Clock:
         else:
             self.host += seconds
             device[backend] = max(device[backend], self.host)
-
-    def _compute(self, step: Step) -> None:
-        start = max(self.device[step.backend], self.host)
-        end = start + step.seconds[self.case]
-        self._say(Doing.COMPUTE, step.backend, start, end)
-        self.device[step.backend] = end
-        if step.waits:
-            self.host = end

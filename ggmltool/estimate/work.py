@@ -8,36 +8,101 @@ nothing. Operations are counted as ggml's own test-backend-ops does where it cou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from ggmltool.estimate.cells import Cells
 from ggmltool.ggml.dtypes import BF16, F16, DType
 from ggmltool.ggml.op import IS_VIEW_OP, Op
 from ggmltool.ggml.ops.operands import param_i32
 from ggmltool.ggml.tensor import Tensor, nelements, root_of
 
+CELLS = 256
+"""llama.cpp shows attention so many cells of a cache more at a time (llama_kv_cache::get_n_kv)."""
+
+_KEEPS = (Op.SOFT_MAX, Op.SCALE, Op.ADD, Op.CPY, Op.CONT, Op.UNARY, Op.MUL, Op.DUP)
+"""What becomes of scores and masks before they are used: one number for each cell still."""
+
+
+class Share(NamedTuple):
+    """Shares of the cells that a graph was built for: those that are `read`, and those that are `seen`, on average over
+    the tokens of the batch, which do not look at what comes behind them."""
+
+    read: float
+    seen: float
+
+
+WHOLE = Share(1.0, 1.0)
+
+
+class Cells:
+    """The shares of caches, masks and scores in a graph, when the caches hold `cached` tokens before this batch.
+
+    Caches are leafs that the graph writes rows of. With `cached` None they are as full as the graph was built for.
+    """
+
+    def __init__(self, nodes: Sequence[Tensor], cached: int | None) -> None:
+        self.cached = cached
+        self._written = {id(root_of(n)) for n in nodes if n.op in (Op.SET_ROWS, Op.CPY)}
+        self._shares: dict[int, Share] = {}
+        self._scores: set[int] = set()
+        if cached is not None:
+            for n in nodes:
+                self._look(n)
+
+    def of(self, t: Tensor | None) -> Share:
+        """The share of a tensor that is looked at."""
+        return WHOLE if t is None else self._shares.get(id(t), WHOLE)
+
+    def is_cache(self, t: Tensor) -> bool:
+        """Whether a tensor is a cache or a part of one."""
+        root = root_of(t)
+        return root.op == Op.NONE and id(root) in self._written
+
+    def _look(self, n: Tensor) -> None:
+        src = [s for s in n.src if s is not None]
+        if n.op == Op.FLASH_ATTN_EXT:
+            self._note(self._share(src[1].ne[1], src[0].ne[1]), *src[1:4])
+        elif n.op == Op.MUL_MAT and self.is_cache(src[0]):
+            if id(root_of(src[1])) in self._scores:
+                self._note(self.of(src[1]), src[0])
+            else:
+                share = self._share(src[0].ne[1], src[1].ne[1])
+                self._note(share, src[0], n)
+                self._scores.add(id(n))
+        elif n.op in _KEEPS and src and id(root_of(src[0])) in self._scores:
+            share = self.of(src[0])
+            self._note(share, n, *([src[1]] if n.op == Op.SOFT_MAX and len(src) > 1 else []))
+            self._scores.add(id(root_of(n)))
+
+    def _note(self, share: Share, *tensors: Tensor) -> None:
+        for t in tensors:
+            for made_of in _history(t):
+                if id(made_of) not in self._written:
+                    self._shares[id(made_of)] = share
+
+    def _share(self, cells: int, n_tokens: int) -> Share:
+        """The shares of a cache that is shown with so many cells to a batch of so many tokens."""
+        if self.cached is None or cells <= 0:
+            return WHOLE
+        shown = min(cells, -(-(self.cached + n_tokens) // CELLS) * CELLS)
+        return Share(shown / cells, min(shown, self.cached + (n_tokens + 1) / 2) / cells)
+
+
+def _history(t: Tensor) -> Iterator[Tensor]:
+    """A mask, cache or score with what it is a view or a cast of."""
+    yield t
+    while t.op in (Op.VIEW, Op.PERMUTE, Op.RESHAPE, Op.TRANSPOSE, Op.CPY, Op.CONT) and t.src and t.src[0] is not None:
+        t = t.src[0]
+        yield t
+
+
 _ALWAYS = {
-    (Op.RMS_NORM, Op.MUL),
-    (Op.RMS_NORM, Op.SCALE),
-    (Op.NORM, Op.MUL),
-    (Op.MUL, Op.ADD),
-    (Op.MUL, Op.ROPE),
-    (Op.ADD, Op.ADD),
-    (Op.ROPE, Op.SET_ROWS),
-    (Op.SCALE, Op.UNARY),
-    (Op.UNARY, Op.SCALE),
-    (Op.UNARY, Op.MUL),
-    (Op.UNARY, Op.SQR),
-    (Op.SSM_CONV, Op.ADD),
-    (Op.SSM_CONV, Op.UNARY),
-    (Op.SOFT_MAX, Op.ARGSORT),
-    (Op.ARGSORT, Op.GET_ROWS),
-    (Op.GET_ROWS, Op.SUM_ROWS),
-    (Op.SUM_ROWS, Op.CLAMP),
-    (Op.CLAMP, Op.DIV),
-}
+    (Op.RMS_NORM, Op.MUL), (Op.RMS_NORM, Op.SCALE), (Op.NORM, Op.MUL), (Op.MUL, Op.ADD), (Op.MUL, Op.ROPE),
+    (Op.ADD, Op.ADD), (Op.ROPE, Op.SET_ROWS), (Op.SCALE, Op.UNARY), (Op.UNARY, Op.SCALE), (Op.UNARY, Op.MUL),
+    (Op.UNARY, Op.SQR), (Op.SSM_CONV, Op.ADD), (Op.SSM_CONV, Op.UNARY), (Op.SOFT_MAX, Op.ARGSORT),
+    (Op.ARGSORT, Op.GET_ROWS), (Op.GET_ROWS, Op.SUM_ROWS), (Op.SUM_ROWS, Op.CLAMP), (Op.CLAMP, Op.DIV),
+}  # fmt: skip
 """A node of the second op that uses a node of the first right before it."""
 
 _FEW = {
@@ -67,26 +132,22 @@ def fused(nodes: Sequence[Tensor]) -> list[float | None]:
         if before is not None and any(s is not None and (s is before or root_of(s) is before) for s in n.src):
             pair = (before.op, n.op)
             here = 0.0 if pair in _ALWAYS else columns if pair in _FEW else None
-        elif before is not None and _gated(before, n):
-            here = _columns(n)
+        elif (
+            before is not None
+            and n.op in (Op.MUL_MAT, Op.MUL_MAT_ID)
+            and before.op == n.op
+            and before.src[1] is n.src[1]
+            and before.ne == n.ne
+            and before.src[0] is not None
+            and n.src[0] is not None
+            and before.src[0].type is n.src[0].type
+        ):
+            here = _columns(n)  # the halves of a gated feed-forward: alike, of the same columns
         if n.op in (Op.MUL_MAT, Op.MUL_MAT_ID):
             columns = _columns(n)
         out.append(here)
         before = n
     return out
-
-
-def _gated(before: Tensor, n: Tensor) -> bool:
-    """Whether two products are the halves of a gated feed-forward: alike, of the same columns."""
-    return (
-        n.op in (Op.MUL_MAT, Op.MUL_MAT_ID)
-        and before.op == n.op
-        and before.src[1] is n.src[1]
-        and before.ne == n.ne
-        and before.src[0] is not None
-        and n.src[0] is not None
-        and before.src[0].type is n.src[0].type
-    )
 
 
 def _columns(n: Tensor) -> float:
@@ -131,7 +192,13 @@ def work_of(nodes: Sequence[Tensor], cells: Cells) -> list[NodeWork]:
         if IS_VIEW_OP[n.op] or n.op == Op.NONE:
             out.append(VIEW)
         else:
-            out.append(_work(n, cells)._replace(fused=columns))
+            special = _SPECIAL.get(n.op)
+            if special is not None and len(n.src) > 1 and None not in n.src[:2]:
+                work = special(n, cells)
+            else:
+                operations = _operations(n) if n.op in _COUNTED else nelements(n)
+                work = NodeWork(Kind.ELEMENTS, _touched(n, cells), cells.of(n).read * operations)
+            out.append(work._replace(fused=columns))
     return out
 
 
@@ -146,14 +213,6 @@ def used_experts(n_expert: int, per_token: int, n_tokens: int) -> float:
 def read_nbytes(t: Tensor) -> int:
     """The bytes of a tensor's elements, without the gaps between its rows."""
     return t.type.row_size(t.ne[0]) * t.ne[1] * t.ne[2] * t.ne[3]
-
-
-def _work(n: Tensor, cells: Cells) -> NodeWork:
-    special = _SPECIAL.get(n.op)
-    if special is not None and len(n.src) > 1 and None not in n.src[:2]:
-        return special(n, cells)
-    count = _OPERATIONS.get(n.op, nelements)
-    return NodeWork(Kind.ELEMENTS, _touched(n, cells), cells.of(n).read * count(n))
 
 
 def _touched(n: Tensor, cells: Cells, skip: tuple[int, ...] = ()) -> float:
@@ -269,73 +328,36 @@ _SPECIAL: dict[int, Callable[[Tensor, Cells], NodeWork]] = {
 """Ops that do not read all of their sources, or that multiply matrices."""
 
 
-def _depthwise(n: Tensor) -> int:
-    kernel = _at(n, 0)
-    return 2 * nelements(n) * kernel.ne[0] * kernel.ne[1]
+_COUNTED = frozenset((
+    Op.CONV_2D_DW, Op.CONV_TRANSPOSE_1D, Op.CONV_TRANSPOSE_2D, Op.SSM_CONV, Op.RWKV_WKV6, Op.RWKV_WKV7,
+    Op.GATED_LINEAR_ATTN, Op.GATED_DELTA_NET, Op.SOLVE_TRI, Op.LIGHTNING_INDEXER, Op.ARGSORT, Op.TOP_K, Op.POOL_1D,
+    Op.POOL_2D, Op.SUM, Op.SUM_ROWS, Op.MEAN, Op.ARGMAX,
+))  # fmt: skip
+"""Ops with other than one operation for each element of the result."""
 
 
-def _transposed(n: Tensor) -> int:
-    return 2 * nelements(_at(n, 1)) * math.prod(_at(n, 0).ne[:3])
-
-
-def _short_convolution(n: Tensor) -> int:
-    return 2 * nelements(n) * _at(n, 1).ne[0]
-
-
-def _linear_attention(n: Tensor) -> int:
-    """Each token steps a square of state per head: about three multiply-adds for each of its elements."""
-    k = _at(n, 0)
-    return 6 * nelements(k) * k.ne[0]
-
-
-def _delta_net(n: Tensor) -> int:
-    """The same; several heads of v can share one of q and k."""
-    v = _at(n, 2)
-    return 6 * nelements(v) * v.ne[0]
-
-
-def _solve(n: Tensor) -> int:
+def _operations(n: Tensor) -> int:
+    """The operations of one of these."""
     a = _at(n, 0)
-    return a.ne[0] * (a.ne[0] + 1) * n.ne[0] * a.ne[2] * a.ne[3]
-
-
-def _indexer(n: Tensor) -> int:
-    q, k = _at(n, 0), _at(n, 1)
-    return ((2 * q.ne[0] + 2) * q.ne[1] + 1) * k.ne[2] * q.ne[2] * q.ne[3]
-
-
-def _sort(n: Tensor) -> int:
-    a = _at(n, 0)
-    return nelements(a) * max(a.ne[0].bit_length(), 1)
-
-
-def _pool(n: Tensor) -> int:
-    return nelements(n) * abs(param_i32(n, 1)) * (abs(param_i32(n, 2)) if n.op == Op.POOL_2D else 1)
-
-
-def _reduced(n: Tensor) -> int:
-    """As many operations as the source has elements."""
-    return nelements(_at(n, 0))
-
-
-_OPERATIONS: dict[int, Callable[[Tensor], int]] = {
-    Op.CONV_2D_DW: _depthwise,
-    Op.CONV_TRANSPOSE_1D: _transposed,
-    Op.CONV_TRANSPOSE_2D: _transposed,
-    Op.SSM_CONV: _short_convolution,
-    Op.RWKV_WKV6: _linear_attention,
-    Op.RWKV_WKV7: _linear_attention,
-    Op.GATED_LINEAR_ATTN: _linear_attention,
-    Op.GATED_DELTA_NET: _delta_net,
-    Op.SOLVE_TRI: _solve,
-    Op.LIGHTNING_INDEXER: _indexer,
-    Op.ARGSORT: _sort,
-    Op.TOP_K: _sort,
-    Op.POOL_1D: _pool,
-    Op.POOL_2D: _pool,
-    Op.SUM: _reduced,
-    Op.SUM_ROWS: _reduced,
-    Op.MEAN: _reduced,
-    Op.ARGMAX: _reduced,
-}
-"""Operations of ops with more than one for each element of the result."""
+    match n.op:
+        case Op.CONV_2D_DW:
+            return 2 * nelements(n) * a.ne[0] * a.ne[1]
+        case Op.CONV_TRANSPOSE_1D | Op.CONV_TRANSPOSE_2D:
+            return 2 * nelements(_at(n, 1)) * math.prod(a.ne[:3])
+        case Op.SSM_CONV:
+            return 2 * nelements(n) * _at(n, 1).ne[0]
+        case Op.RWKV_WKV6 | Op.RWKV_WKV7 | Op.GATED_LINEAR_ATTN:
+            # Each token steps a square of state per head: about three multiply-adds for each of its elements.
+            return 6 * nelements(a) * a.ne[0]
+        case Op.GATED_DELTA_NET:
+            v = _at(n, 2)  # several of its heads can share one of q and k
+            return 6 * nelements(v) * v.ne[0]
+        case Op.SOLVE_TRI:
+            return a.ne[0] * (a.ne[0] + 1) * n.ne[0] * a.ne[2] * a.ne[3]
+        case Op.LIGHTNING_INDEXER:
+            return ((2 * a.ne[0] + 2) * a.ne[1] + 1) * _at(n, 1).ne[2] * a.ne[2] * a.ne[3]
+        case Op.ARGSORT | Op.TOP_K:
+            return nelements(a) * max(a.ne[0].bit_length(), 1)
+        case Op.POOL_1D | Op.POOL_2D:
+            return nelements(n) * abs(param_i32(n, 1)) * (abs(param_i32(n, 2)) if n.op == Op.POOL_2D else 1)
+    return nelements(a)

@@ -12,9 +12,7 @@ from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import FLAGS, cut_name
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.devices.rates import OwnRates, dump_rates
-from ggmltool.scenario.devices.recorded import dump_answers
-from ggmltool.scenario.devices.supports import dump_supports
-from ggmltool.scenario.kinds import key_names
+from ggmltool.scenario.devices.supports import dump_answers, dump_supports
 from ggmltool.scenario.past import dump_past
 from ggmltool.scenario.spec import (
     FORMAT,
@@ -27,6 +25,7 @@ from ggmltool.scenario.spec import (
     Step,
     TensorSpec,
 )
+from ggmltool.scenario.values import key_names
 from ggmltool.scenario.versions import has_no_flags, without_unknown
 
 _FAMILIES = {

@@ -120,9 +120,6 @@ def quoted(name: object) -> str:
     """A name as messages show it: quoted, short, and without what would steer a terminal."""
     text = str(name)
     cut = len(text) > _SHOWN
-    shown = "".join(c if c.isprintable() and c != '"' else _escaped(c) for c in text[:_SHOWN])
+    parts = (c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:_SHOWN])
+    shown = "".join('\\"' if part == '"' else part for part in parts)
     return f'"{shown}{"…" if cut else ""}"'
-
-
-def _escaped(c: str) -> str:
-    return '\\"' if c == '"' else c.encode("unicode_escape").decode("ascii")

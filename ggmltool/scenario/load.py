@@ -20,18 +20,6 @@ from ggmltool.ggml.releases.table import DEFAULT, NEWEST
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.devices.backends import Devices, as_backend, as_buft, devices_of, read_scheduler
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import (
-    NO_CONTROLS,
-    Count,
-    Id,
-    Keys,
-    PrintableId,
-    Schema,
-    defined,
-    key_names,
-    read_keys,
-    said,
-)
 from ggmltool.scenario.nodes.captured import Seen, is_described
 from ggmltool.scenario.nodes.long_form import LongForm
 from ggmltool.scenario.nodes.nodes import Scope, build_short
@@ -55,6 +43,12 @@ from ggmltool.scenario.text.text import Document, Readable, read_document
 from ggmltool.scenario.values import (
     INT64_MAX,
     MAX_ID,
+    NO_CONTROLS,
+    Count,
+    Id,
+    Keys,
+    PrintableId,
+    Schema,
     as_id,
     as_int,
     as_list,
@@ -62,7 +56,11 @@ from ggmltool.scenario.values import (
     as_text,
     at,
     check_keys,
+    defined,
+    key_names,
     kind_of,
+    read_keys,
+    said,
 )
 from ggmltool.scenario.versions import (
     check_flags,

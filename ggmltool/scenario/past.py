@@ -14,8 +14,19 @@ from ggmltool.ggml.sched.past import Past, PastCopy
 from ggmltool.ggml.state import ChunkState, FreeBlock
 from ggmltool.ggml.version import SCHED_MAX_COPIES, SIZE_MAX, VBUFFER_MAX_CHUNKS
 from ggmltool.scenario.errors import Mistake
-from ggmltool.scenario.kinds import Bool, Keys, key_names, read_keys
-from ggmltool.scenario.values import as_int, as_list, as_map, as_size, as_word, at, check_keys
+from ggmltool.scenario.values import (
+    Bool,
+    Keys,
+    as_int,
+    as_list,
+    as_map,
+    as_size,
+    as_word,
+    at,
+    check_keys,
+    key_names,
+    read_keys,
+)
 
 MOST_NODES = 1_000_000
 """Nodes, and leafs, of the scheduler's own graph."""

@@ -29,9 +29,21 @@ from ggmltool.scenario.data import (
 )
 from ggmltool.scenario.encoded import can_encode, check_gguf_file, read_gguf_tensor
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import Count, Keys, defined, key_names
-from ggmltool.scenario.kinds import Number as Value
-from ggmltool.scenario.values import as_float, as_int, as_map, as_text, at, check_keys, kind_of, shape_text
+from ggmltool.scenario.values import (
+    Count,
+    Keys,
+    as_float,
+    as_int,
+    as_map,
+    as_text,
+    at,
+    check_keys,
+    defined,
+    key_names,
+    kind_of,
+    shape_text,
+)
+from ggmltool.scenario.values import Number as Value
 
 MAX_ELEMENTS = 1 << 32
 """Elements that data can be given for, at most."""

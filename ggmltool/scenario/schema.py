@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,9 +26,17 @@ from ggmltool.ggml.ops.registry import BY_OP, CONSTRUCTORS, SELF_BY_OP, Construc
 from ggmltool.ggml.releases.table import BY_NAME, DEFAULT, RELEASES
 from ggmltool.ggml.tensor import FLAGS, MAX_DIMS, MAX_OP_PARAMS, MAX_SRC
 from ggmltool.scenario.devices.rates import RatesKeys
-from ggmltool.scenario.devices.recorded import AnswersKeys
-from ggmltool.scenario.devices.supports import SupportsKeys
-from ggmltool.scenario.kinds import (
+from ggmltool.scenario.devices.supports import AnswersKeys, SupportsKeys
+from ggmltool.scenario.load import ContextKeys, GraphKeys, Title, TopKeys
+from ggmltool.scenario.nodes.long_form import KEYS
+from ggmltool.scenario.nodes.nodes import INT64_MIN, OPS, signature
+from ggmltool.scenario.nodes.short_form import HEX, MAX_LENGTH, NUMBER
+from ggmltool.scenario.past import PastKeys
+from ggmltool.scenario.read_data import KINDS, DataKeys
+from ggmltool.scenario.spec import BackendKeys, BufferTypeKeys, SchedulerKeys
+from ggmltool.scenario.steps import ALL_GRAPH_STEPS, OTHER_STEPS, StepKeys
+from ggmltool.scenario.values import (
+    INT64_MAX,
     Bool,
     Count,
     Id,
@@ -39,15 +47,6 @@ from ggmltool.scenario.kinds import (
     defined,
     said,
 )
-from ggmltool.scenario.load import ContextKeys, GraphKeys, Title, TopKeys
-from ggmltool.scenario.nodes.long_form import KEYS
-from ggmltool.scenario.nodes.nodes import INT64_MIN, OPS, signature
-from ggmltool.scenario.nodes.short_form import HEX, MAX_LENGTH, NUMBER
-from ggmltool.scenario.past import PastKeys
-from ggmltool.scenario.read_data import KINDS, DataKeys
-from ggmltool.scenario.spec import BackendKeys, BufferTypeKeys, SchedulerKeys
-from ggmltool.scenario.steps import ALL_GRAPH_STEPS, OTHER_STEPS, StepKeys
-from ggmltool.scenario.values import INT64_MAX
 from ggmltool.scenario.versions import release_names
 
 _SECTIONS: dict[Any, tuple[str, str]] = {
@@ -86,6 +85,9 @@ def scenario_schema() -> Schema:
         struct.update(together[name])
         for schema in struct["properties"].values():
             schema.pop("default", None)
+    # What the hardware can have, of any kind of device: a list, or text with `+`.
+    words = list(dict.fromkeys(feature for profile in PROFILES.values() for feature in profile.features))
+    text = rf"^\+*(?:(?:{'|'.join(words)})(?:\++|$))*$"
     top, data = drawn.pop("TopKeys"), drawn.pop("DataKeys")
     leaf, op_node = drawn.pop("_LeafKeys"), drawn.pop("_OpNodeKeys")
     whole = {
@@ -106,32 +108,25 @@ def scenario_schema() -> Schema:
             "values": {"type": "array", "anyOf": [{"items": _schema(Number)}, {"items": _ref("values")}]},
             "op_name": {"enum": list(dict.fromkeys(KEY_NAMES))},
             "op_list": {"anyOf": [_ref("op_name"), {"type": "array", "items": _ref("op_name")}]},
-            "features": _features(),
+            "features": {"anyOf": [{"type": "array", "items": {"enum": words}}, {"type": "string", "pattern": text}]},
             "type": _schema(TypeWord),
             "ne": _schema(Count | Annotated[list[Count], Meta(min_length=1, max_length=MAX_DIMS)]),
             **_tensors(leaf),
             **_op_nodes(op_node),
         },
     }
-    return json.loads(re.sub(r"\b([A-Z][A-Za-z]+)Keys\b", _as_definition, json.dumps(whole)))  # type: ignore[no-any-return]
 
+    def as_definition(name: re.Match[str]) -> str:
+        """A struct's name as that of a definition: BufferTypeKeys is buffer_type."""
+        return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name[1]).lower()
 
-def _features() -> Schema:
-    """What the hardware can have, of any kind of device: a list, or text with `+`."""
-    words = list(dict.fromkeys(feature for profile in PROFILES.values() for feature in profile.features))
-    text = rf"^\+*(?:(?:{'|'.join(words)})(?:\++|$))*$"
-    return {"anyOf": [{"type": "array", "items": {"enum": words}}, {"type": "string", "pattern": text}]}
+    return json.loads(re.sub(r"\b([A-Z][A-Za-z]+)Keys\b", as_definition, json.dumps(whole)))  # type: ignore[no-any-return]
 
 
 def _all_keys(of: type[Keys]) -> Iterator[type[Keys]]:
     for keys in of.__subclasses__():
         yield keys
         yield from _all_keys(keys)
-
-
-def _as_definition(name: re.Match[str]) -> str:
-    """A struct's name as that of a definition: BufferTypeKeys is buffer_type."""
-    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name[1]).lower()
 
 
 def _schema(kind: Any) -> Schema:
@@ -263,7 +258,12 @@ def _tensors(leaf: Schema) -> dict[str, Schema]:
             "patternErrorMessage": "A tensor is type[ne0, ne1, ...], for example f32[4, 3].",
             **_ref("leaf"),
         },
-        "leaf": {**_of_map(leaf), "if": view, "else": own},
+        # A map, which may be text as well.
+        "leaf": {
+            **{key: value for key, value in leaf.items() if key not in ("type", "description")},
+            "if": view,
+            "else": own,
+        },
         "node": {
             "description": "A node: op(source, ..., parameter, ...), or a map with op.",
             **text,
@@ -277,18 +277,17 @@ def _tensors(leaf: Schema) -> dict[str, Schema]:
     }
 
 
-def _of_map(schema: Schema) -> Schema:
-    """What a schema says of a map, which may be text as well."""
-    return {key: value for key, value in schema.items() if key not in ("type", "description")}
-
-
 def _op_nodes(shared: Schema) -> dict[str, Schema]:
     """`op_node`, and what each op adds: ops with the same parameters share a definition."""
     groups: dict[str, tuple[list[str], Schema]] = {}
     for name in _writable():
         schema = _op_keys(name)
         groups.setdefault(json.dumps(schema), ([], schema))[0].append(name)
-    defs = {f"op_{names[0]}": {"description": _forms(names), **schema} for names, schema in groups.values()}
+    defs = {}
+    for names, schema in groups.values():
+        # `rope(a, b, n_dims=, …)` of each name.
+        forms = [signature(c[0], name) if (c := _constructors(name)) else name for name in names]
+        defs[f"op_{names[0]}"] = {"description": "; ".join(forms), **schema}
     return {
         "op_node": {
             "properties": shared["properties"],
@@ -328,8 +327,11 @@ def _op_keys(name: str) -> Schema:
     """The keys of a node with this op, those for parameters with what they take."""
     constructors = _constructors(name)
     keys: dict[str, Any] = dict.fromkeys(KEYS, True)
-    params = {p.name: (c, p) for c in reversed(constructors) for p in c.params if p.name not in KEYS}
-    keys |= {key: _described(c, p) for key, (c, p) in params.items()}
+    for c in reversed(constructors):
+        for p in c.params:
+            if p.name not in KEYS:
+                about = {"description": meaning} if (meaning := c.meaning(p.name)) else {}
+                keys[p.name] = about | _schema(_param(p))
     if not any(p.name == "nb" for c in constructors for p in c.params):
         keys["nb"] = _schema(Annotated[list[Any], Meta(min_length=1)] | None)
     if not any(p.name == "type" and p.kind == "int" for c in constructors for p in c.params):
@@ -359,17 +361,6 @@ def _given(names: Sequence[str]) -> Schema:
     """These keys are there, and the shape is not null."""
     shape = {name: {"not": _NULL} for name in names if name in ("type", "ne", "nb")}
     return {"required": list(names), "properties": shape} if shape else {"required": list(names)}
-
-
-def _forms(names: Iterable[str]) -> str:
-    """`rope(a, b, n_dims=, …)` of each name."""
-    return "; ".join(signature(c[0], name) if (c := _constructors(name)) else name for name in names)
-
-
-def _described(c: Constructor, p: Param) -> Schema:
-    meaning = c.meaning(p.name)
-    schema = _schema(_param(p))
-    return {"description": meaning, **schema} if meaning else schema
 
 
 def _param(p: Param) -> Any:

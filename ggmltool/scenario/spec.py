@@ -24,10 +24,11 @@ from ggmltool.ggml.sched.callbacks import COPY_CALLBACKS
 from ggmltool.ggml.sched.past import Past
 from ggmltool.ggml.tensor import Dims, nbytes_of
 from ggmltool.scenario.devices.rates import OwnRates, RatesKeys
-from ggmltool.scenario.devices.recorded import AnswersKeys, read_answers
-from ggmltool.scenario.devices.supports import OpKeys, SupportsKeys
+from ggmltool.scenario.devices.supports import AnswersKeys, OpKeys, SupportsKeys, read_answers
 from ggmltool.scenario.errors import Mistake, ScenarioError, did_you_mean, quoted
-from ggmltool.scenario.kinds import (
+from ggmltool.scenario.past import PastKeys
+from ggmltool.scenario.samples import FILES
+from ggmltool.scenario.values import (
     AT_LEAST_ONE,
     Bool,
     Count,
@@ -35,13 +36,17 @@ from ggmltool.scenario.kinds import (
     Schema,
     Size,
     any_case,
+    as_id,
+    as_int,
+    as_list,
+    as_size,
+    as_word,
+    at,
     defined,
     keys_of,
+    kind_of,
     said,
 )
-from ggmltool.scenario.past import PastKeys
-from ggmltool.scenario.samples import FILES
-from ggmltool.scenario.values import as_id, as_int, as_list, as_size, as_word, at, kind_of
 
 if TYPE_CHECKING:
     from ggmltool.scenario.data import Data

@@ -15,10 +15,9 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.data import Data
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import Id, Keys
 from ggmltool.scenario.read_data import DATA, parse_data
 from ggmltool.scenario.spec import GraphSpec, Step, StepKind, TensorSpec
-from ggmltool.scenario.values import MAX_ID, as_id, as_list, as_map, at, check_keys, kind_of
+from ggmltool.scenario.values import MAX_ID, Id, Keys, as_id, as_list, as_map, at, check_keys, kind_of
 
 GRAPH_STEPS = DEFAULT.steps
 ALL_GRAPH_STEPS = tuple(dict.fromkeys(kind for release in RELEASES.values() for kind in release.steps))

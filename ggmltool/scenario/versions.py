@@ -54,12 +54,9 @@ def read_ggml(value: object) -> Release:
         return DEFAULT
     name = f"{value:.2f}" if isinstance(value, float) else as_text(value, "ggml")
     if name not in BY_NAME:
-        raise Mistake(f"{quoted(name)} is not a ggml that ggmltool knows", _which(name))
+        hint = nearly(name) or did_you_mean(name, BY_NAME) or f"ggml is {' or '.join(RELEASES)}"
+        raise Mistake(f"{quoted(name)} is not a ggml that ggmltool knows", hint)
     return BY_NAME[name]
-
-
-def _which(name: str) -> str:
-    return nearly(name) or did_you_mean(name, BY_NAME) or f"ggml is {' or '.join(RELEASES)}"
 
 
 def lacks(release: Release, since: str) -> bool:

@@ -25,7 +25,7 @@ from ggmltool.estimate.rates import fitted_shares, rates_of
 from ggmltool.estimate.records import UNFITTED, Range, Rates
 from ggmltool.estimate.seconds import node_seconds
 from ggmltool.estimate.work import NodeWork
-from ggmltool.scenario.devices.known import GpuData, known
+from ggmltool.scenario.devices.rates import GpuData, known
 from tests.estimate.measurements import Graphs, Row, measurements
 
 OUT = Path(ggmltool.data.__file__).parent / "efficiency.toml"

@@ -13,7 +13,7 @@ import pytest
 
 from ggmltool.estimate.rates import fitted_shares
 from ggmltool.estimate.records import Range
-from ggmltool.scenario.devices.known import known_devices
+from ggmltool.scenario.devices.rates import known_devices
 from tests.estimate.bench_models import BENCH_MODELS, weights_nbytes
 from tests.estimate.calibrate import (
     OUT,

@@ -6,8 +6,7 @@ import pytest
 
 from ggmltool.estimate.rates import efficiency_of, known_rates, rates_of, rates_of_backend
 from ggmltool.estimate.records import Efficiency
-from ggmltool.scenario.devices.known import known_devices
-from ggmltool.scenario.devices.rates import OwnRates, measure
+from ggmltool.scenario.devices.rates import OwnRates, known_devices, measure
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.spec import BackendSpec
 from tests.batches import in_batches

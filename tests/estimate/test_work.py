@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.estimate.cells import Cells
-from ggmltool.estimate.work import VIEW, Kind, NodeWork, used_experts, work_of
+from ggmltool.estimate.work import VIEW, Cells, Kind, NodeWork, used_experts, work_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 from tests.estimate.tensors import leaf, node, view

@@ -19,9 +19,9 @@ from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.write.redacted import redacted
 from ggmltool.attach.write.written import written
-from ggmltool.scenario.devices.recorded import WORDS
-from ggmltool.scenario.kinds import key_names
+from ggmltool.scenario.devices.supports import WORDS
 from ggmltool.scenario.past import PastKeys
+from ggmltool.scenario.values import key_names
 from tests.attach.recorded import FOLDER, recorded
 from tests.fuzz import junk, scenarios
 

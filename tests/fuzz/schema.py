@@ -15,11 +15,11 @@ import jsonschema
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.scenario.devices.supports import RuleKeys, SourceKeys, SupportsKeys
 from ggmltool.scenario.errors import Mistake, ScenarioError
-from ggmltool.scenario.kinds import key_names
 from ggmltool.scenario.load import ContextKeys, GraphKeys, TopKeys, load_document
 from ggmltool.scenario.schema import scenario_schema
 from ggmltool.scenario.spec import BackendKeys
 from ggmltool.scenario.text.text import Document
+from ggmltool.scenario.values import key_names
 from tests.fuzz import bases, junk, scenarios
 
 NOT_OF_A_SCHEMA = {

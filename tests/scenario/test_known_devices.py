@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from ggmltool.ggml.devices.profiles import PROFILES
-from ggmltool.scenario.devices.known import known, known_devices, rates_data
-from ggmltool.scenario.devices.rates import OwnRates
+from ggmltool.scenario.devices.rates import OwnRates, known, known_devices, rates_data
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.dump import dump_backend
 from ggmltool.scenario.errors import Mistake

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ggmltool.estimate.rates import OWN, known_rates, rates_of_backend
 from ggmltool.estimate.records import Rates
-from ggmltool.scenario.devices.known import known_devices
+from ggmltool.scenario.devices.rates import known_devices
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.show.document import Document, Row
 

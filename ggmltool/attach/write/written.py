@@ -29,7 +29,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.plans import rows_of
 from ggmltool.ggml.tensor import cut_name
 from ggmltool.ggml.version import SCHED_MAX_COPIES
-from ggmltool.scenario.devices.recorded import dump_answers
+from ggmltool.scenario.devices.supports import dump_answers
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.past import dump_past
 from ggmltool.scenario.scenario import Scenario

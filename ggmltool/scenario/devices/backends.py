@@ -14,11 +14,9 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.scenario.data import inside_folder
-from ggmltool.scenario.devices.known import known
-from ggmltool.scenario.devices.rates import read_rates
+from ggmltool.scenario.devices.rates import known, read_rates
 from ggmltool.scenario.devices.supports import read_supports
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import key_names, read_keys
 from ggmltool.scenario.past import read_past
 from ggmltool.scenario.samples import FILES
 from ggmltool.scenario.spec import (
@@ -31,7 +29,19 @@ from ggmltool.scenario.spec import (
     as_profile,
 )
 from ggmltool.scenario.text.text import read_document
-from ggmltool.scenario.values import as_id, as_list, as_map, as_size, as_text, as_word, at, check_keys, kind_of
+from ggmltool.scenario.values import (
+    as_id,
+    as_list,
+    as_map,
+    as_size,
+    as_text,
+    as_word,
+    at,
+    check_keys,
+    key_names,
+    kind_of,
+    read_keys,
+)
 from ggmltool.scenario.versions import check_profile
 
 Profiles = Mapping[str, Profile]

@@ -45,7 +45,12 @@ def read_support_csv(file: str, backend: str | None, own_name: str, folder: Path
         if row["backend_name"] == wanted:
             key = _key(row["op_name"])
             if key is not None:
-                cases.setdefault(key, []).append(_case(row["op_name"].upper(), row))
+                op, params = row["op_name"].upper(), dict(_PARAM.findall(row["op_params"]))
+                operands = _OPERANDS.get(op, _glu if key >= FIRST_GLU_KEY else _plain_operands)(params)
+                strided = any(params.get(name, "") not in _IDENTITY for name in _STRIDED)
+                stated = tuple(o for o in operands if o.type is not None or o.ne is not None)
+                case = Case(stated, op in _ANY_LAYOUT or not strided, _YES[row["supported"].lower()])
+                cases.setdefault(key, []).append(case)
     if not cases:
         raise Mistake(f"{quoted(file)} has no op of ggml's for {quoted(wanted)}")
     return SupportCases(file, wanted, tuple((key, tuple(of)) for key, of in cases.items()))
@@ -68,21 +73,17 @@ def _rows(path: Path, file: str) -> Iterator[dict[str, str]]:
                 if len(row) != len(head):
                     columns = f"{len(row)} columns, and the first line {len(head)}"
                     raise Mistake(f"{quoted(file)}:{reader.line_num}: this row has {columns}", what)
-                yield _checked(
-                    dict(zip(COLUMNS, (row[i] for i in at), strict=True)), f"{quoted(file)}:{reader.line_num}"
-                )
+                out = dict(zip(COLUMNS, (row[i] for i in at), strict=True))
+                where, params = f"{quoted(file)}:{reader.line_num}", out["op_params"]
+                if out["supported"].lower() not in _YES:
+                    raise Mistake(f"{where}: supported is {quoted(out['supported'])}", "expected 1 or 0")
+                if len(params) > _MOST_PARAMS:
+                    raise Mistake(f"{where}: op_params has {len(params)} characters", f"at most {_MOST_PARAMS}")
+                yield out
     except (csv.Error, UnicodeDecodeError) as error:
         raise Mistake(f"{quoted(file)} is not CSV: {str(error)[:100]}", what) from None
     except OSError as error:
         raise Mistake(f"{quoted(file)} cannot be read: {error.strerror}") from None
-
-
-def _checked(row: dict[str, str], where: str) -> dict[str, str]:
-    if row["supported"].lower() not in _YES:
-        raise Mistake(f"{where}: supported is {quoted(row['supported'])}", "expected 1 or 0")
-    if len(row["op_params"]) > _MOST_PARAMS:
-        raise Mistake(f"{where}: op_params has {len(row['op_params'])} characters", f"at most {_MOST_PARAMS}")
-    return row
 
 
 def _key(name: str) -> int | None:
@@ -94,27 +95,12 @@ def _key(name: str) -> int | None:
     return keys[0] if len(keys) == 1 else None
 
 
-def _case(op: str, row: Mapping[str, str]) -> Case:
-    params = dict(_PARAM.findall(row["op_params"]))
-    of = _OPERANDS.get(op, _glu if _is_glu(op) else _plain_operands)
-    known = tuple(o for o in of(params) if o.type is not None or o.ne is not None)
-    return Case(known, op in _ANY_LAYOUT or not _is_strided(params), _YES[row["supported"].lower()])
-
-
-def _is_glu(op: str) -> bool:
-    return (_key(op) or 0) >= FIRST_GLU_KEY
-
-
 _ANY_LAYOUT = frozenset(("FLASH_ATTN_EXT",))
 """Ops whose cases differ in layout as a matter of course."""
 
 _STRIDED = ("v", "k_v", "slice", "transpose", "_src_transpose", "trans_b", "use_view_slice", "permute", "per",
             "permute_src", "permute_dst", "noncontig", "non_contiguous")  # fmt: skip
 _IDENTITY = ("", "0", "[0,0,0,0]", "[0,1,2,3]")
-
-
-def _is_strided(params: Params) -> bool:
-    return any(params.get(name, "") not in _IDENTITY for name in _STRIDED)
 
 
 def _type(params: Params, *names: str) -> DType | None:

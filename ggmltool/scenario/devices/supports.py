@@ -1,7 +1,8 @@
-"""What a device of one's own supports, as a scenario says it: lists of ops, rules, the cases of a real device."""
+"""What a device supports, as a scenario says it: lists of ops, rules, cases of a real device, answers in a process."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
@@ -10,13 +11,20 @@ from msgspec import Meta, defstruct, field
 
 from ggmltool.ggml.devices.conditions import Bounds, Conditions, Contiguity, Number, SupportRule, Supports
 from ggmltool.ggml.devices.operands import EVERY_SOURCE, RESULT
+from ggmltool.ggml.devices.questions import NotAQuestion, Question, parsed, without_memory
+from ggmltool.ggml.devices.recorded import Answer, Order, Recorded
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.op import KEY_NAMES, keys_of
 from ggmltool.ggml.tensor import MAX_SRC
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import Bool, Count, Id, Keys, Schema, Size, defined, key_names, read_keys, said
 from ggmltool.scenario.values import (
     INT64_MAX,
+    Bool,
+    Count,
+    Id,
+    Keys,
+    Schema,
+    Size,
     as_bool,
     as_id,
     as_int,
@@ -27,6 +35,10 @@ from ggmltool.scenario.values import (
     as_word,
     at,
     check_keys,
+    defined,
+    key_names,
+    read_keys,
+    said,
 )
 
 T = TypeVar("T")
@@ -61,8 +73,14 @@ def read_supports(value: object, own_name: str, folder: Path | None) -> Supports
         raise Mistake("backend selects cases of a csv, but there is no csv", _FORMS, "backend")
     base = lists[0] if lists else ""
     keys: frozenset[int] = at(base, op_keys, given[base]) if base in ("only", "except") else frozenset()
-    rules: tuple[SupportRule, ...] = at("rules", _rules, given["rules"]) if given.get("rules") is not None else ()
-    _check_no_contradiction(base, keys, rules)
+    items = [] if given.get("rules") is None else at("rules", as_list, given["rules"], "rules")
+    if len(items) > MOST_RULES:
+        raise Mistake(f"there are {len(items)} rules", f"at most {MOST_RULES} are allowed", "rules")
+    rules = tuple(at("rules", at, i, _rule, item) for i, item in enumerate(items))
+    for i, rule in enumerate(rules if base == "except" else ()):
+        for key in rule.keys or ():
+            if key in keys:
+                raise Mistake(f"{KEY_NAMES[key]} has a rule, but is also under except", "", "rules", i, "op")
     return Supports(
         keys,
         exclude=base in ("", "except", "profile"),
@@ -77,14 +95,6 @@ def _cases(given: dict[str, Any], own_name: str, folder: Path | None) -> Any:
 
     backend = None if given.get("backend") is None else as_id(given["backend"], "backend")
     return read_support_csv(as_text(given["csv"], "csv"), backend, own_name, folder)
-
-
-def _check_no_contradiction(base: str, keys: frozenset[int], rules: Iterable[SupportRule]) -> None:
-    if base == "except":
-        for i, rule in enumerate(rules):
-            for key in rule.keys or ():
-                if key in keys:
-                    raise Mistake(f"{KEY_NAMES[key]} has a rule, but is also under except", "", "rules", i, "op")
 
 
 def op_keys(value: object, what: str = "a list of ops") -> frozenset[int]:
@@ -103,19 +113,11 @@ def _keys(item: object) -> tuple[int, ...]:
 
 def _list(value: object, what: str, convert: Callable[[Any], T]) -> list[T]:
     """The items of a list, or one alone, bounded."""
-    items = list(value) if isinstance(value, list | tuple) else [value]
-    if not items or len(items) > MOST_ITEMS:
-        raise Mistake(f"{what} has {len(items)} items", f"1 to {MOST_ITEMS} are allowed")
-    return (
-        [at(i, convert, item) for i, item in enumerate(items)] if isinstance(value, list | tuple) else [convert(value)]
-    )
-
-
-def _rules(value: object) -> tuple[SupportRule, ...]:
-    items = as_list(value, "rules")
-    if len(items) > MOST_RULES:
-        raise Mistake(f"there are {len(items)} rules", f"at most {MOST_RULES} are allowed")
-    return tuple(at(i, _rule, item) for i, item in enumerate(items))
+    if not isinstance(value, list | tuple):
+        return [convert(value)]
+    if not 1 <= len(value) <= MOST_ITEMS:
+        raise Mistake(f"{what} has {len(value)} items", f"1 to {MOST_ITEMS} are allowed")
+    return [at(i, convert, item) for i, item in enumerate(value)]
 
 
 def _rule(value: object) -> SupportRule:
@@ -254,6 +256,7 @@ class SupportsKeys(Keys):
 
 def dump_supports(supports: Supports, names: Callable[[Iterable[int]], list[str]]) -> dict[str, Any]:
     """The map that says the same; `names` are those that stand for op keys."""
+    words = {operand: word for word, operand in OPERANDS.items()}
     out: dict[str, Any] = {}
     if supports.cases is not None:
         out = {"csv": supports.cases.file, "backend": supports.cases.backend}
@@ -261,19 +264,14 @@ def dump_supports(supports: Supports, names: Callable[[Iterable[int]], list[str]
         out["profile"] = True
     elif supports.keys or not supports.exclude or not supports.rules:
         out["except" if supports.exclude else "only"] = names(supports.keys)
-    if supports.rules:
-        out["rules"] = [_dump_rule(rule, names) for rule in supports.rules]
-    return out
-
-
-def _dump_rule(rule: SupportRule, names: Callable[[Iterable[int]], list[str]]) -> dict[str, Any]:
-    words = {operand: word for word, operand in OPERANDS.items()}
-    ops = [ANY] if rule.keys is None else names(rule.keys)
-    out: dict[str, Any] = {"op": ops[0] if len(ops) == 1 else ops}
-    out |= {words[operand]: _dump_conditions(conditions) for operand, conditions in rule.operands}
-    for key, operands in (("same_type", rule.same_type), ("same_shape", rule.same_shape)):
-        if operands:
-            out[key] = [words[operand] for operand in operands]
+    for rule in supports.rules:
+        ops = [ANY] if rule.keys is None else names(rule.keys)
+        said: dict[str, Any] = {"op": ops[0] if len(ops) == 1 else ops}
+        said |= {words[operand]: _dump_conditions(conditions) for operand, conditions in rule.operands}
+        for key, operands in (("same_type", rule.same_type), ("same_shape", rule.same_shape)):
+            if operands:
+                said[key] = [words[operand] for operand in operands]
+        out.setdefault("rules", []).append(said)
     return out
 
 
@@ -288,4 +286,109 @@ def _dump_conditions(conditions: Conditions) -> dict[str, Any]:
     for number, (low, high, multiple, among) in conditions.numbers:
         bounds = {k: v for k, v in (("min", low), ("max", high), ("multiple", multiple)) if v is not None}
         out[number] = bounds if among is None else among[0] if len(among) == 1 else list(among)
+    return out
+
+
+MOST_ANSWERS = 1_000_000
+"""Answers of a device, at most."""
+
+WORDS = {
+    "supports": Answer(True, False),
+    "refuses": Answer(False, False),
+    "supports, offloads": Answer(True, True),
+    "refuses, offloads": Answer(False, True),
+}
+_NAMES = {answer: text for text, answer in WORDS.items()}
+
+
+class OrderKeys(Keys):
+    """The nodes of a split in the order in which a device computes them."""
+
+    nodes: list[str]
+    kept: dict[str, list[str]] | None = None
+
+
+class AnswersKeys(Keys):
+    """What a device answered in a process."""
+
+    ops: dict[str, Annotated[str, said(enum=list(WORDS))]] | None = None
+    sizes: dict[str, dict[str, Count]] | None = None
+    orders: list[OrderKeys] | None = None
+
+
+def read_answers(value: object, what: str = "answers") -> Recorded:
+    """The map `answers`. Raises Mistake."""
+    given = as_map(value, what)
+    check_keys(given, key_names(AnswersKeys), what)
+    ops = at("ops", _by_question, given.get("ops"), "ops", _answer)
+    bufts = at("sizes", as_map, {} if given.get("sizes") is None else given["sizes"], "sizes")
+    sizes = {name: at("sizes", at, name, _sizes, name, of) for name, of in bufts.items()}
+    items = at("orders", as_list, [] if given.get("orders") is None else given["orders"], "orders")
+    return Recorded(ops, sizes, tuple(at("orders", at, i, _order, order) for i, order in enumerate(items)))
+
+
+def _order(value: object) -> Order:
+    given = as_map(value, "an order")
+    check_keys(given, key_names(OrderKeys), "an order")
+    nodes = at("nodes", _ids, given.get("nodes"))
+    twice = next((id for id, n in Counter(nodes).items() if n > 1), None)
+    if twice is not None:
+        raise Mistake(f"{quoted(twice)} stands in an order more than once", "each node once", "nodes")
+    kept = at("kept", as_map, {} if given.get("kept") is None else given["kept"], "kept")
+    for id in kept:
+        if id not in nodes:
+            raise Mistake(
+                f"{quoted(id)} is none of the nodes", "tensors are kept until a node of the split", "kept", id
+            )
+    return Order(nodes, tuple((id, at("kept", at, id, _ids, tensors)) for id, tensors in kept.items()))
+
+
+def _ids(value: object) -> tuple[str, ...]:
+    return tuple(at(i, as_id, id, "a tensor") for i, id in enumerate(as_list(value, "tensors")))
+
+
+def _sizes(name: str, value: object) -> dict[Question, int]:
+    as_id(name, "a buffer type's name")
+    found = _by_question(value, "sizes", lambda v: as_int(v, "a size", 0, INT64_MAX))
+    return {without_memory(asked): size for asked, size in found.items()}
+
+
+def _by_question(value: object, what: str, convert: Callable[[Any], T]) -> dict[Question, T]:
+    given = as_map({} if value is None else value, what)
+    if len(given) > MOST_ANSWERS:
+        raise Mistake(f"there are {len(given)} answers", f"at most {MOST_ANSWERS} are allowed")
+    out: dict[Question, T] = {}
+    for text, item in given.items():
+        try:
+            asked = parsed(as_text(text, "a question"))
+        except NotAQuestion as error:
+            raise Mistake(
+                f"{quoted(text)} is not a question: at character {error.offset + 1}, {error}",
+                "for example mul_mat(q4_0[640, 512], f32[640, 4]) -> f32[512, 4]",
+                text,
+                on_key=True,
+            ) from None
+        if asked in out:
+            raise Mistake(f"{quoted(text)} has an answer already", "", text, on_key=True)
+        out[asked] = at(text, convert, item)
+    return out
+
+
+def _answer(value: object) -> Answer:
+    text = as_text(value, "an answer")
+    if text not in WORDS:
+        hint = did_you_mean(text, WORDS) or f"expected {', or '.join(WORDS)}"
+        raise Mistake(f"an answer cannot be {quoted(text)}", hint)
+    return WORDS[text]
+
+
+def dump_answers(recorded: Recorded) -> dict[str, Any]:
+    """The map that says the same."""
+    out: dict[str, Any] = {
+        "ops": {asked.text: _NAMES[answer] for asked, answer in recorded.ops.items()},
+        "sizes": {buft: {asked.text: size for asked, size in sizes.items()} for buft, sizes in recorded.sizes.items()},
+    }
+    for order in recorded.orders:
+        kept = {"kept": {until: list(tensors) for until, tensors in order.kept}} if order.kept else {}
+        out.setdefault("orders", []).append({"nodes": list(order.nodes), **kept})
     return out

@@ -13,14 +13,12 @@ from typing import Any
 from ggmltool.ggml.devices.profiles import profile_of_name
 from ggmltool.ggml.releases.release import Release
 from ggmltool.scenario.devices.backends import devices_of, is_device_file, read_device_file
-from ggmltool.scenario.devices.known import GIB, is_known, known
-from ggmltool.scenario.devices.rates import dump_rates, measured
+from ggmltool.scenario.devices.rates import GIB, dump_rates, is_known, known, measured
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.kinds import key_names
 from ggmltool.scenario.samples import FILES
 from ggmltool.scenario.spec import BackendKeys, BackendSpec
 from ggmltool.scenario.text.text import files_beside
-from ggmltool.scenario.values import check_keys
+from ggmltool.scenario.values import check_keys, key_names
 
 PROGRAMS = "nvidia-smi, rocm-smi or llama-server --list-devices"
 MOST_BYTES = 1 << 20

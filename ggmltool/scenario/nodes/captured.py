@@ -71,16 +71,10 @@ class Seen:
         None for a node that is new, or says anything else than the one like it did.
         """
         try:
-            return self._find(id, value, scope, layouts)
-        except (TypeError, ValueError, KeyError):
+            key = self._key(id, value, scope, layouts)
+            known = self._known.get(key) if key is not None else None
+        except (TypeError, ValueError, KeyError):  # it is malformed
             return None
-
-    def _find(
-        self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]
-    ) -> tuple[Known, tuple[str | None, ...], str | None, int] | None:
-        """The same; raises KeyError, TypeError and ValueError for what is malformed."""
-        key = self._key(id, value, scope, layouts)
-        known = self._known.get(key) if key is not None else None
         if known is None:
             return None
         src = tuple(value.get("src") or ())
@@ -95,8 +89,10 @@ class Seen:
         offs = seen.view_offs + known.delta
         if view_src is None:
             return (known, src, root, offs) if view_offs is None and "flags" not in value else None
-        if view_src != root and scope.view(view_src, 0) != (root, 0):
-            return None
+        if view_src != root:
+            known_src = isinstance(view_src, str) and view_src in scope
+            if not known_src or scope.view(view_src, 0) != (root, 0):
+                return None
         if view_offs is not None and (view_offs.__class__ is not int or scope.view(view_src, view_offs)[1] != offs):
             return None
         return known, src, root, offs

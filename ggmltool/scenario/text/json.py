@@ -36,7 +36,13 @@ def decode_json(text: str) -> object:
     except _DoubledKeyError:
         raise _doubled_key(text) from None
     except RecursionError:
-        deep = _too_deep(text)
+        depth = deep = 0
+        for token in _TOKEN.finditer(text):
+            c = token.group()[0]
+            depth += (c in "{[") - (c in "}]")
+            if depth > _DEEP:
+                deep = token.start()
+                break
         raise Mistake("this is nested too deeply", "a scenario has at most ten levels", offset=deep) from None
     except ValueError:
         number = _LONG_NUMBER.search(text)
@@ -69,16 +75,6 @@ def _doubled_key(text: str) -> Mistake:
                     seen.add(key)
                 is_key = False
     return Mistake("a key is there twice", offset=0)
-
-
-def _too_deep(text: str) -> int:
-    depth = 0
-    for token in _TOKEN.finditer(text):
-        c = token.group()[0]
-        depth += (c in "{[") - (c in "}]")
-        if depth > _DEEP:
-            return token.start()
-    return 0
 
 
 def find_in_json(text: str, path: Sequence[str | int], on_key: bool) -> int:

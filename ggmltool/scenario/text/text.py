@@ -190,7 +190,8 @@ class Document:
             return None
         if self.format == "yaml":
             mark = find_in_yaml(self.value, path, on_key)
-            start = self._line_start(mark.line) + mark.column - 1
+            breaks = self._line_breaks()
+            start = breaks[min(mark.line, len(breaks)) - 1] + mark.column - 1
         else:
             start = find_in_json(self.text, path, on_key)
         return start if inner is None else inside_string(self.text, start, inner)
@@ -199,10 +200,6 @@ class Document:
         if self._breaks is None:
             self._breaks = [0, *(m.end() for m in _LINE_BREAK.finditer(self.text))]
         return self._breaks
-
-    def _line_start(self, line: int) -> int:
-        breaks = self._line_breaks()
-        return breaks[min(line, len(breaks)) - 1]
 
     def _place(self, offset: int) -> tuple[Place, str]:
         breaks = self._line_breaks()
@@ -424,12 +421,8 @@ def _unpack(raw: bytes, shown: str) -> bytes:
                     raise ScenarioError("this gzip file is cut off", shown)
             rest = unpacker.unused_data.lstrip(b"\0")
     except zlib.error as e:
-        raise ScenarioError(f"this gzip file is damaged ({_plain(e)})", shown) from None
+        raise ScenarioError(f"this gzip file is damaged ({str(e).rsplit(': ', 1)[-1]})", shown) from None
     return bytes(out)
-
-
-def _plain(e: Exception) -> str:
-    return str(e).rsplit(": ", 1)[-1]
 
 
 def _decode(raw: bytes, shown: str) -> str:
