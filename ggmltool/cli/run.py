@@ -45,21 +45,8 @@ def file_name(id: str) -> str:
     return f"{name}.npy"
 
 
-<<<<<<< HEAD
 class Dump:
     """A folder that tensors are written to, each as a file of its own. `numbered`: files say which step they are of."""
-=======
-def _watcher(
-    opened: Opened, watch: tuple[str, ...], dump: Path | None, output: Output, streamed: bool
-) -> Watcher | None:
-    """The eval callback, where somebody wants to see nodes."""
-    if not watch and dump is None:
-        return None
-    from ggmltool.cli.dump import Dump
-    from ggmltool.cli.errors import CliError
-    from ggmltool.cli.watcher import Watcher
-    from ggmltool.scenario.versions import days, lacks
->>>>>>> 2047fc4c (A scenario's nodes, data, steps and runs are read with fewer helpers)
 
     def __init__(self, folder: Path, force: bool, numbered: bool) -> None:
         self.folder = folder
