@@ -11,7 +11,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -19,9 +19,9 @@ import ggmltool
 from ggmltool.ask.diff.rules import ReleaseChange, changes
 from ggmltool.ggml.ops.composites import COMPOSITES
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
-from ggmltool.scenario.load import USAGES, ContextKeys, GraphKeys, TopKeys
+from ggmltool.scenario.load import ContextKeys, GraphKeys, TopKeys
 from ggmltool.scenario.nodes.long_form import KEYS
-from ggmltool.scenario.spec import BackendKeys, BufferTypeKeys, SchedulerKeys
+from ggmltool.scenario.spec import BackendKeys, BufferTypeKeys, SchedulerKeys, Usage
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, OTHER_STEPS
 from ggmltool.scenario.values import key_names
 from tests.attach.programs import started
@@ -385,7 +385,7 @@ def test_the_options_of_data_that_is_made_up_are_those_of_the_loader(kind: str) 
 
 def test_words_that_a_key_takes_are_named() -> None:
     """U25"""
-    assert all(f"`{usage}`" in SECTIONS["Contexts"] for usage in USAGES)
+    assert all(f"`{usage}`" in SECTIONS["Contexts"] for usage in get_args(Usage))
     composed = SECTIONS["Tensors and nodes"].rpartition("A ggml function that is not an op")[2].partition("Of `y:")[0]
     assert set(COMPOSITES) == set(re.findall(r"`(\w+)`", composed))
 
