@@ -8,7 +8,7 @@ from typing import Any
 
 import ggmltool
 from ggmltool.ask.splits.sched_debug import sched_debug
-from ggmltool.ggml.events import Event
+from ggmltool.ggml.events import Event, Reused
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.release import Rules
 from ggmltool.oracle import OracleRun
@@ -83,6 +83,32 @@ class Judged:
     def error(self) -> dict[str, str | None]:
         assert self.last.error is not None
         return dict(self.last.error)
+
+    def on(self, id: str) -> tuple[str | None, str | None]:
+        """The backend of a tensor, and the label of the rule that gave it."""
+        return self.backend(id), self.cause(id)
+
+    def figure(self, what: str) -> Any:
+        """What a table of figures names: `sizes`, `splits`, `leafs`, `error KEY`, or something of tensors, which
+        a method here or a field of their rows has: `offset x y` is a list, `offset x` a value."""
+        name, *ids = what.split()
+        if name == "error":
+            return self.error()[ids[0]]
+        if name == "leafs":
+            return [leaf.id for leaf in self.last.leafs]
+        if name == "reused":
+            return self.of(Reused)
+        if name == "hazards":
+            return [v.kind for v in hazards(self)]
+        if not ids:
+            return getattr(self, name)()
+        found = [getattr(self, name)(id) if hasattr(self, name) else getattr(self.row(id), name) for id in ids]
+        return found if len(ids) > 1 else found[0]
+
+    def check(self, figures: Mapping[str, Any]) -> None:
+        """Compares all that a table expects."""
+        found = {what: self.figure(what) for what in figures}
+        assert found == dict(figures), {what: is_ for what, is_ in found.items() if is_ != figures[what]}
 
 
 Judging = Callable[..., "Judged"]
