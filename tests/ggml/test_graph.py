@@ -29,32 +29,30 @@ def names(tensors: list[Tensor]) -> list[str]:
     return [t.name for t in tensors]
 
 
-def test_sources_come_before_their_node_in_the_order_of_their_slots() -> None:
+@pytest.mark.parametrize(
+    ("text", "outputs", "nodes", "leafs", "uses"),
+    [
+        # Sources come before their node, in the order of their slots.
+        ("x:4 y:4 left=SQR(y) right=SQRT(x) sum=ADD(left,right)", "sum", "left right sum", "y x", {"x": 1}),
+        # Expanding again adds only what is new.
+        ("x:4 a=SQR(x) c=SQR(a)", "a c a", "a c", "x", {"a": 1}),
+        # Every edge counts as a use.
+        ("x:4 twice=MUL(x,x) once=SQR(x)", "twice once", "twice once", "x", {"x": 3, "twice": 0}),
+        # Holes among the sources are passed over.
+        ("x:4 y=FLASH_ATTN_EXT(_,x)", "y", "y", "x", {"x": 1}),
+    ],
+)
+def test_a_graph_has_these_nodes_and_leafs(
+    text: str, outputs: str, nodes: str, leafs: str, uses: dict[str, int]
+) -> None:
     b = Builder()
-    x, y = b.leaf("x", 4), b.leaf("y", 4)
-    left, right = b.node("left", Op.SQR, y), b.node("right", Op.SQRT, x)
-    g = b.graph(b.node("sum", Op.ADD, left, right))
-    assert names(g.nodes) == ["left", "right", "sum"]
-    assert names(g.leafs) == ["y", "x"]
-
-
-def test_expanding_again_adds_only_what_is_new() -> None:
-    b = Builder()
-    x = b.leaf("x", 4)
-    a = b.node("a", Op.SQR, x)
-    c = b.node("c", Op.SQR, a)
-    g = b.graph(a, c, a)
-    assert names(g.nodes) == ["a", "c"]
-    assert g.use_count(a) == 1
-
-
-def test_every_edge_counts_as_a_use() -> None:
-    b = Builder()
-    x = b.leaf("x", 4)
-    twice = b.node("twice", Op.MUL, x, x)
-    g = b.graph(twice, b.node("once", Op.SQR, x))
-    assert g.use_count(x) == 3
-    assert g.use_count(twice) == 0
+    tensors = b.parse(text)
+    g = b.graph(*(tensors[name] for name in outputs.split()))
+    assert (names(g.nodes), names(g.leafs)) == (nodes.split(), leafs.split())
+    assert {name: g.use_count(tensors[name]) for name in uses} == uses
+    for t in tensors.values():
+        # Nodes are marked for computing, leafs are not.
+        assert bool(t.flags & FLAG_COMPUTE) == bool(t.op)
 
 
 def test_a_cast_uses_itself() -> None:
@@ -64,13 +62,6 @@ def test_a_cast_uses_itself() -> None:
     g = b.graph(cast)
     assert names(g.nodes) == ["cast"]
     assert g.use_count(cast) == 1
-
-
-def test_holes_among_the_sources_are_passed_over() -> None:
-    b = Builder()
-    x = b.leaf("x", 4)
-    g = b.graph(b.node("y", Op.FLASH_ATTN_EXT, None, x, ne=(4,)))
-    assert names(g.leafs) == ["x"]
 
 
 def test_tensors_without_names_are_called_by_their_place() -> None:
@@ -89,12 +80,6 @@ def test_a_parameter_is_a_node_though_it_has_no_op() -> None:
     assert names(g.nodes) == ["node_0", "y"]
 
 
-def test_an_op_without_sources_is_a_node() -> None:
-    b = Builder()
-    g = b.graph(b.node("a", Op.ARANGE, ne=(4,), type="f32"))
-    assert (names(g.nodes), g.leafs) == (["a"], [])
-
-
 def test_a_view_without_an_op_is_a_leaf_and_brings_no_root() -> None:
     b = Builder()
     root = b.leaf("root", 4)
@@ -103,15 +88,6 @@ def test_a_view_without_an_op_is_a_leaf_and_brings_no_root() -> None:
     assert names(g.leafs) == ["view"]
     assert not g.contains(root)
     assert g.contains(view)
-
-
-def test_expanding_marks_nodes_for_computing_and_leafs_not() -> None:
-    b = Builder()
-    x = b.leaf("x", 4)
-    y = b.node("y", Op.SQR, x)
-    b.graph(y)
-    assert y.flags & FLAG_COMPUTE
-    assert not x.flags & FLAG_COMPUTE
 
 
 def test_ordering_leaves_the_marks_to_a_later_expansion() -> None:
@@ -129,32 +105,24 @@ def test_ordering_leaves_the_marks_to_a_later_expansion() -> None:
     assert [bool(t.flags & FLAG_COMPUTE) for t in (y, z, other)] == [True, True, False]
 
 
-def test_a_full_graph_refuses_another_node() -> None:
+@pytest.mark.parametrize(
+    ("text", "outputs", "size", "condition", "breach"),
+    [
+        ("x:4 a=SQR(x) c=SQR(a) d=SQR(c)", "d", 2, "cgraph->n_nodes < cgraph->size", ("cgraph_nodes", 3)),
+        ("a:4 c:4", "a c", 1, "cgraph->n_leafs < cgraph->size", ("cgraph_leafs", 2)),
+        # Tensors take their slots on the way down.
+        ("a:4 c:4 y=ADD(a,c)", "y", 1, "node_hash_pos != GGML_HASHSET_FULL", ("cgraph_slots", 3)),
+    ],
+)
+def test_a_full_graph_refuses_one_more(
+    text: str, outputs: str, size: int, condition: str, breach: tuple[str, int]
+) -> None:
     b = Builder()
-    t = b.leaf("x", 4)
-    for i in range(3):
-        t = b.node(f"n{i}", Op.SQR, t)
+    tensors = b.parse(text)
     with pytest.raises(GgmlAssert) as error:
-        b.graph(t, size=2)
-    assert error.value.condition == "cgraph->n_nodes < cgraph->size"
-
-
-def test_a_full_graph_refuses_another_leaf() -> None:
-    b = Builder()
-    graph = CGraph(1)
-    graph.build_forward_expand(b.leaf("a", 4))
-    with pytest.raises(GgmlAssert) as error:
-        graph.build_forward_expand(b.leaf("c", 4))
-    assert error.value.condition == "cgraph->n_leafs < cgraph->size"
-    assert error.value.breach == ("cgraph_leafs", 2)
-
-
-def test_a_graph_that_is_far_too_small_runs_out_of_slots_on_the_way_down() -> None:
-    b = Builder()
-    with pytest.raises(GgmlAssert) as error:
-        b.graph(b.node("y", Op.ADD, b.leaf("a", 4), b.leaf("c", 4)), size=1)
-    assert error.value.condition == "node_hash_pos != GGML_HASHSET_FULL"
-    assert "c is one more" in error.value.explanation
+        b.graph(*(tensors[name] for name in outputs.split()), size=size)
+    assert (error.value.condition, error.value.breach) == (condition, breach)
+    assert f"{outputs[-1] if outputs != 'y' else 'c'} is one more" in error.value.explanation
 
 
 def test_a_leaf_with_sources_cannot_be_expanded_behind_them() -> None:

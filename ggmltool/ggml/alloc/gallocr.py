@@ -70,12 +70,11 @@ class Gallocr(AnyGallocr):
         node_ids: list[int] | None,
         leaf_ids: list[int] | None,
         n_tensors: int,
-        no_alloc: bool = False,
     ) -> bool:
         """ggml_gallocr_reserve_n: plan the graph anew and make buffers that hold it.
 
         `node_ids` and `leaf_ids` give the buffer id of each node and leaf (None: all 0), `n_tensors` bounds the
-        tensors' indices. With `no_alloc` buffers that have become too small are freed and not made again.
+        tensors' indices.
         """
         min_hash_size = len(nodes) + len(leafs)
         min_hash_size += min_hash_size // 4
@@ -90,7 +89,7 @@ class Gallocr(AnyGallocr):
         self._alloc_graph_impl(nodes, leafs, node_ids, leaf_ids, n_tensors)
         self._check_hash_set(nodes, leafs)
         self._unsettled = True
-        self._realloc_buffers(no_alloc)
+        self._realloc_buffers()
         return True
 
     def _check_hash_set(self, nodes: list[Tensor], leafs: list[Tensor]) -> None:
@@ -173,7 +172,7 @@ class Gallocr(AnyGallocr):
         ]
         self._leaf_allocs = [alloc_of(leaf) for leaf in leafs]
 
-    def _realloc_buffers(self, no_alloc: bool) -> None:
+    def _realloc_buffers(self) -> None:
         for i, tallocr in enumerate(self.buf_tallocs):
             first = self.buf_tallocs.index(tallocr)
             if first < i:
@@ -190,7 +189,7 @@ class Gallocr(AnyGallocr):
                 sizes = [self.bufts[i].buffer_size(chunk.max_size) for chunk in tallocr.chunks]
                 if buffer is not None:
                     buffer.free(new_size, self.addresses)
-                self.buffers[i] = None if no_alloc else VBuffer(self.bufts[i], sizes, self.addresses)
+                self.buffers[i] = VBuffer(self.bufts[i], sizes, self.addresses)
 
     def growing(self, buft: BufferType, size: int, new_size: int) -> None:
         """A buffer of `size` bytes (0: there is none) is about to be made anew with `new_size`."""

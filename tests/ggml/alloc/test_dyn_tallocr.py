@@ -19,122 +19,60 @@ def free_blocks(t: DynTallocr, chunk: int = 0) -> list[tuple[int, int]]:
     return [(offset, size) for offset, size in t.chunks[chunk].free_blocks]
 
 
-def test_the_first_tensor_lies_at_the_beginning_of_the_first_chunk() -> None:
-    t = DynTallocr(32, SIZE_MAX)
-    assert t.alloc(100) == (0, 0)
-    assert t.max_size(0) == sum(c.max_size for c in t.chunks) == 128
-    assert t.alloc(1) == (0, 128)
+@pytest.mark.parametrize(
+    ("alignment", "limit", "moves", "last", "blocks"),
+    [
+        # Numbers are sizes to allocate, `-n` gives the allocation number n back; `last` are the last addresses.
+        (32, SIZE_MAX, "100 1", [(0, 0), (0, 128)], [(160, HUGE - 160)]),
+        (128, SIZE_MAX, "1 128 129 1", [(0, 0), (0, 128), (0, 256), (0, 512)], None),
+        # The smallest hole that fits is taken.
+        (32, SIZE_MAX, "256 32 128 32 192 32 -0 -2 -4 150 100 100", [(0, 448), (0, 288), (0, 0)], None),
+        # Of equal holes the later one.
+        (32, SIZE_MAX, "64 64 64 64 64 -0 -2 64 64", [(0, 128), (0, 0)], None),
+        # The end is used only where no hole fits.
+        (32, SIZE_MAX, "64 32 -0 96 64", [(0, 96), (0, 0)], None),
+        # A freed range joins its neighbors.
+        (32, SIZE_MAX, "32 32 32 32 -0 -2", [], [(0, 32), (64, 32), (128, HUGE - 128)]),
+        (32, SIZE_MAX, "32 32 32 32 -0 -2 -1", [], [(0, 96), (128, HUGE - 128)]),
+        (32, SIZE_MAX, "32 32 32 32 -0 -2 -1 -3", [], [(0, HUGE)]),
+        # A chunk that would exceed the limit is followed by another.
+        (32, 1024, "800 300 200", [(0, 0), (1, 0), (0, 800)], []),
+        # A tensor above the limit gets a chunk of its size.
+        (32, 1024, "4000", [(0, 0)], []),
+        (32, 1024, "4000 32 -0 4000", [(1, 0), (0, 0)], []),
+        # The last chunk with any hole wins over a tighter one before; a chunk's last block is no hole to this search.
+        (32, 1024, "64 960 512 512 -0 -2 64", [(0, 0)], None),
+        (32, 1024, "64 928 512 480 -0 -2 64", [(1, 0)], None),
+        # At the ends room that was used before is preferred to growth.
+        (32, 4096, "800 4000 -1 64 -0 896 800", [(1, 0), (1, 64), (0, 0)], None),
+        # The sixteenth chunk has no limit.
+        (32, 1024, "1024 " * 40, [*((i, 0) for i in range(16)), *((15, 1024 * i) for i in range(1, 25))], None),
+    ],
+)
+def test_a_tensor_lies_there(
+    alignment: int, limit: int, moves: str, last: list[Address], blocks: list[tuple[int, int]] | None
+) -> None:
+    t = DynTallocr(alignment, limit)
+    made: list[tuple[Address, int]] = []
+    for move in moves.split():
+        if move.startswith("-"):
+            t.free_bytes(*made[int(move[1:])])
+        else:
+            made.append((t.alloc(int(move)), int(move)))
+    assert [address for address, _ in made][len(made) - len(last) :] == last
+    assert blocks is None or free_blocks(t) == blocks
+    assert len(t.chunks) <= VBUFFER_MAX_CHUNKS
 
 
-def test_sizes_are_rounded_up_to_the_alignment() -> None:
-    t = DynTallocr(128, SIZE_MAX)
-    assert [t.alloc(n)[1] for n in (1, 128, 129, 1)] == [0, 128, 256, 512]
-
-
-def test_the_smallest_hole_that_fits_is_taken() -> None:
-    t = DynTallocr(32, SIZE_MAX)
-    a = [t.alloc(n) for n in (256, 32, 128, 32, 192, 32)]
-    for i, n in ((0, 256), (2, 128), (4, 192)):
-        t.free_bytes(a[i], n)
-    assert t.alloc(150) == a[4]
-    assert t.alloc(100) == a[2]
-    assert t.alloc(100) == a[0]
-
-
-def test_of_equal_holes_the_later_one_is_taken() -> None:
-    t = DynTallocr(32, SIZE_MAX)
-    a = [t.alloc(64) for _ in range(5)]
-    t.free_bytes(a[0], 64)
-    t.free_bytes(a[2], 64)
-    assert t.alloc(64) == a[2]
-    assert t.alloc(64) == a[0]
-
-
-def test_the_end_is_used_only_where_no_hole_fits() -> None:
-    t = DynTallocr(32, SIZE_MAX)
-    a = t.alloc(64)
-    t.alloc(32)
-    t.free_bytes(a, 64)
-    assert t.alloc(96) == (0, 96)
-    assert t.alloc(64) == a
-
-
-def test_a_freed_range_joins_its_neighbors() -> None:
-    t = DynTallocr(32, SIZE_MAX)
-    a = [t.alloc(32) for _ in range(4)]
-    t.free_bytes(a[0], 32)
-    t.free_bytes(a[2], 32)
-    assert free_blocks(t)[:2] == [(0, 32), (64, 32)]
-    t.free_bytes(a[1], 32)
-    assert free_blocks(t)[0] == (0, 96)
-    t.free_bytes(a[3], 32)
-    assert free_blocks(t) == [(0, HUGE)]
-    assert t.max_size(0) == 128
-
-
-def test_a_part_of_a_tensor_can_be_given_back() -> None:
+def test_a_part_of_a_tensor_can_be_given_back_and_nothing_too() -> None:
     t = DynTallocr(32, SIZE_MAX)
     chunk, offset = t.alloc(256)
     t.alloc(32)
     t.free_bytes((chunk, offset + 128), 128)
     assert free_blocks(t)[0] == (128, 128)
-
-
-def test_freeing_nothing_may_leave_an_empty_block_that_can_be_used() -> None:
-    t = DynTallocr(32, SIZE_MAX)
-    a = t.alloc(32)
-    t.alloc(32)
-    t.free_bytes(a, 0)
+    t.free_bytes((chunk, offset), 0)
     assert free_blocks(t)[0] == (0, 0)
     assert t.alloc(0) == (0, 0)
-
-
-def test_a_chunk_that_would_exceed_the_limit_is_followed_by_another() -> None:
-    t = DynTallocr(32, 1024)
-    assert [t.alloc(n) for n in (800, 300, 200)] == [(0, 0), (1, 0), (0, 800)]
-    assert (t.max_size(0), t.max_size(1), t.max_size(2)) == (1024, 320, 0)
-
-
-def test_a_tensor_above_the_limit_gets_a_chunk_of_its_size() -> None:
-    t = DynTallocr(32, 1024)
-    assert t.alloc(4000) == (0, 0)
-    assert free_blocks(t) == []
-    assert t.alloc(32) == (1, 0)
-    t.free_bytes((0, 0), 4000)
-    assert t.alloc(4000) == (0, 0)
-
-
-def test_the_last_chunk_with_any_hole_wins_over_a_tighter_one_before() -> None:
-    t = DynTallocr(32, 1024)
-    a = [t.alloc(n) for n in (64, 960, 512, 512)]
-    assert [chunk for chunk, _ in a] == [0, 0, 1, 1]
-    t.free_bytes(a[0], 64)
-    t.free_bytes(a[2], 512)
-    # The first chunk's hole of 64 bytes is that chunk's last block here, so it is no hole to this search.
-    assert t.alloc(64) == (0, 0)
-    t = DynTallocr(32, 1024)
-    a = [t.alloc(n) for n in (64, 928, 512, 480)]
-    t.free_bytes(a[0], 64)
-    t.free_bytes(a[2], 512)
-    assert t.alloc(64) == (1, 0)
-
-
-def test_at_the_ends_room_that_was_used_before_is_preferred_to_growth() -> None:
-    t = DynTallocr(32, 4096)
-    a, b = t.alloc(800), t.alloc(4000)
-    t.free_bytes(b, 4000)
-    assert t.alloc(64) == (1, 0)
-    t.free_bytes(a, 800)
-    assert t.alloc(896) == (1, 64)
-    assert t.alloc(800) == (0, 0)
-
-
-def test_the_sixteenth_chunk_has_no_limit() -> None:
-    t = DynTallocr(32, 1024)
-    places = [t.alloc(1024) for _ in range(40)]
-    assert places[:16] == [(i, 0) for i in range(16)]
-    assert places[16:] == [(15, 1024 * i) for i in range(1, 25)]
-    assert len(t.chunks) == VBUFFER_MAX_CHUNKS
 
 
 def test_where_no_chunk_has_room_the_planner_aborts_in_ggmls_words() -> None:

@@ -77,102 +77,93 @@ def chain(b: Builder, *ops: Op) -> list[Tensor]:
     return out
 
 
-def test_a_chain_of_ops_in_place_needs_the_memory_of_its_input_only() -> None:
-    b, bench = Builder(), Bench()
-    tensors = chain(b, Op.SCALE, Op.SQR, Op.LOG)
-    assert bench.place(b, tensors[-1]) == 256
-    assert {offset(t) for t in tensors} == {0}
-    assert [(e.tensor, e.parent) for e in bench.of(Reused)] == [("n0", "x"), ("n1", "n0"), ("n2", "n1")]
+@dataclass
+class Case:
+    """A graph (`Builder.parse`), the outputs by which it is built, and what becomes of it."""
+
+    graph: str
+    outputs: str
+    size: int
+    offsets: str
+    """Of each tensor in turn, views left out."""
+    not_reused: tuple[NotReused, ...] = ()
+    reused: str = ""
+    freed: str | None = None
 
 
-def test_a_chain_of_other_ops_goes_back_and_forth_between_two_places() -> None:
+CASES = {
+    "a chain of ops in place needs the memory of its input only": Case(
+        "x:64! a=SCALE(x) b=SQR(a) c=LOG(b)", "c", 256, "0 0 0 0", reused="x a b"
+    ),
+    "a chain of other ops goes back and forth between two places": Case(
+        "x:64! a=SIN(x) b=COS(a) c=SIN(b) d=COS(c)", "d", 512, "0 256 0 256 0", freed="x a b c"
+    ),
+    "a source with another user to come is not overwritten": Case(
+        "x:64! first=SQR(x) second=SQRT(x) sum=ADD(first,second)",
+        "sum",
+        512,
+        "0 256 0 256",
+        (NotReused("first", "x", Why.CHILDREN, Facts(n_children=2)),),
+        reused="x first",
+    ),
+    "an output is neither overwritten nor freed": Case(
+        "x:64! kept=SIN(x)! last=SQR(kept)", "last", 512, "0 256 0", (NotReused("last", "kept", Why.OUTPUT),), freed="x"
+    ),
+    "inputs have their memory before the first node": Case(
+        "x:64! late:64! a=SIN(x) c=SIN(a) sum=ADD(c,late)", "sum", 768, "0 256 512 0 0", reused="c"
+    ),
+    "a root that a view still shows is not reused in place": Case(
+        "x:64! root=SIN(x) view=VIEW(root) square=SQR(root) sum=ADD(square,view)",
+        "view square sum",
+        512,
+        "0 256 0 0",
+        (NotReused("square", "root", Why.VIEWS, Facts(n_views=1)),),
+        reused="square",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_what_becomes_of_a_graph(case: Case) -> None:
     b, bench = Builder(), Bench()
-    tensors = chain(b, Op.SIN, Op.COS, Op.SIN, Op.COS)
-    assert bench.place(b, tensors[-1]) == 512
-    assert [offset(t) for t in tensors] == [0, 256, 0, 256, 0]
-    assert [e.tensor for e in bench.of(Freed)] == ["x", "n0", "n1", "n2"]
+    tensors = b.parse(case.graph)
+    assert bench.place(b, *(tensors[name] for name in case.outputs.split())) == case.size
+    assert [offset(t) for t in tensors.values() if t.op != Op.VIEW] == [int(n) for n in case.offsets.split()]
+    assert bench.of(NotReused)[: len(case.not_reused)] == list(case.not_reused)
+    assert [e.parent for e in bench.of(Reused)] == case.reused.split()
+    assert bench.of(Kept) == [Kept(t.name) for t in tensors.values() if t.flags & FLAG_OUTPUT]
+    if case.freed is not None:
+        assert [e.tensor for e in bench.of(Freed)] == case.freed.split()
 
 
 NAMES = (
     "FILL SCALE DIAG_MASK_ZERO DIAG_MASK_INF ADD ADD_ID ADD1 SUB MUL DIV SQR SQRT LOG UNARY ROPE ROPE_BACK SILU_BACK "
     "RMS_NORM RMS_NORM_BACK SOFT_MAX SOFT_MAX_BACK"
 )
-IN_PLACE = frozenset(NAMES.split())
 
 
-def test_the_ops_in_place_are_ggmls() -> None:
-    assert {op.name for op in INPLACE_OPS} == IN_PLACE
-
-
-@pytest.mark.parametrize("op", list(Op))
-def test_an_op_reuses_its_source_where_it_is_one_of_them(op: Op) -> None:
-    if op == Op.NONE or op in (Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE):
-        return
-    b, bench = Builder(), Bench()
-    x, y = chain(b, op)
-    bench.place(b, y)
-    assert (offset(x) == offset(y)) == (op.name in IN_PLACE)
+def test_the_ops_in_place_are_ggmls_and_reuse_their_source() -> None:
+    assert {op.name for op in INPLACE_OPS} == set(NAMES.split())
+    for op in Op:
+        if op not in (Op.NONE, Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE):
+            b = Builder()
+            x, y = chain(b, op)
+            Bench().place(b, y)
+            assert (offset(x) == offset(y)) == (op in INPLACE_OPS), op
 
 
 def test_any_source_will_do_and_the_first_is_taken() -> None:
     b, bench = Builder(), Bench()
-    small, x, y = b.input("small", 1), b.input("x", 64), b.input("y", 64)
-    sum = b.node("sum", Op.ADD, small, x, y, ne=(64,))
+    t = b.parse("small:1! x:64! y:64!")
+    sum = b.node("sum", Op.ADD, *t.values(), ne=(64,))
     bench.place(b, sum)
-    assert offset(sum) == offset(x)
+    assert offset(sum) == offset(t["x"])
     assert bench.of(NotReused) == [NotReused("sum", "small", Why.LAYOUT)]
-
-
-def test_a_source_with_another_user_to_come_is_not_overwritten() -> None:
-    b, bench = Builder(), Bench()
-    x = b.input("x", 64)
-    first = b.node("first", Op.SQR, x)
-    second = b.node("second", Op.SQRT, x)
-    bench.place(b, b.node("sum", Op.ADD, first, second))
-    assert offset(first) != offset(x)
-    assert offset(second) == offset(x)
-    assert bench.of(NotReused)[0][2:] == (Why.CHILDREN, Facts(n_children=2))
-
-
-def test_a_source_used_twice_by_one_node_is_not_overwritten() -> None:
-    b, bench = Builder(), Bench()
-    x = b.input("x", 64)
-    assert bench.place(b, b.node("square", Op.MUL, x, x)) == 512
-
-
-def test_an_output_is_neither_overwritten_nor_freed() -> None:
-    b, bench = Builder(), Bench()
-    x = b.input("x", 64)
-    kept = b.node("kept", Op.SIN, x, output=True)
-    last = b.node("last", Op.SQR, kept)
-    bench.place(b, last)
-    assert offset(last) != offset(kept)
-    assert bench.of(Kept) == [Kept("kept")]
-    assert bench.of(NotReused)[0].why is Why.OUTPUT
-
-
-def test_an_input_is_freed_like_anything_else() -> None:
-    b, bench = Builder(), Bench()
-    x, _, c = chain(b, Op.SIN, Op.SIN)
-    bench.place(b, c)
-    assert offset(c) == offset(x)
-
-
-def test_inputs_have_their_memory_before_the_first_node() -> None:
-    b, bench = Builder(), Bench()
-    x, late = b.input("x", 64), b.input("late", 64)
-    a = b.node("a", Op.SIN, x)
-    c = b.node("c", Op.SIN, a)
-    bench.place(b, b.node("sum", Op.ADD, c, late))
-    assert [e.tensor for e in bench.of(Allocated)][:2] == ["x", "late"]
-    assert offset(a) == 512
 
 
 def test_a_node_flagged_input_has_its_memory_before_the_first_node_too() -> None:
     b, bench = Builder(), Bench()
-    x = b.input("x", 64)
-    a = b.node("a", Op.SIN, x)
-    state = b.node("state", Op.COS, a)
+    state = b.parse("x:64! a=SIN(x) state=COS(a)")["state"]
     state.flags |= FLAG_INPUT
     bench.place(b, state)
     assert [e.tensor for e in bench.of(Allocated)] == ["x", "state", "a"]
@@ -180,8 +171,8 @@ def test_a_node_flagged_input_has_its_memory_before_the_first_node_too() -> None
 
 def test_a_view_needs_no_memory_and_keeps_its_root_until_its_own_last_use() -> None:
     b, bench = Builder(), Bench()
-    x = b.input("x", 64)
-    root = b.node("root", Op.SIN, x)
+    t = b.parse("x:64! root=SIN(x)")
+    root = t["root"]
     view = b.view("view", root, 32, offset=128)
     other = b.node("other", Op.COS, root)
     last = b.node("last", Op.SIN, view)
@@ -192,37 +183,6 @@ def test_a_view_needs_no_memory_and_keeps_its_root_until_its_own_last_use() -> N
     assert freed.index("root") > freed.index("x")
 
 
-def test_a_view_is_never_reused_in_place() -> None:
-    b, bench = Builder(), Bench()
-    _, root = chain(b, Op.SIN)
-    view = b.view("view", root)
-    y = b.node("y", Op.SQR, view)
-    assert bench.place(b, y) == 512
-    assert offset(y) != offset(root)
-    assert bench.of(NotReused) == [NotReused("y", "view", Why.IS_VIEW)]
-
-
-def test_a_root_that_a_view_still_shows_is_not_reused_in_place() -> None:
-    b, bench = Builder(), Bench()
-    _, root = chain(b, Op.SIN)
-    view = b.view("view", root)
-    square = b.node("square", Op.SQR, root)
-    bench.place(b, view, square, b.node("sum", Op.ADD, square, view))
-    assert offset(square) != offset(root)
-    assert bench.of(NotReused)[0][2:] == (Why.VIEWS, Facts(n_views=1))
-
-
-def test_a_cast_nobody_uses_is_freed_at_once() -> None:
-    b, bench = Builder(), Bench()
-    x = b.input("x", 64)
-    cast = b.node("cast", Op.CPY, x, type="f16")
-    cast.src.append(cast)
-    y = b.node("y", Op.SIN, x)
-    bench.place(b, cast, y)
-    assert [e.tensor for e in bench.of(Freed)] == ["cast", "x"]
-    assert offset(cast) == offset(y)
-
-
 def test_tensors_with_memory_of_their_own_are_left_alone() -> None:
     b, bench = Builder(), Bench()
     weight, x = b.leaf("w", 64), b.input("x", 64)
@@ -231,16 +191,10 @@ def test_tensors_with_memory_of_their_own_are_left_alone() -> None:
     y = b.node("y", Op.MUL, weight, x)
     assert bench.place(b, y) == 256
     assert weight.buffer is not y.buffer
-    assert offset(y) == offset(x)
-    assert bench.of(NotReused) == [NotReused("y", "w", Why.PREALLOCATED)]
-
-
-def test_compute_buffers_are_marked_as_such() -> None:
-    b, bench = Builder(), Bench()
-    _, y = chain(b, Op.SQR)
-    bench.place(b, y)
     assert y.buffer is not None
     assert y.buffer.usage == USAGE_COMPUTE
+    assert offset(y) == offset(x)
+    assert bench.of(NotReused) == [NotReused("y", "w", Why.PREALLOCATED)]
 
 
 def test_every_buffer_id_has_a_planner_of_its_own() -> None:
@@ -251,41 +205,12 @@ def test_every_buffer_id_has_a_planner_of_its_own() -> None:
     assert [bench.gallocr.get_buffer_size(i) for i in (0, 1)] == [256, 512]
 
 
-def test_ids_with_the_same_type_share_buffer_and_planner_and_the_first_reports_it() -> None:
-    buft = plain()
-    b, bench = Builder(), Bench([buft, buft])
-    x, a, c = chain(b, Op.SIN, Op.SIN)
-    bench.place(b, c, ids={"x": 1, "n0": 0, "n1": 1})
-    assert a.buffer is c.buffer is x.buffer
-    assert [bench.gallocr.get_buffer_size(i) for i in (0, 1)] == [512, 0]
-
-
-def test_a_node_in_place_lies_in_its_parents_buffer_whatever_its_own_id() -> None:
-    b, bench = Builder(), Bench([plain("G", 128), plain("C", 32)])
-    x, y = chain(b, Op.SQR)
-    bench.place(b, y, ids={"x": 0, "n0": 1})
-    assert y.buffer is x.buffer
-
-
 def test_an_id_without_tensors_has_an_empty_buffer() -> None:
     b, bench = Builder(), Bench([plain("G"), plain("C")])
     _, y = chain(b, Op.SQR)
     bench.place(b, y, ids={"x": 1, "n0": 1})
     assert bench.gallocr.get_buffer_size(0) == 0
     assert bench.gallocr.buffers[0] is not None
-
-
-def test_chunks_hold_what_fits_under_the_limit() -> None:
-    b, bench = Builder(), Bench([plain(max_size=1024)])
-    a, big = b.leaf("a", 200), b.leaf("b", 1000)
-    s = b.node("s", Op.SIN, a)
-    d = b.node("d", Op.SIN, s)
-    e = b.node("e", Op.SIN, big)
-    assert bench.place(b, d, e) == 9600
-    assert [t.buffer.chunk for t in (a, big, s, d, e) if t.buffer] == [0, 1, 2, 0, 3]
-    v = bench.gallocr.buffers[0]
-    assert v is not None
-    assert [c.size for c in v.chunks] == [800, 4000, 800, 4000]
 
 
 def test_a_leaf_without_a_backend_is_ggmls_assertion() -> None:
@@ -367,22 +292,6 @@ def test_another_number_of_leafs_does_not_fit_the_plan() -> None:
     assert bench.of(ReallocNeeded) == [ReallocNeeded(Why.N_LEAFS, "", 1, 2)]
 
 
-def test_a_plan_is_judged_by_numbers_and_sizes_only_so_live_memory_may_be_handed_out() -> None:
-    bench = Bench(strict=False)
-    for last in (True, False):
-        b = Builder()
-        x = b.input("x", 64)
-        a = b.node("a", Op.SIN, x)
-        c = b.node("c", Op.SIN, a)
-        g = b.graph(b.node("d", Op.MUL_MAT, c, c if last else x, ne=(64,)))
-        if last:
-            bench.reserve(b, g)
-    assert bench.alloc(b, g)
-    assert bench.of(ReallocNeeded) == []
-    assert offset(c) == offset(x)
-    assert [v.kind for v in check_graph(g.nodes, g.leafs)] == ["overlap"]
-
-
 def test_a_tensor_that_had_memory_when_the_plan_was_made_needs_a_new_plan_without_it() -> None:
     bench = Bench()
     b, g = simple()
@@ -410,19 +319,6 @@ def test_buffers_grow_and_never_shrink() -> None:
         bench.reserve(*simple(n))
     assert [(e.old_size, e.new_size) for e in bench.of(Grown)] == [(0, 512), (512, 1024)]
     assert bench.gallocr.get_buffer_size(0) == 1024
-
-
-def test_planning_without_memory_frees_what_became_too_small() -> None:
-    bench = Bench()
-    bench.reserve(*simple(64))
-    b, g = simple(128)
-    bench.gallocr.reserve_n(g.nodes, g.leafs, None, None, b.n_tensors, no_alloc=True)
-    assert bench.gallocr.buffers == [None]
-    assert bench.gallocr.get_buffer_size(0) == 0
-    b, g = simple(64)
-    bench.reserve(b, g)
-    bench.gallocr.reserve_n(g.nodes, g.leafs, None, None, b.n_tensors, no_alloc=True)
-    assert bench.gallocr.get_buffer_size(0) == 512
 
 
 def test_the_hash_set_only_grows() -> None:

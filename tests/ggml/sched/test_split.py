@@ -13,6 +13,8 @@ from ggmltool.ggml.tensor import FLAG_INPUT, Tensor
 from ggmltool.ggml.why import Facts, Why
 from tests.ggml.sched.bench import Bench, device, names
 
+GPU0, CPU = device("GPU0"), device("CPU", "cpu")
+
 
 def passes(b: Bench, *outputs: Tensor) -> dict[str, list[str | None]]:
     """The backend of every tensor of the graph after each of the passes 1 to 4."""
@@ -33,22 +35,19 @@ def passes(b: Bench, *outputs: Tensor) -> dict[str, list[str | None]]:
 
 def test_each_pass_decides_what_the_ones_before_left_open() -> None:
     b = Bench()
-    w, x, mask = b.weight("w", 64, 64, on=0), b.input("x", 64, 4), b.leaf("mask", 64, 4)
-    h = b.node("h", Op.MUL_MAT, w, x, ne=(64, 4))
-    y = b.node("y", Op.ADD, h, mask)
-    seen = passes(b, y)
+    t = b.parse("w:64,64@0 x:64,4! mask:64,4 h=MUL_MAT(w,x) y=ADD(h,mask)")
+    seen = passes(b, t["y"])
     assert seen["w"] == ["GPU0"] * 4
     assert seen["x"] == ["CPU"] * 4
     assert seen["h"] == ["GPU0"] * 4
     assert seen["y"] == [None, "GPU0", "GPU0", "GPU0"]
     assert seen["mask"] == [None, None, None, "GPU0"]
-    assert [b.cause(t) for t in (w, x, h, y, mask)] == ["1.dst", "1.inp", "1.wgt0", "2.sup", "4.cur"]
+    assert [b.cause(t[name]) for name in ("w", "x", "h", "y", "mask")] == ["1.dst", "1.inp", "1.wgt0", "2.sup", "4.cur"]
 
 
 def test_every_assignment_is_announced_with_its_reason() -> None:
     b = Bench()
-    w, x = b.weight("w", 64, 64, on=0), b.input("x", 64, 4)
-    b.split(b.node("h", Op.MUL_MAT, w, x, ne=(64, 4)))
+    b.split(b.parse("w:64,64@0 x:64,4! h=MUL_MAT(w,x)")["h"])
     assert [(e.tensor, e.backend, e.rule, e.cause) for e in b.of(Assigned)] == [
         ("w", "GPU0", 1, "1.dst"),
         ("x", "CPU", 1, "1.inp"),
@@ -61,26 +60,75 @@ def test_every_assignment_is_announced_with_its_reason() -> None:
     ]
 
 
-@pytest.mark.parametrize("op", [Op.ROPE, Op.FLASH_ATTN_EXT])
-def test_rope_and_attention_do_not_look_at_weights(op: Op) -> None:
+@pytest.mark.parametrize(
+    ("devices", "text", "on", "splits"),
+    [
+        # A weight behind a hole counts by its slot.
+        ([GPU0, CPU], "w:64@1 x:64! y=SOFT_MAX(x,_,w)", "y CPU 1.wgt2", None),
+        # GPUs spread down and up, and the CPU only into what they leave.
+        (
+            [GPU0, CPU],
+            "w:8,8@0 u:8,8@1 x:8,2! a=SIN(x) b=MUL_MAT(w,a) c=SIN(b) d=MUL_MAT(u,c) e=SIN(d)",
+            "a GPU0 2.sup; b GPU0 1.wgt0; c GPU0 2.sup; d CPU 1.wgt0; e CPU 2.sup",
+            [("GPU0", ["x"], ["a", "b", "c"]), ("CPU", ["c"], ["d", "e"])],
+        ),
+        # A refusal does not end a spread.
+        (
+            [device("GPU0", without=[Op.SIN]), CPU],
+            "w:8,8@0 x:8,2! h=MUL_MAT(w,x) s=SIN(h) c=COS(s)",
+            "h GPU0 1.wgt0; s CPU 3.best; c GPU0 2.sup",
+            [("GPU0", ["x"], ["h"]), ("CPU", ["h"], ["s"]), ("GPU0", ["s"], ["c"])],
+        ),
+        # Pass 3 counts the sources that a backend can read; of equals the first counts.
+        ([GPU0, device("GPU1"), CPU], "a:8&1 c:8&1 y=ADD(a,c)", "y GPU1 3.best", None),
+        ([GPU0, device("GPU1"), CPU], "a:8&0 c:8&1 y=ADD(a,c)", "y GPU0 3.best", None),
+        # The sources of a view stay as they are.
+        (
+            [device("GPU0", without=[Op.SIN]), CPU],
+            "w:8,8@0 x:8,2! h=MUL_MAT(w,x) v=VIEW(h) s=SIN(v)",
+            "s CPU 3.best; v GPU0 4.vsrc",
+            [("GPU0", ["x"], ["h", "v"]), ("CPU", ["v"], ["s"])],
+        ),
+        # A weight from elsewhere begins a split once there are inputs.
+        (
+            [device("GPU0", offload=1), CPU],
+            "u:8,8@1 x:8,2! first=MUL_MAT(u,x) other:8,8@1 second=MUL_MAT(other,first)",
+            "first GPU0 1.off; second GPU0 1.off",
+            [("GPU0", ["u", "x"], ["first"]), ("GPU0", ["other"], ["second"])],
+        ),
+        # A tensor is copied once, and later splits use the same copy.
+        (
+            [GPU0, CPU],
+            "w:8,8@0 u:8,8@1 x:8,2! h=MUL_MAT(w,x) c=MUL_MAT(u,h) y=MUL_MAT(w,c) z=ADD(y,x)",
+            "h GPU0 1.wgt0; c CPU 1.wgt0; y GPU0 1.wgt0; z GPU0 2.sup",
+            [("GPU0", ["x"], ["h"]), ("CPU", ["h"], ["c"]), ("GPU0", ["c"], ["y", "z"])],
+        ),
+    ],
+)
+def test_a_graph_is_assigned_and_cut_like_this(
+    devices: list[Backend], text: str, on: str, splits: list[tuple[str, list[str], list[str]]] | None
+) -> None:
+    b = Bench(*devices)
+    tensors = b.parse(text)
+    b.split(list(tensors.values())[-1])
+    for row in on.split("; "):
+        name, backend, cause = row.split()
+        assert (b.backend(tensors[name]), b.cause(tensors[name])) == (backend, cause), row
+    assert splits is None or b.splits() == splits
+    if "z" in tensors:
+        assert tensors["z"].src[1] is tensors["h"].src[1]
+    if "v" in tensors:
+        assert tensors["v"].src == [tensors["h"]]
+    if "s" in tensors:
+        assert Refused("s", "GPU0", 2, "2.sup", "SIN is not supported", True) in b.of(Refused)
+
+
+@pytest.mark.parametrize(
+    "text", ["w:64,64@1 x:64,64! y=ROPE(x,w)", "w:64,64@1 x:64,64! y=FLASH_ATTN_EXT(x,w)", "k:64&0 x:64! y=MUL(x,k)"]
+)
+def test_these_do_not_look_at_weights(text: str) -> None:
     b = Bench()
-    w, x = b.weight("w", 64, 64, on=1), b.input("x", 64, 64)
-    y = b.node("y", op, x, w)
-    assert passes(b, y)["y"][0] is None
-
-
-def test_a_weight_behind_a_hole_counts_by_its_slot() -> None:
-    b = Bench()
-    w = b.weight("w", 64, on=1)
-    y = b.node("y", Op.SOFT_MAX, b.input("x", 64), None, w)
-    b.split(y)
-    assert b.cause(y) == "1.wgt2"
-
-
-def test_memory_that_is_no_weight_does_not_decide() -> None:
-    b = Bench()
-    y = b.node("y", Op.MUL, b.input("x", 64), b.placed("k", 64, on=0))
-    assert passes(b, y)["y"][0] is None
+    assert passes(b, b.parse(text)["y"])["y"][0] is None
 
 
 def test_a_node_that_writes_into_memory_goes_where_that_is() -> None:
@@ -100,18 +148,6 @@ def test_a_node_that_cannot_be_run_where_its_memory_is_aborts() -> None:
     assert "GPU0 does not support CPY, CPU cannot use GPU0; " in error.value.explanation
 
 
-def test_gpus_spread_down_and_up_and_the_cpu_only_into_what_they_leave() -> None:
-    b = Bench()
-    w, u, x = b.weight("w", 8, 8, on=0), b.weight("u", 8, 8, on=1), b.input("x", 8, 2)
-    before = b.node("before", Op.SIN, x)
-    gpu = b.node("gpu", Op.MUL_MAT, w, before, ne=(8, 2))
-    between = b.node("between", Op.SIN, gpu)
-    on_cpu = b.node("on_cpu", Op.MUL_MAT, u, between, ne=(8, 2))
-    after = b.node("after", Op.SIN, on_cpu)
-    b.split(after)
-    assert [b.backend(t) for t in (before, gpu, between, on_cpu, after)] == ["GPU0", "GPU0", "GPU0", "CPU", "CPU"]
-
-
 def test_views_neither_take_nor_stop_a_spread() -> None:
     b = Bench()
     w, x = b.weight("w", 8, 8, on=0), b.input("x", 8, 2)
@@ -123,29 +159,6 @@ def test_views_neither_take_nor_stop_a_spread() -> None:
     assert seen["y"][1] == "GPU0"
     assert seen["v"][0] == "CPU"
     assert seen["r"] == [None, None, None, "GPU0"]
-
-
-def test_a_refusal_is_announced_and_the_spread_goes_on() -> None:
-    b = Bench(device("GPU0", without=[Op.SIN]), device("CPU", "cpu"))
-    w, x = b.weight("w", 8, 8, on=0), b.input("x", 8, 2)
-    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
-    s = b.node("s", Op.SIN, h)
-    c = b.node("c", Op.COS, s)
-    b.split(c)
-    assert [b.backend(t) for t in (h, s, c)] == ["GPU0", "CPU", "GPU0"]
-    assert Refused("s", "GPU0", 2, "2.sup", "SIN is not supported", True) in b.of(Refused)
-
-
-def test_pass_3_counts_the_sources_a_backend_can_read() -> None:
-    gpu1 = device("GPU1")
-    b = Bench(device("GPU0"), gpu1, device("CPU", "cpu"))
-    y = b.node("y", Op.ADD, b.placed("a", 8, on=1), b.placed("c", 8, on=1))
-    b.split(y)
-    assert (b.backend(y), b.cause(y)) == ("GPU1", "3.best")
-    tie = b.node("tie", Op.ADD, b.placed("d", 8, on=0), b.placed("e", 8, on=1))
-    b.sched.reset()
-    b.split(tie)
-    assert b.backend(tie) == "GPU0"
 
 
 def test_pass_3_lifts_a_node_to_a_backend_with_the_same_memory() -> None:
@@ -182,10 +195,7 @@ def test_functions_of_a_family_are_asked_for_one_by_one() -> None:
 
 def test_a_split_begins_where_the_backend_changes() -> None:
     b = Bench()
-    w, u, x = b.weight("w", 8, 8, on=0), b.weight("u", 8, 8, on=1), b.input("x", 8, 2)
-    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
-    c = b.node("c", Op.MUL_MAT, u, h, ne=(8, 2))
-    b.split(c)
+    b.split(b.parse("w:8,8@0 u:8,8@1 x:8,2! h=MUL_MAT(w,x) c=MUL_MAT(u,h)")["c"])
     assert b.splits() == [("GPU0", ["x"], ["h"]), ("CPU", ["h"], ["c"])]
     assert [(e.split, e.backend, e.at, e.node) for e in b.of(SplitStarted)] == [(0, "GPU0", 0, "h"), (1, "CPU", 1, "c")]
     assert [(e.split, e.tensor, e.node, e.copies) for e in b.of(InputAdded)] == [
@@ -194,45 +204,11 @@ def test_a_split_begins_where_the_backend_changes() -> None:
     ]
 
 
-def test_a_tensor_is_copied_once_and_later_splits_use_the_same_copy() -> None:
-    b = Bench()
-    w, u, x = b.weight("w", 8, 8, on=0), b.weight("u", 8, 8, on=1), b.input("x", 8, 2)
-    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
-    c = b.node("c", Op.MUL_MAT, u, h, ne=(8, 2))
-    y = b.node("y", Op.MUL_MAT, w, c, ne=(8, 2))
-    z = b.node("z", Op.ADD, y, x)
-    b.split(z)
-    assert b.splits()[2] == ("GPU0", ["c"], ["y", "z"])
-    assert z.src[1] is h.src[1]
-    assert names([h.src[1]]) == ["GPU0#x#0"]  # type: ignore[list-item]
-
-
-def test_the_sources_of_a_view_stay_as_they_are() -> None:
-    b = Bench(device("GPU0", without=[Op.SIN]), device("CPU", "cpu"))
-    w, x = b.weight("w", 8, 8, on=0), b.input("x", 8, 2)
-    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
-    v = b.view("v", h, 8)
-    s = b.node("s", Op.SIN, v)
-    b.split(s)
-    assert v.src == [h]
-    assert b.splits()[1] == ("CPU", ["v"], ["s"])
-
-
-def test_a_weight_from_elsewhere_begins_a_split_once_there_are_inputs() -> None:
-    b = Bench(device("GPU0", offload=1), device("CPU", "cpu"))
-    u, x = b.weight("u", 8, 8, on=1), b.input("x", 8, 2)
-    first = b.node("first", Op.MUL_MAT, u, x, ne=(8, 2))
-    other = b.weight("other", 8, 8, on=1)
-    second = b.node("second", Op.MUL_MAT, other, first, ne=(8, 2))
-    b.split(second)
-    assert b.splits() == [("GPU0", ["u", "x"], ["first"]), ("GPU0", ["other"], ["second"])]
-
-
 def test_an_input_with_pipeline_copies_is_one_of_them() -> None:
     b = Bench(parallel=True)
-    w, x = b.weight("w", 8, 8, on=0), b.input("x", 8, 2)
-    h = b.node("h", Op.MUL_MAT, w, x, ne=(8, 2))
-    b.split(h)
+    t = b.parse("w:8,8@0 x:8,2! h=MUL_MAT(w,x)")
+    x = t["x"]
+    b.split(t["h"])
     own = b.sched.copies[x.index]
     assert own is not None
     assert own[1] is not None
@@ -258,9 +234,7 @@ def test_copies_of_strided_tensors_have_their_strides() -> None:
 
 def test_rules_that_do_not_settle_a_tensor_say_why_and_what_settles_it_is_named() -> None:
     b = Bench()
-    w, v, x = b.weight("w", 64, 64, on=0), b.weight("v", 64, 64, on=1), b.input("x", 64, 4)
-    h = b.node("h", Op.MUL_MAT, w, x, ne=(64, 4))
-    b.split(b.node("y", Op.MUL_MAT, v, b.node("s", Op.SQR, h, ne=(64, 4)), ne=(64, 4)))
+    b.split(b.parse("w:64,64@0 v:64,64@1 x:64,4! h=MUL_MAT(w,x) s=SQR(h) y=MUL_MAT(v,s)")["y"])
     told = [(e.tensor, e.rule, e.cause, e.backend, e.why, e.facts) for e in b.of(PassedOver)]
     assert [t for t in told if t[0] == "s"] == [
         ("s", 1, "1.dst", "", Why.NO_MEMORY, Facts()),
