@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import ggmltool
 from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.ggml.buffer import Buffer
 from ggmltool.ggml.errors import DebugAssert, GgmlAssert, GgmlError
-from ggmltool.ggml.graph import CGraph
-from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.march_2025.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.steps import default_steps
+from tests.conformance.golden import Golden, alloc_size, joined
 
 LAST_ASSIGNING_PASS = 4
 
 
-class Recorder:
+class Recorder(Golden):
     """Does steps and keeps, for each of them, all that a golden file has of it."""
 
     def __init__(self, scenario: Mapping[str, Any]) -> None:
@@ -68,22 +67,23 @@ class Recorder:
             out["passes"] = self.passes
         lines = s.debug_lines
         if self.passes and lines[: self.passed_lines]:
-            out["log_pass"] = _text(lines[: self.passed_lines])
+            out["log_pass"] = joined(lines[: self.passed_lines])
         if s.nodes is not nodes:
             out["text"] = sched_debug(s.debug_record, counts=False)
             out["splits"] = self._splits()
         if not plan.ok:
-            out["abort"] = _abort(self.run.failure(plan), _text(lines[max(self.passed_lines, self.split_lines) :]))
+            out["abort"] = _abort(self.run.failure(plan), joined(lines[max(self.passed_lines, self.split_lines) :]))
             return out
         graph_built = self.run.newest[graph][0]
-        out["log"] = _text(lines[self.split_lines :])
-        out["nodes"] = self._nodes(graph_built, kind == "reserve")
-        out["leafs"] = [
-            {"index": i, **self._tensor(t), **self._place(t, kind == "reserve")}
-            for i, t in enumerate(graph_built.leafs)
+        out["log"] = joined(lines[self.split_lines :])
+        reserves = kind == "reserve"
+        out["nodes"] = [
+            self._tensor(i, t) | self._in_split(i, t) | self._place(t, reserves)
+            for i, t in enumerate(graph_built.nodes)
         ]
-        out["copies"] = self._copies(graph, kind == "reserve")
-        out["graph_copy"] = {"nodes": [_label(t) for t in s.nodes], "leafs": [_label(t) for t in s.leafs]}
+        out["leafs"] = [self._tensor(i, t) | self._place(t, reserves) for i, t in enumerate(graph_built.leafs)]
+        out["copies"] = self._copies(graph, reserves)
+        out["graph_copy"] = {"nodes": [t.label for t in s.nodes], "leafs": [t.label for t in s.leafs]}
         out["n_splits"] = s.n_splits
         out["buffer_sizes"] = {name: s.get_buffer_size(b) for b, name in enumerate(s.names)}
         out["plan_sizes"] = {name: s.gallocr.buf_tallocs[b].max_size(0) for b, name in enumerate(s.names)}
@@ -95,50 +95,7 @@ class Recorder:
             return
         self.passed_lines = len(self.sched.debug_lines)
         graph = s.seen_graphs[-1]
-        self.passes[str(number)] = {
-            "nodes": [[self._backend(s.ids, t), s.causes[t.index] or ""] for t in graph.nodes],
-            "leafs": [[self._backend(s.ids, t), s.causes[t.index] or ""] for t in graph.leafs],
-        }
-
-    def _backend(self, ids: list[int], t: Tensor) -> str | None:
-        return self.sched.names[ids[t.index]] if ids[t.index] >= 0 else None
-
-    def _splits(self) -> list[dict[str, Any]]:
-        s = self.sched
-        return [
-            {
-                "id": k,
-                "backend": s.names[split.backend_id],
-                "i_start": split.i_start,
-                "i_end": split.i_end,
-                "inputs": [t.id for t in split.inputs],
-            }
-            for k, split in enumerate(s.splits[: s.n_splits])
-        ]
-
-    def _nodes(self, graph: CGraph, is_reserve: bool) -> list[dict[str, Any]]:
-        s = self.sched
-        out = []
-        for k, split in enumerate(s.splits[: s.n_splits]):
-            for i in range(split.i_start, split.i_end):
-                t = graph.nodes[i]
-                src = [None if x is None else _label(x) for x in t.src]
-                out.append({"index": i, **self._tensor(t), "split": k, "src": src, **self._place(t, is_reserve)})
-        return out
-
-    def _tensor(self, t: Tensor) -> dict[str, Any]:
-        s = self.sched
-        return {
-            "id": t.id,
-            "name": t.name,
-            "op": Op(t.op).name,
-            "type": t.type.name,
-            "ne": list(t.ne),
-            "nb": list(t.nb),
-            "backend": self._backend(s.assigned, t),
-            "cause": s.assigned_causes[t.index] or "",
-            "view_src": None if t.view_src is None else t.view_src.id,
-        }
+        self.passes[str(number)] = self._pass(graph.nodes, graph.leafs)
 
     def _copies(self, graph: str, is_reserve: bool) -> list[dict[str, Any]]:
         """Copies of the splits' inputs, then the pipeline copies of graph inputs in the order of the file."""
@@ -152,19 +109,7 @@ class Recorder:
                 place = self._place(copy, is_reserve)
                 if is_reserve:
                     place = {"plan": place["plan"]} if "plan" in place else place
-                out.append(
-                    {
-                        "name": copy.name,
-                        "of": t.id,
-                        "backend": s.names[b],
-                        "copy": c,
-                        "assigned": self._backend(s.assigned, copy),
-                        "cause": s.assigned_causes[copy.index] or "",
-                        "ne": list(copy.ne),
-                        "nb": list(copy.nb),
-                        **place,
-                    }
-                )
+                out.append(self._copy(t, b, c, copy) | place)
         return out
 
     def _place(self, t: Tensor, is_reserve: bool) -> dict[str, Any]:
@@ -180,9 +125,7 @@ class Recorder:
         out: dict[str, Any] = {"buffer": self._name(t.buffer), "memory": self._name(root.buffer), "offset": None}
         if root.buffer is not None:
             out["offset"] = root.data + t.view_offs - root.buffer.base
-        is_own = t.view_src is None and t.buffer is not None
-        out["alloc_size"] = t.buffer.buft.get_alloc_size(t) if is_own and t.buffer is not None else None
-        return out
+        return out | {"alloc_size": alloc_size(t)}
 
     def _name(self, buffer: Buffer | None) -> str | None:
         if buffer is None:
@@ -205,14 +148,6 @@ def _names_of_buffers(run: Run) -> list[tuple[Buffer, str]]:
         left = [b for b in left if id(b) not in used]
         out += [(b, f"ctx:{spec.name}#{k}" if k else f"ctx:{spec.name}") for k, b in enumerate(own)]
     return out
-
-
-def _label(t: Tensor) -> str:
-    return t.id or t.name
-
-
-def _text(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _abort(error: GgmlError, printed: str) -> dict[str, Any]:

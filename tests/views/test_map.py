@@ -27,7 +27,7 @@ from ggmltool.show.html import picture_page
 from ggmltool.show.svg import Box
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.conformance.fuzz_wide import wide_scenario
-from tests.conformance.test_random_of_old_versions import scenarios
+from tests.conformance.golden import random_scenarios as judged_scenarios
 from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 from tests.needs import needs_chromium
@@ -81,7 +81,7 @@ def test_every_sample_is_drawn(sample: str) -> None:
 def random_scenarios(release: str) -> list[Any]:
     """Some for a release; the older ones lack what others may have, so that theirs are those they were judged by."""
     if release in OLD:
-        return [recorded["scenario"] for recorded in scenarios(release)[:SEEDS]]
+        return [recorded["scenario"] for recorded in judged_scenarios(release)[:SEEDS]]
     return [random_scenario(seed) if seed % 2 else wide_scenario(seed) for seed in range(SEEDS)]
 
 

@@ -25,7 +25,7 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.errors import ScenarioError
 from tests.cli.conftest import SAMPLES
 from tests.conformance import fuzz
-from tests.conformance.test_random_of_old_versions import scenarios
+from tests.conformance.golden import random_scenarios
 
 SEEDS = (*range(10), 100, 123)
 """Some of them; of the last two one has copies with the same name, the other a graph without nodes."""
@@ -234,7 +234,7 @@ def test_the_document_agrees_with_the_plan_of_random_scenarios(release: str) -> 
 
 @pytest.mark.parametrize("version", ["2024-01", "2025-03"])
 def test_the_document_agrees_with_the_plan_of_older_releases(version: str) -> None:
-    for real in scenarios(version)[:40]:
+    for real in random_scenarios(version)[:40]:
         opened = ggmltool.load(real["scenario"], ggml=version).opened
         check(opened, Moment())
         for number, step in enumerate(opened.model.steps, 1):
