@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from dataclasses import replace
@@ -13,7 +12,6 @@ import pytest
 from msgspec.structs import astuple
 
 import ggmltool
-from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.inspect.allocator import WatchedAllocator, watch_allocator
@@ -27,18 +25,14 @@ from ggmltool.scenario.steps import GRAPH_STEPS
 from ggmltool.state.errors import InspectError
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn
-from tests.conformance.test_gallocr_tables import HashNode, LeafAlloc
-
-Place = tuple[int, int, int, int]
-NOWHERE: Place = (-1, -1, -1, 0)
+from tests.conformance.test_gallocr_tables import places_of, real_tables
 
 
-class Tables(NamedTuple):
-    """Hash nodes by the tensor's name (two copies may share one), node_allocs and leaf_allocs."""
+class StepTables(NamedTuple):
+    """Hash nodes by the tensor's name (two copies may share one), and the places of nodes and leafs."""
 
     hash_nodes: list[tuple[str, tuple[int, ...]]]
-    node_allocs: list[tuple[Place, list[Place]]]
-    leaf_allocs: list[Place]
+    places: tuple[Any, Any]
 
 
 class RealTables:
@@ -49,44 +43,25 @@ class RealTables:
         self.keys: dict[int, int] = {}
         self.names: dict[int, str] = {}
 
-    def read(self) -> Tables:
+    def read(self) -> StepTables:
         sched = self.run.lib.structs["ggml_backend_sched"].from_address(self.run.sched)
-        real = structs.KNOWN["ggml_gallocr"].from_address(sched.galloc)
-        used = ctypes.cast(real.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
-        keys = ctypes.cast(real.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
-        values = ctypes.cast(real.hash_values, ctypes.POINTER(HashNode))
-        taken = {i: keys[i] for i in range(real.hash_set.size) if used[i // 32] >> i % 32 & 1}
-        if taken != self.keys:
-            self.keys = taken
-            raw = {i: structs.Tensor.from_address(key).name for i, key in taken.items()}
-            ids = self.run.builder.ids
-            self.names = {i: ids.get(key) or raw[i].decode("utf-8", "surrogateescape") for i, key in taken.items()}
-        nodes = [(self.names[i], _values(values[i])) for i in taken]
-        node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.KNOWN["node_alloc"]))
-        leaf_allocs = ctypes.cast(real.leaf_allocs, ctypes.POINTER(LeafAlloc))
-        return Tables(
-            sorted(nodes),
-            [(_place(a.dst), [_place(s) for s in a.src]) for a in (node_allocs[i] for i in range(real.n_nodes))],
-            [_place(leaf_allocs[i].leaf) for i in range(real.n_leafs)],
-        )
+        real = real_tables(sched.galloc)
+        if real.keys != self.keys:
+            self.keys, ids = real.keys, self.run.builder.ids
+            raw = {i: structs.Tensor.from_address(key).name for i, key in real.keys.items()}
+            self.names = {i: ids.get(key) or raw[i].decode("utf-8", "surrogateescape") for i, key in real.keys.items()}
+        nodes = sorted((self.names[i], node) for i, node in real.hash_nodes.items())
+        return StepTables(nodes, (real.node_allocs, real.leaf_allocs))
 
 
-def _values(v: HashNode) -> tuple[int, ...]:
-    return v.n_children, v.n_views, v.buffer_id, v.addr.chunk, v.addr.offset, int(v.allocated)
-
-
-def _place(a: Any) -> Place:
-    return NOWHERE if a.buffer_id == -1 else (a.buffer_id, a.addr.chunk, a.addr.offset, a.size_max)
-
-
-def real_tables(lib: Lib, model: ScenarioSpec) -> list[Tables]:
+def tables_of_steps(lib: Lib, model: ScenarioSpec) -> list[StepTables]:
     """The tables after each step that has a graph, the last ones where ggml aborted, if it did."""
     read_fd, write_fd = os.pipe()
     pid = fork.fork_child()
     if pid == 0:
         _child(lib, model, write_fd)
     os.close(write_fd)
-    out: list[Tables] = []
+    out: list[StepTables] = []
     try:
         while True:
             out.append(fork.read_message(read_fd))
@@ -131,24 +106,15 @@ def _child(lib: Lib, model: ScenarioSpec, fd: int) -> None:
         os._exit(2)
 
 
-def our_tables(watched: WatchedAllocator) -> Tables:
+def our_tables(watched: WatchedAllocator) -> StepTables:
     gallocr = watched.gallocr
     nodes = [(k.label, tuple(map(int, astuple(hash_node(gallocr, k.node))))) for k in watched.planned.keys]
-    padding = [NOWHERE] * 10
-    return Tables(
-        sorted(nodes),
-        [(_ours(dst), [*map(_ours, srcs), *padding][:10]) for dst, srcs in gallocr.node_allocs],
-        [_ours(a) for a in gallocr.leaf_allocs],
-    )
-
-
-def _ours(a: TensorAlloc) -> Place:
-    return NOWHERE if a.buffer_id == -1 else (a.buffer_id, a.chunk, a.offset, a.size_max)
+    return StepTables(sorted(nodes), places_of(gallocr))
 
 
 def check_steps(model: ScenarioSpec) -> bool:
     """Compare after every step that has a graph; whether ggml refused one of them."""
-    theirs = real_tables(load(model.release), model)
+    theirs = tables_of_steps(load(model.release), model)
     opened = Opened(Scenario(model), "")
     seen = 0
     for number, step in enumerate(model.steps, 1):
@@ -160,8 +126,7 @@ def check_steps(model: ScenarioSpec) -> bool:
             return True
         ours, real = our_tables(watched), theirs[seen]
         assert ours.hash_nodes == real.hash_nodes, step
-        assert ours.node_allocs == real.node_allocs, step
-        assert ours.leaf_allocs == real.leaf_allocs, step
+        assert ours.places == real.places, step
         seen += 1
         if watched.at.plan.error is not None:
             assert seen == len(theirs)

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import astuple
@@ -20,7 +20,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.inspect.opened import Opened
-from ggmltool.oracle import run_many, structs
+from ggmltool.oracle import run_many
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.structs import KNOWN
@@ -31,8 +31,6 @@ from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
 from tests.conformance.samples import samples
 
-HashNode = KNOWN["hash_node"]
-LeafAlloc = KNOWN["leaf_alloc"]
 Chunk = KNOWN["tallocr_chunk"]
 DynTallocr = KNOWN["ggml_dyn_tallocr"]
 
@@ -54,44 +52,67 @@ def tables(lib: Lib, model: ScenarioSpec, graph: str, size: int) -> dict[str, An
     address = lib.ggml_gallocr_new_n(ctypes.addressof(buft), 1)
     if not lib.ggml_gallocr_reserve(address, built):
         return {}
-    real = structs.KNOWN["ggml_gallocr"].from_address(address)
-    n = real.hash_set.size
-    used = ctypes.cast(real.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
-    keys = ctypes.cast(real.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
-    values = ctypes.cast(real.hash_values, ctypes.POINTER(HashNode))
-    taken = [i for i in range(n) if used[i // 32] >> i % 32 & 1]
-    node_allocs = ctypes.cast(real.node_allocs, ctypes.POINTER(structs.KNOWN["node_alloc"]))
-    leaf_allocs = ctypes.cast(real.leaf_allocs, ctypes.POINTER(LeafAlloc))
-    talloc = DynTallocr.from_address(real.buf_tallocs[0] or 0)
+    talloc = DynTallocr.from_address(KNOWN["ggml_gallocr"].from_address(address).buf_tallocs[0] or 0)
     chunks = [Chunk.from_address(talloc.chunks[i]) for i in range(talloc.n_chunks)]
+    blocks = [[[b.offset, b.size] for b in chunk.free_blocks[: chunk.n_free_blocks]] for chunk in chunks]
     return {
         "known": known,
         "alignment": talloc.alignment,
-        "chunks": [
-            ([[b.offset, b.size] for b in chunk.free_blocks[: chunk.n_free_blocks]], chunk.max_size) for chunk in chunks
-        ],
-        "size": n,
-        "keys": {i: keys[i] for i in taken},
-        "nodes": {i: _node(values[i]) for i in taken},
-        "node_allocs": [
-            (_place(a.dst), [_place(s) for s in a.src]) for a in (node_allocs[i] for i in range(real.n_nodes))
-        ],
-        "leaf_allocs": [_place(leaf_allocs[i].leaf) for i in range(real.n_leafs)],
+        "chunks": [(of, chunk.max_size) for of, chunk in zip(blocks, chunks, strict=True)],
+        "tables": real_tables(address),
     }
 
 
-def _node(v: HashNode) -> tuple[int, ...]:
-    return v.n_children, v.n_views, v.buffer_id, v.addr.chunk, v.addr.offset, v.allocated
+Place = tuple[int, int, int, int]
+NOWHERE: Place = (-1, -1, -1, 0)
 
 
-def _place(a: Any) -> tuple[int, int, int, int]:
-    if a.buffer_id == -1:
-        return -1, -1, -1, a.size_max
-    return a.buffer_id, a.addr.chunk, a.addr.offset, a.size_max
+class Tables(NamedTuple):
+    """Slots of the hash set, the keys in those that are taken, their hash nodes; node_allocs and leaf_allocs."""
+
+    size: int
+    keys: dict[int, int]
+    hash_nodes: dict[int, tuple[int, ...]]
+    node_allocs: list[tuple[Place, list[Place]]]
+    leaf_allocs: list[Place]
 
 
-def _ours(a: TensorAlloc) -> tuple[int, int, int, int]:
-    return a.buffer_id, a.chunk, a.offset, a.size_max
+def real_tables(gallocr: int) -> Tables:
+    """Those of the real allocator at an address."""
+
+    def pointed(field: int | None, to: Any) -> Any:
+        return ctypes.cast(field, ctypes.POINTER(to))
+
+    def place(a: Any) -> Place:
+        return NOWHERE if a.buffer_id == -1 else (a.buffer_id, a.addr.chunk, a.addr.offset, a.size_max)
+
+    real = KNOWN["ggml_gallocr"].from_address(gallocr)
+    used, n = pointed(real.hash_set.used, ctypes.c_uint32), real.hash_set.size
+    taken = [i for i in range(n) if used[i // 32] >> i % 32 & 1]
+    keys, values = pointed(real.hash_set.keys, ctypes.c_void_p), pointed(real.hash_values, KNOWN["hash_node"])
+    nodes, leafs = pointed(real.node_allocs, KNOWN["node_alloc"]), pointed(real.leaf_allocs, KNOWN["leaf_alloc"])
+    hash_nodes = {}
+    for i in taken:
+        v = values[i]
+        hash_nodes[i] = (v.n_children, v.n_views, v.buffer_id, v.addr.chunk, v.addr.offset, int(v.allocated))
+    return Tables(
+        n,
+        {i: keys[i] for i in taken},
+        hash_nodes,
+        [(place(a.dst), [place(s) for s in a.src]) for a in (nodes[i] for i in range(real.n_nodes))],
+        [place(leafs[i].leaf) for i in range(real.n_leafs)],
+    )
+
+
+def places_of(gallocr: Gallocr) -> tuple[list[tuple[Place, list[Place]]], list[Place]]:
+    """The engine's node_allocs and leaf_allocs."""
+
+    def place(a: TensorAlloc) -> Place:
+        return NOWHERE if a.buffer_id == -1 else (a.buffer_id, a.chunk, a.offset, a.size_max)
+
+    padding = [NOWHERE] * 10
+    nodes = [(place(dst), [*map(place, srcs), *padding][:10]) for dst, srcs in gallocr.node_allocs]
+    return nodes, [place(a) for a in gallocr.leaf_allocs]
 
 
 def check_tables(lib: Lib, source: object) -> None:
@@ -110,15 +131,13 @@ def check_tables(lib: Lib, source: object) -> None:
     (talloc,) = set(ours.buf_tallocs)
     assert talloc.alignment == theirs["alignment"]
     assert [(chunk.free_blocks, chunk.max_size) for chunk in talloc.chunks] == theirs["chunks"]
-    keys = hash_keys(ours.planned_nodes, ours.planned_leafs)
+    keys, known, real = hash_keys(ours.planned_nodes, ours.planned_leafs), theirs["known"], theirs["tables"]
     slots = HashSet(ours.hash_size)
-    where = {slots.find_or_insert(theirs["known"][t.id]): t for t in keys}
-    assert slots.size == theirs["size"]
-    assert {i: theirs["known"][t.id] for i, t in where.items()} == theirs["keys"]
-    assert {i: astuple(hash_node(ours, t.index)) for i, t in where.items()} == theirs["nodes"]
-    padding = [(-1, -1, -1, 0)] * 10
-    assert [(_ours(dst), [*map(_ours, srcs), *padding][:10]) for dst, srcs in ours.node_allocs] == theirs["node_allocs"]
-    assert [_ours(a) for a in ours.leaf_allocs] == theirs["leaf_allocs"]
+    where = {slots.find_or_insert(known[t.id]): t for t in keys}
+    assert slots.size == real.size
+    assert {i: known[t.id] for i, t in where.items()} == real.keys
+    assert {i: astuple(hash_node(ours, t.index)) for i, t in where.items()} == real.hash_nodes
+    assert places_of(ours) == (real.node_allocs, real.leaf_allocs)
 
 
 def test_the_tables_of_a_sample_are_those_of_the_real_allocator(sample: Path, lib: Lib) -> None:
