@@ -9,7 +9,7 @@ import click
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.backends import backends as ask_backends
 from ggmltool.ask.backends import profiles
-from ggmltool.ask.backends.rates import DevicesRates, measured_backends, rates_of, rates_of_known
+from ggmltool.ask.backends.record import DevicesRates, measured_backends, rates_of, rates_of_known
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import DOCUMENTS, format_option, ggml_option, output_option, scenario_argument

@@ -34,10 +34,9 @@ from typing import Any
 
 from ggmltool.oracle import structs
 from ggmltool.oracle.structs import Tensor
-from ggmltool.sources.llama.capture.graph import GraphWriter
 from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, Lib
 from ggmltool.sources.llama.capture.options import CaptureOptions
-from ggmltool.sources.llama.capture.session import Session
+from ggmltool.sources.llama.capture.session import GraphWriter, Session
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.structs.mirrors import mirrors_of
 from tests.sched_memory import splits_of

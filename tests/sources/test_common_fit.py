@@ -24,8 +24,7 @@ from ggmltool.sources.llama.capture.capture import capture
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.own_fit.common_fit import common_fit_params
-from ggmltool.sources.llama.own_fit.memory import PlacedMemory, fit_devices, fit_model
-from ggmltool.sources.llama.own_fit.records import FULL_CTX, FitParams, Fitted
+from ggmltool.sources.llama.own_fit.records import FULL_CTX, FitParams, Fitted, PlacedMemory, fit_devices, fit_model
 from ggmltool.sources.llama.own_fit.records import FitSettings as Ours
 from ggmltool.sources.llama.place.options import PlaceOptions, parse_overrides
 from ggmltool.sources.llama.place.place import Placer

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import Any
 
 from ggmltool.ask.backends.record import DeviceFacts
 from ggmltool.show.text import printable, size
@@ -26,7 +25,9 @@ def device_yaml(devices: Sequence[DeviceFacts]) -> str:
         start = "- "
         for key, value in device.entry.items():
             if key == "supports" and "rules" in value:
-                lines += _supports(value, start)
+                lines.append(f"{start}supports:")
+                lines += [f"    {name}: {_flow(of)}" for name, of in value.items() if name != "rules"]
+                lines += ["    rules:", *(f"      - {_flow(rule)}" for rule in value["rules"])]
             else:
                 note = f"  # {size(value)}" if key in _SIZES else ""
                 lines.append(f"{start}{key}: {_flow(value)}{note}")
@@ -38,13 +39,6 @@ def device_yaml(devices: Sequence[DeviceFacts]) -> str:
             lines += _comment("All other rules on ops are the profile's. To replace them by a list:", "  ")
             lines += _comment(f"supports: {{{device.key}: [{', '.join(device.ops)}]}}", "  ", "  ")
     return "\n".join(lines) + "\n"
-
-
-def _supports(supports: Mapping[str, Any], indent: str) -> list[str]:
-    """What ops it has, a rule a line."""
-    lines = [f"{indent}supports:"]
-    lines += [f"    {key}: {_flow(value)}" for key, value in supports.items() if key != "rules"]
-    return [*lines, "    rules:", *(f"      - {_flow(rule)}" for rule in supports["rules"])]
 
 
 def _comment(text: str, indent: str = "", further: str = "") -> list[str]:

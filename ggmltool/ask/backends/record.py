@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -10,6 +10,8 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from ggmltool.data import load
+from ggmltool.estimate.rates import OWN, known_rates, rates_of_backend
+from ggmltool.estimate.records import Rates
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.profile import Profile
@@ -20,9 +22,10 @@ from ggmltool.ggml.releases.interfaces import Duty, FunctionTable, duties_of, ta
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES, own_data
 from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.scenario.devices.rates import known_devices
 from ggmltool.scenario.run.devices import Computing, computing, make_backends, make_bufts, registry_of
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
-from ggmltool.show.document import ReleaseDocument, Row, part
+from ggmltool.show.document import Document, ReleaseDocument, Row, part
 
 PLAIN = "ggml_nbytes"
 """The rule of buffer types in which a tensor takes its own bytes and no more."""
@@ -194,26 +197,37 @@ def made_backends(model: ScenarioSpec, interface: bool = False) -> MadeBackends:
     tables = {name: tables_of(family.name, family.ggml) for name, family in families.items()}
     duties = duties_of(model.ggml) if interface else None
     infos = [
-        _backend(spec, profiles[spec.family], b, _engine(who), all_bufts, tables[b.name], duties)
+        _backend(spec, profiles[spec.family], b, who, all_bufts, tables[b.name], duties)
         for spec, b, who in zip(model.backends, made, computing(model, made, all_bufts), strict=True)
     ]
+    registry = registry_of(model)
+    entries = () if registry is None else registry.entries
     found = MadeBackends(
         ggml=model.ggml,
         backends=tuple(infos),
-        buffer_types=tuple(_buft(t, made) for t in all_bufts),
-        registry=tuple(_registered(model)) or UNSET,
+        buffer_types=tuple(
+            BuftInfo(
+                t.name,
+                t.device,
+                t.alignment,
+                t.max_size,
+                t.host,
+                alloc_rule(t),
+                None if t.ops is None else tuple(KEY_NAMES[key].upper() for key in sorted(t.ops)),
+                tuple(b.name for b in made if b.device.supports_buft(t)),
+            )
+            for t in all_bufts
+        ),
+        registry=tuple(
+            RegisteredInfo(i, entry.name, entry.init_name, buft.name, buft.alignment, buft.slack)
+            for i, entry in enumerate(entries)
+            for buft in (entry.default_buffer_type,)
+        )
+        or UNSET,
         tables={name: known for name, known in tables.items() if known is not None},
         known_features={name: family.features for name, family in families.items()},
     )
     return part(found, Interfaces, duties=duties) if interface else found
-
-
-def _registered(model: ScenarioSpec) -> Iterator[RegisteredInfo]:
-    """The registry of a ggml whose programs make backends by one."""
-    registry = registry_of(model)
-    for i, entry in enumerate(registry.entries if registry is not None else ()):
-        buft = entry.default_buffer_type
-        yield RegisteredInfo(i, entry.name, entry.init_name, buft.name, buft.alignment, buft.slack)
 
 
 def profile_info(p: Profile) -> ProfileInfo:
@@ -224,23 +238,19 @@ def profile_info(p: Profile) -> ProfileInfo:
     return ProfileInfo(p.name, p.type, texts.names, p.ggml, description, leaves_out)
 
 
-def _engine(who: Computing) -> EngineInfo:
-    gpu = who.gpu
-    if gpu is not None:
-        return EngineInfo("cupy", GpuInfo(gpu.number, gpu.name, *gpu.get_memory()), None)
-    return EngineInfo(None, None, who.refusal) if who.refusal else EngineInfo("numpy", None, None)
-
-
 def _backend(
     spec: BackendSpec,
     profile: Profile,
     backend: Backend,
-    engine: EngineInfo,
+    who: Computing,
     bufts: list[BufferType],
     tables: tuple[FunctionTable, ...] | None,
     duties: Mapping[str, Sequence[Duty]] | None,
 ) -> BackendInfo:
-    device = backend.device
+    device, gpu = backend.device, who.gpu
+    engine = EngineInfo(None, None, who.refusal) if who.refusal else EngineInfo("numpy", None, None)
+    if gpu is not None:
+        engine = EngineInfo("cupy", GpuInfo(gpu.number, gpu.name, *gpu.get_memory()), None)
     info = profile_info(profile) if spec.answers is None else _recorded_info(spec, profile)
     has = profile.caps | ({"events"} if device.events else set())
     to_implement: dict[str, dict[str, DutyInfo]] | UnsetType = UNSET
@@ -279,12 +289,6 @@ def _recorded_info(spec: BackendSpec, profile: Profile) -> ProfileInfo:
     return replace(profile_info(profile), name=RECORDED, description=told, leaves_out="")
 
 
-def _buft(t: BufferType, backends: list[Backend]) -> BuftInfo:
-    ops = None if t.ops is None else tuple(KEY_NAMES[key].upper() for key in sorted(t.ops))
-    users = tuple(b.name for b in backends if b.device.supports_buft(t))
-    return BuftInfo(t.name, t.device, t.alignment, t.max_size, t.host, alloc_rule(t), ops, users)
-
-
 def chunk_limits(model: ScenarioSpec) -> dict[str, int | None]:
     """The largest chunk of each buffer type of a scenario; None if there is no such limit."""
     bufts = make_bufts(model)
@@ -318,3 +322,92 @@ def device_facts(model: ScenarioSpec) -> list[DeviceFacts]:
         told = (info.description, info.ggml, info.leaves_out, key, ops, op_names(others))
         facts.append(DeviceFacts(entry, *told))
     return facts
+
+
+class LinkInfo(Row):
+    """A way between a device and the host: bytes per second from pinned and from pageable memory, seconds to begin."""
+
+    pinned: float
+    pageable: float
+    latency: float
+
+
+class DeviceNumbers(Row):
+    """`bandwidth` of the memory in bytes per second; the types have operations per second. Without a way to the device
+    its memory is the host's. `sources`: where the numbers are from, that of `launch` (seconds of each node) and of
+    the share that is `free` among them."""
+
+    bandwidth: float
+    f32: float
+    f16: float
+    bf16: float
+    int8: float
+    to_device: LinkInfo | None
+    from_device: LinkInfo | None
+    sources: dict[str, str]
+
+
+class DeviceRates(Row):
+    """A device, by its name and its backends: that of a scenario, or the families that run on a known device, the usual
+    one first. `memory` and `free` are bytes, null where nothing is said of them; so are `rates`."""
+
+    name: str
+    backends: tuple[str, ...]
+    memory: int | None
+    free: int | None
+    rates: DeviceNumbers | None
+
+
+class DevicesRates(Document, kw_only=True):
+    """`backends --rates --json` and `backends --measure --json`: how fast devices are at best."""
+
+    view = "rates"
+    kind: Literal["rates"] = "rates"
+    devices: tuple[DeviceRates, ...]
+
+
+class KnownRates(DevicesRates, kw_only=True):
+    """Those of all known devices, whose sources are not shown."""
+
+    view = "known_rates"
+
+    def document(self) -> DevicesRates:
+        """The devices alone."""
+        return part(self, DevicesRates)
+
+
+def rates_of_known() -> KnownRates:
+    """Every known device, run by its usual backend."""
+    devices = [
+        DeviceRates(d.name, tuple(d.families), d.memory, d.free(d.families[0]), _numbers(known_rates(d)))
+        for d in known_devices().values()
+    ]
+    return KnownRates(devices=tuple(devices))
+
+
+def rates_of(model: ScenarioSpec) -> DevicesRates:
+    """The backends of a scenario."""
+    devices = []
+    for spec in model.backends:
+        rates = rates_of_backend(spec)
+        name = rates.name if rates and rates.name != OWN else ""
+        devices.append(DeviceRates(name or spec.name, (spec.name,), None, spec.memory, _numbers(rates)))
+    return DevicesRates(devices=tuple(devices))
+
+
+def _numbers(rates: Rates | None) -> DeviceNumbers | None:
+    if rates is None:
+        return None
+    there, back = (None if way is None else LinkInfo(*way) for way in (rates.to_device, rates.from_device))
+    return DeviceNumbers(rates.memory, rates.f32, rates.f16, rates.bf16, rates.int8, there, back, dict(rates.sources))
+
+
+def measured_backends(progress: Callable[[str], None]) -> Sequence[BackendSpec]:
+    """This machine's devices with the rates that were measured just now; `progress` is told which is."""
+    from ggmltool.ggml.devices.profiles import profile_of_name
+    from ggmltool.scenario.devices.rates import measure
+
+    return [
+        BackendSpec(m.backend, profile_of_name(m.backend), memory=m.memory or None, rates=m.rates)
+        for m in measure(progress)
+    ]

@@ -8,13 +8,15 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.backends.rates import DeviceNumbers, DeviceRates, DevicesRates
 from ggmltool.ask.backends.record import (
     PLAIN,
     BackendInfo,
     BuftInfo,
-    EngineInfo,
+    DeviceNumbers,
+    DeviceRates,
+    DevicesRates,
     Interfaces,
+    LinkInfo,
     MadeBackends,
     Profiles,
     RegisteredInfo,
@@ -54,9 +56,8 @@ def profiles(answer: Answer[Profiles], style: Style) -> str:
 def _fact(label: str, text: str, style: Style) -> list[str | Text]:
     width = max(min(style.width, _TEXT_WIDTH), 40)
     indent = " " * (2 + _LABEL)
-    return list(
-        wrap(printable(text), width, initial_indent=f"  {printable(label):<{_LABEL - 2}}  ", subsequent_indent=indent)
-    )
+    first = f"  {printable(label):<{_LABEL - 2}}  "
+    return list(wrap(printable(text), width, initial_indent=first, subsequent_indent=indent))
 
 
 def backends(answer: Answer[MadeBackends], style: Style) -> str:
@@ -92,18 +93,26 @@ _REGISTRY = Table[RegisteredInfo](
 
 def _facts(b: BackendInfo, known_features: Sequence[str]) -> list[tuple[str, str]]:
     caps = [cap for cap, has in b.caps.items() if has]
+    total, gpu, features = b.memory, b.engine.gpu, ""
+    engine = b.engine.name or f"none: {b.engine.refusal}"
+    if gpu is not None:
+        total = gpu.total if total is None else total
+        engine += f", on GPU {gpu.number} of this machine, {gpu.name}, with {size(gpu.free)} of {size(gpu.total)} free"
+    if known_features:
+        others = [feature for feature in known_features if feature not in b.features]
+        features = (", ".join(b.features) or "none") + (f"; not {', '.join(others)}" if others else "")
     facts = [
         ("description", b.description),
         ("profile", b.profile),
         ("type", b.type.upper()),
-        ("memory", _memory(b)),
-        ("computed by", _engine(b.engine)),
+        ("memory", "unknown" if total is None else f"{size(total)} ({total} bytes)"),
+        ("computed by", engine),
         ("caps", ", ".join(caps) or "none"),
         ("lacks", ", ".join(cap for cap in b.caps if cap not in caps)),
         ("buffer type", b.buft),
         ("can use", ", ".join(b.supports_bufts)),
         ("offload", "never" if b.offload_min_batch is None else f"from a batch of {b.offload_min_batch} on"),
-        ("features", _features(b, known_features)),
+        ("features", features),
         ("max tensor", "" if b.max_tensor_size is None else f"{size(b.max_tensor_size)} ({b.max_tensor_size} bytes)"),
         ("node order", _ORDERS[b.graph_optimize]),
         ("leaves out", b.leaves_out),
@@ -111,30 +120,11 @@ def _facts(b: BackendInfo, known_features: Sequence[str]) -> list[tuple[str, str
     return [(label, text) for label, text in facts if text]
 
 
-def _memory(b: BackendInfo) -> str:
-    total = b.engine.gpu.total if b.memory is None and b.engine.gpu is not None else b.memory
-    return "unknown" if total is None else f"{size(total)} ({total} bytes)"
-
-
-def _engine(e: EngineInfo) -> str:
-    if e.gpu is not None:
-        free, total = size(e.gpu.free), size(e.gpu.total)
-        return f"{e.name}, on GPU {e.gpu.number} of this machine, {e.gpu.name}, with {free} of {total} free"
-    return e.name or f"none: {e.refusal}"
-
-
 _ORDERS: dict[bool | None, str] = {
     None: "",
     True: "its own: it reorders each split before memory is planned (graph_optimize)",
     False: "the graph's; its own is switched off (graph_optimize: false)",
 }
-
-
-def _features(b: BackendInfo, known: Sequence[str]) -> str:
-    if not known:
-        return ""
-    lacks = [feature for feature in known if feature not in b.features]
-    return (", ".join(b.features) or "none") + (f"; not {', '.join(lacks)}" if lacks else "")
 
 
 def _buft_table(bufts: Sequence[BuftInfo], inks: dict[str, str], style: Style) -> str:
@@ -161,6 +151,8 @@ def interfaces(answer: Answer[Interfaces], style: Style) -> str:
 
     Of a device that is none of ggml's, what it has to implement, where that is known.
     """
+    from rich.text import Text
+
     backends, title, duties = answer.facts.backends, answer.title, answer.facts.duties
     kinds = Counter(b.profile for b in backends)
     known: dict[str, tuple[str, tuple[FunctionTable, ...]]] = {}
@@ -170,8 +162,7 @@ def interfaces(answer: Answer[Interfaces], style: Style) -> str:
             known.setdefault(b.profile, (name, answer.facts.tables[b.name]))
     out = heading(title, ["function tables", *(f"{n} {kind}" for kind, n in kinds.items() if n > 1)], style)
     for i in range(min((len(tables) for _, tables in known.values()), default=0)):
-        tables = [(name, tables[i]) for name, tables in known.values()]
-        out += "\n" + (_side_by_side(tables, style) if len(tables) > 1 else _named(tables[0][1], style))
+        out += "\n" + _functions([(name, tables[i]) for name, tables in known.values()], style)
     own = [b.name for b in backends if b.name not in answer.facts.tables]
     if not own:
         return out
@@ -179,7 +170,9 @@ def interfaces(answer: Answer[Interfaces], style: Style) -> str:
     if duties:
         note += "; what a backend of your own implements, and what may be NULL:"
     out += render_lines(["", *wrap(printable(note), max(style.width, 20))], style)
-    return out + "".join(_duty_table(kind, table, style) for kind, table in (duties or {}).items())
+    for kind, table in (duties or {}).items():
+        out += "\n" + render_lines([Text(kind, "bold")], style) + _DUTIES.render(table, style)
+    return out
 
 
 _NEEDS = {Need.REQUIRED: "bold", Need.OPTIONAL: "dim"}
@@ -195,46 +188,31 @@ _FUNCTIONS = Table[TableFunction](
 )
 
 
-def _duty_table(kind: str, duties: Sequence[Duty], style: Style) -> str:
+def _functions(tables: Sequence[tuple[str, FunctionTable]], style: Style) -> str:
+    """One kind of table: of one backend with the functions' names, as a debugger shows it, and beside each NULL what
+    ggml does instead; of several who has which function."""
     from rich.text import Text
 
-    return "\n" + render_lines([Text(kind, "bold")], style) + _DUTIES.render(duties, style)
-
-
-def _named(table: FunctionTable, style: Style) -> str:
-    """One table with the functions' names, as a debugger shows it; beside each NULL what ggml does instead."""
-    from rich.text import Text
-
-    top = render_lines([Text.assemble((table.kind, "bold"), ("  " + table.instance, "dim"))], style)
-    return top + _FUNCTIONS.render(table.functions, style)
-
-
-def _side_by_side(tables: Sequence[tuple[str, FunctionTable]], style: Style) -> str:
-    """One kind of table of several backends: who has which function."""
-    from rich.text import Text
-
-    top = render_lines([Text(tables[0][1].kind, "bold")], style)
+    table = tables[0][1]
+    if len(tables) == 1:
+        top = render_lines([Text.assemble((table.kind, "bold"), ("  " + table.instance, "dim"))], style)
+        return top + _FUNCTIONS.render(table.functions, style)
     rows: list[Row] = []
-    for at, first in enumerate(tables[0][1].functions):
+    for at, first in enumerate(table.functions):
         has = [table.functions[at].function is not None for _, table in tables]
         cells = [Cell("yes") if yes else Cell("NULL", "bold") for yes in has]
         rows.append([first.field, *cells, "" if all(has) else first.if_null])
-    columns = [Head("field"), *(Head(printable(name)) for name, _ in tables)]
-    return top + render_table([*columns, Head("if NULL", cut=True)], rows, style)
+    columns = [Head("field"), *(Head(printable(name)) for name, _ in tables), Head("if NULL", cut=True)]
+    return render_lines([Text(table.kind, "bold")], style) + render_table(columns, rows, style)
 
 
 _GIGA, _TERA = 1e9, 1e12
 
 
-def _rate(rates: DeviceNumbers | None, field: str, unit: float) -> str:
-    return "" if rates is None else _figure(getattr(rates, field) / unit)
-
-
-def _link(rates: DeviceNumbers | None) -> str:
-    return "" if rates is None or rates.to_device is None else _figure(rates.to_device.pinned / _GIGA)
-
-
-def _figure(number: float) -> str:
+def _rate(rates: DeviceNumbers | LinkInfo | None, field: str, unit: float) -> str:
+    if rates is None:
+        return ""
+    number = getattr(rates, field) / unit
     return f"{number:.0f}" if number >= 1000 else f"{number:.3g}"
 
 
@@ -248,7 +226,7 @@ _RATES: Table[DeviceRates] = Table(
     Column("f16", right=True, get=lambda r: _rate(r.rates, "f16", _TERA)),
     Column("bf16", right=True, drop=6, get=lambda r: _rate(r.rates, "bf16", _TERA)),
     Column("int8", right=True, get=lambda r: _rate(r.rates, "int8", _TERA)),
-    Column("to it GB/s", right=True, drop=2, get=lambda r: _link(r.rates)),
+    Column("to it GB/s", right=True, drop=2, get=lambda r: _rate(r.rates and r.rates.to_device, "pinned", _GIGA)),
 )  # fmt: skip
 
 

@@ -75,17 +75,16 @@ class OpFacts:
 
     @property
     def n_sources(self) -> tuple[int, int]:
-        """The fewest and the most sources a node has."""
-        counts = [_source_counts(c) for c in self.constructors] or [(0, 0)]
-        return min(low for low, _ in counts), max(high for _, high in counts)
-
-
-def _source_counts(c: Constructor) -> tuple[int, int]:
-    """The fewest and the most slots of a node of this constructor that hold a tensor."""
-    if not c.slots:
-        return c.n_required_sources, c.n_most_sources
-    required = c.sources[: c.n_required_sources]
-    return sum(s in required or s == SELF for s in c.slots), len(c.slots)
+        """The fewest and the most slots of a node that hold a tensor."""
+        counts = []
+        for c in self.constructors:
+            required = (*c.sources[: c.n_required_sources], SELF)
+            counts.append(
+                (sum(s in required for s in c.slots), len(c.slots))
+                if c.slots
+                else (c.n_required_sources, c.n_most_sources)
+            )
+        return min((low for low, _ in counts), default=0), max((high for _, high in counts), default=0)
 
 
 @cache
@@ -96,15 +95,21 @@ def op_facts(release: Release = DEFAULT) -> tuple[OpFacts, ...]:
     for c in CONSTRUCTORS.values():
         if not lacks(release, c.since):
             builders.setdefault(_key_of(c), {}).setdefault(c.build, []).append(c)
-    tables = _op_tables(release)
+    tables = []
+    for name in REFERENCE_PROFILES:
+        profile = profiles_of(release)[name]
+        tables.append((name, make_device(profile, name, make_buft(profile, name, name)).table))
     cases = load_data(CHECKED, dict[str, int])
     facts = []
-    for key, (op, function) in enumerate(_keys()):
+    keys: list[tuple[Op, UnaryOp | GluOp | None]] = [(op, None) for op in Op]
+    keys += [*((Op.UNARY, u) for u in UnaryOp), *((Op.GLU, g) for g in GluOp)]
+    for key, (op, function) in enumerate(keys):
         member = op if function is None else function
-        if lacks(release, since_of(member.name.lower())):
+        own_name = member.name.lower()
+        if lacks(release, since_of(own_name)):
             continue
-        groups = [_main_name_first(group, member.name) for group in builders.get(key, {}).values()]
-        groups.sort(key=lambda group: group[0].name != member.name.lower())
+        groups = [sorted(group, key=lambda c: c.name != own_name) for group in builders.get(key, {}).values()]
+        groups.sort(key=lambda group: group[0].name != own_name)
         facts.append(
             OpFacts(
                 int(member),
@@ -117,7 +122,7 @@ def op_facts(release: Release = DEFAULT) -> tuple[OpFacts, ...]:
                 result_of(op, release),
                 op in release.rules.inplace_ops,
                 op in KERNELS,
-                cases.get(member.name.lower(), 0),
+                cases.get(own_name, 0),
                 tuple((name, _support(table, key)) for name, table in tables),
             )
         )
@@ -137,11 +142,6 @@ def _support(table: Sequence[int], key: int) -> Support:
     return answers.pop() if len(answers) == 1 else "some"
 
 
-def _keys() -> list[tuple[Op, UnaryOp | GluOp | None]]:
-    plain: list[tuple[Op, UnaryOp | GluOp | None]] = [(op, None) for op in Op]
-    return [*plain, *((Op.UNARY, u) for u in UnaryOp), *((Op.GLU, g) for g in GluOp)]
-
-
 def _key_of(c: Constructor) -> int:
     """The op key that a constructor belongs to: that of a function where it is named after one."""
     name = c.name.upper()
@@ -154,23 +154,9 @@ def _key_of(c: Constructor) -> int:
     return int(c.op)
 
 
-def _main_name_first(group: list[Constructor], op: str) -> list[Constructor]:
-    """Names of one constructor, the one that is the op's own first."""
-    return sorted(group, key=lambda c: c.name != op.lower())
-
-
 def result_of(op: Op, release: Release) -> str:
     """The source that an op computes into the memory of; "" for others."""
     return "" if op == Op.CLAMP and release.ops.clamp_is_new else RESULT_OF.get(op, "")
-
-
-def _op_tables(release: Release) -> list[tuple[str, bytearray]]:
-    out = []
-    profiles = profiles_of(release)
-    for name in REFERENCE_PROFILES:
-        profile = profiles[name]
-        out.append((name, make_device(profile, name, make_buft(profile, name, name)).table))
-    return out
 
 
 RESULT = "y"
@@ -325,7 +311,11 @@ def example_result(info: OpInfo) -> str:
 
 
 def _form(c: Constructor, also: tuple[str, ...]) -> FormInfo:
-    params = tuple(_param(c, p) for p in c.params)
+    params = []
+    for p in c.params:
+        kind = _KINDS.get(p.kind.split(" |", 1)[0], "list of integers")
+        default = None if p.required else _written(p)
+        params.append(ParamInfo(p.name, kind, default, dict(p.choices or {}), c.meaning(p.name)))
     sources = [s if i < c.n_required_sources else f"[{s}]" for i, s in enumerate(c.shown_sources)]
     given = [f"[{p.name}=]" if p.default == "" else f"{p.name}={p.default or ''}" for p in params]
     return FormInfo(
@@ -335,16 +325,11 @@ def _form(c: Constructor, also: tuple[str, ...]) -> FormInfo:
         c.n_required_sources,
         c.slots,
         c.inplace,
-        params,
+        tuple(params),
         inspect.cleandoc(c.build.__doc__ or ""),
         *c.rule,
         f"{c.name}({', '.join([*sources, *given])})",
     )
-
-
-def _param(c: Constructor, p: Param) -> ParamInfo:
-    kind = _KINDS.get(p.kind.split(" |", 1)[0], "list of integers")
-    return ParamInfo(p.name, kind, None if p.required else _written(p), dict(p.choices or {}), c.meaning(p.name))
 
 
 def _written(p: Param) -> str:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _SPELLED_FROM = 110
 """Columns from which the table has room for how an op is written."""
 
-_ANSWERS = {"yes": "yes", "no": "no", "some": "some"}
 _COLORS = {"yes": "green", "no": "red", "some": "yellow"}
 
 
@@ -37,12 +36,10 @@ def ops(answer: Answer[OpList], style: Style) -> str:
         if functions:
             what = heading(f"functions of {family}", [f"{len(functions)}, told apart by word 0 of op_params"], style)
             parts += [render_lines([""], style), what, _table(functions, style)]
-    return "".join(parts) + render_lines(["", *_legend(style)], style)
+    from rich.text import Text
 
-
-def _columns(style: Style) -> tuple[str, ...]:
-    """The devices that the table has room for; one op in full names all."""
-    return ("CPU", "CUDA", "BLAS") if style.width < _SPELLED_FROM else ("CPU", "CUDA", "Metal", "Vulkan", "BLAS")
+    legend = [part for line in _LEGEND for part in textwrap.wrap(line, min(style.width, 120))]
+    return "".join(parts) + render_lines(["", *(Text(line, "dim") for line in legend)], style)
 
 
 def _table(infos: Sequence[OpInfo], style: Style) -> str:
@@ -50,17 +47,18 @@ def _table(infos: Sequence[OpInfo], style: Style) -> str:
     functions = bool(infos[0].function_of)
 
     def supported(device: str) -> Column[OpInfo]:
-        return Column(device, lambda i: Cell(_ANSWERS[i.supports[device]], _COLORS[i.supports[device]]))
+        return Column(device, lambda i: Cell(i.supports[device], _COLORS[i.supports[device]]))
 
+    devices = ("CPU", "CUDA", "Metal", "Vulkan", "BLAS") if spelled else ("CPU", "CUDA", "BLAS")
     columns: list[Column[OpInfo]] = [
         Column("#", lambda i: i.number, right=True),
         Column("function" if functions else "op", lambda i: i.name),
         Column("symbol", lambda i: _shown(i.symbol), cut=True, drop=1 if spelled else 5),
         Column("sources", _sources, right=True, drop=3),
         Column("memory", _memory, drop=2),
-        Column("engine", _engine, drop=1),
+        Column("engine", lambda i: "computes" if i.computes else "refuses", drop=1),
         Column("cases", lambda i: i.cases or None, right=True, drop=4),
-        *map(supported, _columns(style)),
+        *map(supported, devices),
         Column("in a scenario", lambda i: i.forms[0].spelled if i.forms else None, cut=True),
     ]
     shown = {"symbol": not functions, "in a scenario": spelled}
@@ -76,14 +74,8 @@ _LEGEND = (
     "engine: knows its rule and computes it, with numpy or on a GPU with cupy; or cannot build it, like ggml",
     "cases: calls of it on which the tests hold the engine against ggml's own CPU backend",
     "CPU, CUDA …: whether a device of that profile supports it; some: depending on the tensors",
+    "ggmltool ops NAME shows one op in full",
 )
-
-
-def _legend(style: Style) -> list[str | Text]:
-    from rich.text import Text
-
-    wrapped = [part for line in _LEGEND for part in textwrap.wrap(line, min(style.width, 120))]
-    return [*(Text(line, "dim") for line in wrapped), Text("ggmltool ops NAME shows one op in full", "dim")]
 
 
 def _sources(info: OpInfo) -> str:
@@ -99,17 +91,13 @@ def _memory(info: OpInfo) -> str:
     return "in place" if info.can_inplace else ""
 
 
-def _engine(info: OpInfo) -> str:
-    return "computes" if info.computes else "refuses"
-
-
 def op(answer: Answer[Any], style: Style) -> str:
     """Everything about one op."""
     info: OpInfo = answer.facts
     facts = [f"{info.function_of or 'op'} {info.number}"] + ([_shown(info.symbol)] if info.symbol else [])
     lines: list[str | Text] = [""]
     for name, value in _facts(info):
-        lines += _fact(name, value, style)
+        lines += _wrapped(value, style.width, f"  {name:<9}") if value else []
     out = heading(info.name, facts, style) + render_lines(lines, style)
     shown: set[str] = set()
     for form in info.forms:
@@ -125,13 +113,6 @@ def op(answer: Answer[Any], style: Style) -> str:
     return out
 
 
-def _devices(info: OpInfo) -> list[tuple[str, list[str]]]:
-    """The devices that run an op, on a condition or not at all."""
-    by = {answer: [n for n in REFERENCE_PROFILES if info.supports[n] == answer] for answer in ("yes", "some", "no")}
-    some = [*by["some"][:-1], f"{by['some'][-1]} (depending on its tensors)"] if by["some"] else []
-    return [("runs on", by["yes"]), ("some on", some), ("not on", by["no"])]
-
-
 def _facts(info: OpInfo) -> list[tuple[str, str]]:
     memory = "new"
     if info.is_view_op:
@@ -145,38 +126,30 @@ def _facts(info: OpInfo) -> list[tuple[str, str]]:
         if info.computes
         else "cannot build it, like ggml"
     )
+    by = {answer: ", ".join(n for n in REFERENCE_PROFILES if info.supports[n] == answer) for answer in _COLORS}
     return [
         ("sources", _sources(info)),
         ("memory", memory),
         ("engine", engine),
-        *((label, ", ".join(names)) for label, names in _devices(info)),
-        (
-            "checked",
-            f"{count(info.cases, 'call')}, checked against ggml's own CPU backend" if info.cases else "",
-        ),
+        ("runs on", by["yes"]),
+        ("some on", f"{by['some']} (depending on its tensors)" if by["some"] else ""),
+        ("not on", by["no"]),
+        ("checked", f"{count(info.cases, 'call')}, checked against ggml's own CPU backend" if info.cases else ""),
         ("note", info.note),
     ]
 
 
-def _fact(name: str, value: str, style: Style) -> list[str]:
-    if not value:
-        return []
-    return textwrap.wrap(
-        value, max(style.width, 40), initial_indent=f"  {name:<9}", subsequent_indent=" " * 11, break_on_hyphens=False
-    )
+def _wrapped(text: str, width: int, first: str = "", further: str = " " * 11) -> list[str]:
+    return textwrap.wrap(text, max(width, 40), initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
 
 
 def _form(form: FormInfo, style: Style) -> list[str | Text]:
     """How it is written, in bold, and what its docstring says."""
     from rich.text import Text
 
-    width = max(style.width, 40)
-    spelled = textwrap.wrap(form.spelled, width, subsequent_indent="    ", break_on_hyphens=False)
-    lines: list[str | Text] = [Text(line, "bold") for line in spelled]
+    lines: list[str | Text] = [Text(line, "bold") for line in _wrapped(form.spelled, style.width, further="    ")]
     for paragraph in form.text.split("\n\n"):
-        lines += textwrap.wrap(
-            paragraph, min(width, 120), initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-        )
+        lines += _wrapped(paragraph, min(style.width, 120), "  ", "  ")
     if form.also:
         lines.append(f"  also called {', '.join(form.also)}")
     if form.inplace:
@@ -191,13 +164,7 @@ def _shapes(form: FormInfo, style: Style) -> list[str]:
     lines = []
     for label, texts in (("needs", form.asks), ("gives", (form.gives,) if form.gives else ())):
         for i, text in enumerate(texts):
-            lines += textwrap.wrap(
-                text,
-                min(max(style.width, 40), 120),
-                initial_indent=f"  {label if i == 0 else '':<7}",
-                subsequent_indent=" " * 11,
-                break_on_hyphens=False,
-            )
+            lines += _wrapped(text, min(style.width, 120), f"  {label if i == 0 else '':<7}")
     return lines
 
 
@@ -208,13 +175,8 @@ def _params(form: FormInfo, shown: set[str], style: Style) -> list[str]:
     lines = []
     for p in new:
         kind = f"one of {', '.join(p.choices)}" if p.choices else p.kind
-        lines += textwrap.wrap(
-            f"{kind}: {p.meaning}" if p.meaning else kind,
-            min(max(style.width, 40), 120),
-            initial_indent=f"    {p.name:<{width}}",
-            subsequent_indent=" " * (width + 4),
-            break_on_hyphens=False,
-        )
+        text = f"{kind}: {p.meaning}" if p.meaning else kind
+        lines += _wrapped(text, min(style.width, 120), f"    {p.name:<{width}}", " " * (width + 4))
     if new and len(new) < len(form.params):
         lines.append("    the other parameters: see above")
     shown.update(p.name for p in new)

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import NamedTuple
 
 from ggmltool.ask.place.options import DEFAULT_MARGIN, Asked, Common, devices_of
+from ggmltool.inspect.opened import Opened
+from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.scenario.versions import lacks
 from ggmltool.show.document import Row
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.own_fit.common_fit import common_fit_params
-from ggmltool.sources.llama.own_fit.memory import PlacedMemory, fit_devices, fit_model, place_options
 from ggmltool.sources.llama.own_fit.records import (
-    ALL,
+    ALL_LAYERS,
     AUTO,
     MIN_CTX,
     FitDevice,
-    FitModel,
     FitParams,
     FitSettings,
     Fitted,
-    Measured,
+    PlacedMemory,
     Status,
+    fit_devices,
+    fit_model,
+    place_options,
 )
 from ggmltool.sources.llama.place.needs import margins_of
+from ggmltool.sources.llama.place.options import PlaceOptions
+from ggmltool.sources.llama.place.parts import number_of
 from ggmltool.sources.llama.place.place import Placer
 from ggmltool.state.errors import InspectError
-
-if TYPE_CHECKING:
-    from ggmltool.inspect.opened import Opened
-    from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
-    from ggmltool.sources.llama.own_fit.records import Trial
-    from ggmltool.sources.llama.place.options import PlaceOptions
 
 FOLLOWED_SINCE = "2026-08-21"
 """llama.cpp's --fit is followed as it is since this day, that of ggml 0.21."""
@@ -43,7 +43,7 @@ SEQUENCES_SINCE = "2026-09-01"
 AUTO_LAYERS = "auto"
 """-ngl, as it is left to --fit."""
 
-OpenedFor = Callable[[int], "Opened"]
+OpenedFor = Callable[[int], Opened]
 """The captured model with a context of so many tokens; 0 is the model's own. Raises for one that cannot be captured."""
 
 
@@ -118,23 +118,25 @@ def choose(
     Raises InspectError, and what `opened_for` raises.
     """
     opened = opened_for(fit.n_ctx)
-    given = replace_auto(asked)
-    options = given.options(opened.model, common)
-    _check(opened.model, asked)
+    options = _options(opened.model, common, asked)
     devices = devices_of(opened.model, common, len(options.tensor_split), note)
-    captures = _Captures(opened_for, devices)
     params = FitParams(fit.n_ctx, _n_gpu_layers(asked), options.tensor_split, options.overrides)
+
+    @cache
+    def captures(n_ctx: int) -> Placer:
+        return _prompt_placer(opened_for(n_ctx).model, devices)
+
     try:
         placer = captures(fit.n_ctx)
         gpus = fit_devices(placer, options)
         settings = _settings(placer, options, gpus, common, fit)
         memory = PlacedMemory(captures, options, fit.flash_auto)
         counts = not lacks(opened.model.release, SEQUENCES_SINCE)
-        fitted = common_fit_params(_model(placer), gpus, settings, params, memory, counts)
+        fitted = common_fit_params(fit_model(placer), gpus, settings, params, memory, counts)
         split = place_options(options, fitted.params, placer).tensor_split
     except PlaceError as error:
         raise InspectError(f"{opened.argument}: {error}") from None
-    chosen = _chosen(given, fitted.params, split)
+    chosen = _chosen(replace_auto(asked), fitted.params, split)
     return Chosen(fitted, gpus, settings.margins, chosen, opened_for(fitted.params.n_ctx))
 
 
@@ -142,24 +144,17 @@ def printed(opened: Opened, common: Common, asked: Asked, flash_auto: bool = Tru
     """What llama-fit-params prints with -fitp on: MiB of weights, cache and compute buffers of each device and the
     host. Raises InspectError.
     """
-    given = replace_auto(asked)
-    options = given.options(opened.model, common)
-    _check(opened.model, asked)
+    options = _options(opened.model, common, asked)
     devices = devices_of(opened.model, common, len(options.tensor_split))
     try:
-        placer = Placer(_prompt(opened.model), devices)
-        n_gpu_layers = _n_gpu_layers(asked)
-        params = FitParams(0, n_gpu_layers, options.tensor_split, options.overrides)
+        placer = _prompt_placer(opened.model, devices)
+        params = FitParams(0, _n_gpu_layers(asked), options.tensor_split, options.overrides)
         measured = PlacedMemory(lambda n_ctx: placer, options, flash_auto)(params)
     except PlaceError as error:
         raise InspectError(f"{opened.argument}: {error}") from None
     names = [gpu.name for gpu in placer.gpus][: len(measured.devices)]
-    return "".join(_lines(names, measured))
-
-
-def _lines(names: Sequence[str], measured: Measured) -> Iterable[str]:
-    for name, parts in zip((*names, "Host"), (*measured.devices, measured.host), strict=True):
-        yield f"{name} {' '.join(str(n >> 20) for n in parts)} \n"
+    rows = zip((*names, "Host"), (*measured.devices, measured.host), strict=True)
+    return "".join(f"{name} {' '.join(str(n >> 20) for n in parts)} \n" for name, parts in rows)
 
 
 def replace_auto(asked: Asked) -> Asked:
@@ -168,11 +163,12 @@ def replace_auto(asked: Asked) -> Asked:
 
 
 def _n_gpu_layers(asked: Asked) -> int:
-    return {AUTO_LAYERS: AUTO, "all": ALL}.get(asked.n_gpu_layers) or int(asked.n_gpu_layers)
+    return {AUTO_LAYERS: AUTO, "all": ALL_LAYERS}.get(asked.n_gpu_layers) or int(asked.n_gpu_layers)
 
 
-def _check(model: ScenarioSpec, asked: Asked) -> None:
-    """Raise InspectError for what --fit cannot be followed with."""
+def _options(model: ScenarioSpec, common: Common, asked: Asked) -> PlaceOptions:
+    """The options as values. Raises InspectError for those, and for a capture, that --fit cannot be followed with."""
+    options = replace_auto(asked).options(model, common)
     if asked.searched:
         raise InspectError("-ts auto is a search of ggmltool's; --fit chooses the split as llama.cpp does")
     if lacks(model.release, FOLLOWED_SINCE):
@@ -181,32 +177,12 @@ def _check(model: ScenarioSpec, asked: Asked) -> None:
         )
     if model.meta.get("phase") == "token":
         raise InspectError("--fit measures a prompt, but the capture is of one token; capture with --phase prompt")
+    return options
 
 
-class _Captures:
-    """The graph of a prompt for every length of the context, prepared to be placed."""
-
-    def __init__(self, opened_for: OpenedFor, devices: Sequence[BackendSpec]) -> None:
-        self.opened_for = opened_for
-        self.devices = devices
-        self.placers: dict[int, Placer] = {}
-
-    def __call__(self, n_ctx: int) -> Placer:
-        if n_ctx not in self.placers:
-            self.placers[n_ctx] = Placer(_prompt(self.opened_for(n_ctx).model), self.devices)
-        return self.placers[n_ctx]
-
-
-def _prompt(model: ScenarioSpec) -> ScenarioSpec:
-    """The model with the first of its graphs alone."""
-    return replace(model, graphs=dict(list(model.graphs.items())[:1]))
-
-
-def _model(placer: Placer) -> FitModel:
-    found = fit_model(placer)
-    if not found.n_ctx_train:
-        raise PlaceError("the model does not say how long its context can be")
-    return found
+def _prompt_placer(model: ScenarioSpec, devices: Sequence[BackendSpec]) -> Placer:
+    """The model with the first of its graphs alone, that of a prompt."""
+    return Placer(replace(model, graphs=dict(list(model.graphs.items())[:1])), devices)
 
 
 def _settings(
@@ -216,9 +192,7 @@ def _settings(
     host = placer.cpu.memory
     if not gpus and host is None:
         raise PlaceError("without a GPU, --fit looks at the memory of the host; say it, as in --device CPU:64GiB")
-    meta = placer.model.meta
-    n_seq_max = meta.get("n_seq_max")
-    n_streams = n_seq_max if isinstance(n_seq_max, int) and meta.get("kv_unified") is not True else 1
+    n_streams = 1 if placer.model.meta.get("kv_unified") is True else number_of(placer.model, "n_seq_max", 1)
     margins = tuple(margins_of([gpu.name for gpu in gpus], placer.cpu.name, common.margin).values())
     return FitSettings(margins, fit.n_ctx_min, max(n_streams, 1), options.split_mode, host or 0, host or 0)
 
@@ -274,6 +248,12 @@ class FitRow(Row):
     def of(cls, chosen: Chosen) -> FitRow:
         """A choice."""
         fitted, params = chosen.fitted, chosen.fitted.params
+        names = (*(d.name for d in chosen.devices), "Host")
+        trials = []
+        for trial in fitted.trials:
+            needs = (*trial.measured.devices, trial.measured.host)
+            rows = [TriedRow(name, *parts) for name, parts in zip(names, needs, strict=True)]
+            trials.append(TrialRow(trial.why, arguments(trial.params), rows))
         return cls(
             status=fitted.status,
             reason=fitted.reason or None,
@@ -282,13 +262,6 @@ class FitRow(Row):
             n_gpu_layers=params.n_gpu_layers,
             tensor_split=list(params.tensor_split),
             overrides=[f"{o.pattern.pattern}={o.buft}" for o in params.overrides],
-            trials=[_trial(chosen, trial) for trial in fitted.trials],
+            trials=trials,
             log=list(fitted.log),
         )
-
-
-def _trial(chosen: Chosen, trial: Trial) -> TrialRow:
-    names = (*(d.name for d in chosen.devices), "Host")
-    needs = (*trial.measured.devices, trial.measured.host)
-    rows = [TriedRow(name, *parts) for name, parts in zip(names, needs, strict=True)]
-    return TrialRow(trial.why, arguments(trial.params), rows)

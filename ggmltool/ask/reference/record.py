@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 from typing import Literal
 
 from ggmltool.scenario.samples import sample_name, samples
@@ -77,19 +76,14 @@ def teaches(text: str) -> str:
 
 def sample_infos() -> Samples:
     """Every sample, by name."""
-    infos = [
-        SampleInfo(
-            sample_name(path),
-            path.name,
-            teaches(path.read_text("utf-8")) if path.suffix == ".yaml" else f"A real model: {_captured(path)}",
-        )
-        for path in samples()
-    ]
+    infos = []
+    for path in samples():
+        if path.suffix == ".yaml":
+            shows = teaches(path.read_text("utf-8"))
+        else:  # a captured graph, whose name stands in the second line of its file
+            with gzip.open(path, "rt", encoding="utf-8") as file:
+                _, line = file.readline(), file.readline()
+            name = line.partition('": "')[2].rstrip('",\n')
+            shows = f"A real model: {name}"
+        infos.append(SampleInfo(sample_name(path), path.name, shows))
     return Samples(samples=tuple(infos))
-
-
-def _captured(path: Path) -> str:
-    """The name of a captured graph, which stands in the second line of its file."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        lines = [file.readline() for _ in range(2)]
-    return lines[1].partition('": "')[2].rstrip('",\n')

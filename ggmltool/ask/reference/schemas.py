@@ -43,7 +43,6 @@ _MODULES = (
     "ask.sweep.record",
     "ask.fit.record",
     "ask.backends.record",
-    "ask.backends.rates",
     "ask.ops.record",
     "ask.types.record",
     "ask.reference.record",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from msgspec import UNSET, UnsetType
 
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 State = Literal["yes", "no", "copy", "offload"]
-
-
-STATES: tuple[State, ...] = ("yes", "no", "copy", "offload")
+STATES: tuple[State, ...] = get_args(State)
 
 
 class SupportFacts(NamedTuple):
@@ -64,8 +62,20 @@ class NodeAnswers:
 def asked(run: Run, graph: str, plan: Plan) -> list[NodeAnswers]:
     """Every node of a graph that was just built, with the answers of all backends."""
     planned = {n.id: (n.backend, n.cause) for n in plan.nodes} if plan.ok else {}
-    built = run.build(graph)
-    return [_asked(run, i, t, *planned.get(t.id, (None, None))) for i, t in enumerate(built.nodes)]
+    nodes = []
+    for i, t in enumerate(run.build(graph).nodes):
+        backend, cause = planned.get(t.id, (None, None))
+        answers = []
+        for spec, b in zip(run.model.backends, run.backends, strict=True):
+            a = answer(b.device, t)
+            state: State = "no" if not a.runs else "copy" if a.copies else "yes"
+            if a.runs and cause == "1.off" and b.name == backend:
+                state = "offload"
+            answers.append(SupportFacts(state, a.why_not, a.copies, a.lacks, _measured(spec, b.device, t)))
+        sources = tuple(s.type.name if s is not None else "–" for s in t.src)
+        op = KEY_NAMES[t.key].upper()
+        nodes.append(NodeAnswers(i, t.id, op, t.type.name, t.ne, sources, backend, tuple(answers)))
+    return nodes
 
 
 def _measured(spec: BackendSpec, device: Device, t: Tensor) -> CaseAnswer | Basis | None:
@@ -77,19 +87,6 @@ def _measured(spec: BackendSpec, device: Device, t: Tensor) -> CaseAnswer | Basi
         return None
     has_rule = any(rule.keys is not None and t.key in rule.keys for rule in supports.rules)
     return None if has_rule else supports.cases.answer(t)
-
-
-def _asked(run: Run, index: int, t: Tensor, backend: str | None, cause: str | None) -> NodeAnswers:
-
-    answers = []
-    for spec, b in zip(run.model.backends, run.backends, strict=True):
-        a = answer(b.device, t)
-        state: State = "no" if not a.runs else "copy" if a.copies else "yes"
-        if a.runs and cause == "1.off" and b.name == backend:
-            state = "offload"
-        answers.append(SupportFacts(state, a.why_not, a.copies, a.lacks, _measured(spec, b.device, t)))
-    sources = tuple(s.type.name if s is not None else "–" for s in t.src)
-    return NodeAnswers(index, t.id, KEY_NAMES[t.key].upper(), t.type.name, t.ne, sources, backend, tuple(answers))
 
 
 class MeasuredRow(Row):
@@ -163,20 +160,10 @@ class SupportMatrix:
 
     def document(self) -> SupportsDocument:
         """Every node with its answers, and whether the plan came about."""
-        rows = [
-            SupportsNode(
-                n.index,
-                n.id,
-                n.op,
-                n.op,
-                n.type,
-                n.ne,
-                n.src,
-                n.backend,
-                {b: SupportsAnswer.of(a) for b, a in zip(self.backends, n.answers, strict=True)},
-            )
-            for n in self.nodes
-        ]
+        rows = []
+        for n in self.nodes:
+            answers = {b: SupportsAnswer.of(a) for b, a in zip(self.backends, n.answers, strict=True)}
+            rows.append(SupportsNode(n.index, n.id, n.op, n.op, n.type, n.ne, n.src, n.backend, answers))
         plan = self.plan
         return SupportsDocument(
             ggml=plan.ggml,

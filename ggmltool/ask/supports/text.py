@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
+from textwrap import wrap
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.supports.record import STATES, NodeAnswers, SupportMatrix
@@ -33,7 +34,11 @@ def supports(answer: Answer[SupportMatrix], style: Style) -> str:
     tight = sum(max(len(printable(name)), _STATE_WIDTH) + 2 for name in backends) > style.width - _ROOM_FOR_NODES
     table = (_node_table if found.by_node else _group_table)(nodes, backends, tight, style)
     if tight:
-        table += render_lines(_legend(backends, style.width), style)
+        # What the numbers and letters mean; a pair holds together where lines are broken.
+        numbers = ", ".join(f"{i}\0{printable(name)}" for i, name in enumerate(backends))
+        letters = ", ".join(f"{state[0]} {state}" for state in STATES)
+        lines = wrap(numbers, max(style.width, 20), initial_indent="  ", subsequent_indent="  ")
+        table += render_lines(["", *(line.replace("\0", " ") for line in lines), f"  {letters}"], style)
     parts = [top, table, _reasons(nodes, backends, style), _measured(nodes, backends, style)]
     return "\n".join(part for part in parts if part)
 
@@ -49,17 +54,6 @@ def _columns(backends: Sequence[str], tight: bool) -> list[Column[NodeAnswers]]:
         return Column(str(i) if tight else printable(name), answer)
 
     return [column(i, name) for i, name in enumerate(backends)]
-
-
-def _legend(backends: Sequence[str], width: int) -> list[str]:
-    """What the numbers and letters of a tight table mean."""
-    from textwrap import wrap
-
-    # A pair holds together where lines are broken.
-    numbers = ", ".join(f"{i}\0{printable(name)}" for i, name in enumerate(backends))
-    letters = ", ".join(f"{state[0]} {state}" for state in STATES)
-    lines = wrap(numbers, max(width, 20), initial_indent="  ", subsequent_indent="  ")
-    return ["", *(line.replace("\0", " ") for line in lines), f"  {letters}"]
 
 
 def _group_table(nodes: Sequence[NodeAnswers], backends: Sequence[str], tight: bool, style: Style) -> str:
@@ -176,8 +170,6 @@ def _told(nodes: Sequence[NodeAnswers], i: int, state: str) -> dict[str, list[No
 
 
 def _reason(why: str, about: Sequence[NodeAnswers], width: int) -> list[str]:
-    from textwrap import wrap
-
     ops = Counter(n.op for n in about)
     names = ", ".join(f"{n} {op}" for op, n in ops.most_common())
     nodes = shortened([n.id for n in about], _NAMES_SHOWN)

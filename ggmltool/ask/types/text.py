@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from ggmltool.ask.answer import Answer
@@ -38,33 +38,19 @@ def types(answer: Answer[TypeList], style: Style) -> str:
         Column("bits", lambda i: f"{i.bits_per_element:g}", right=True),
         Column("quantized", lambda i: "yes" if i.quantized else "", drop=6),
         Column("to_float", lambda i: "yes" if i.to_float else ""),
-        Column("from_float", _from_float),
+        Column("from_float", lambda i: ", ".join(["CPU"] * i.from_float + ["ref"] * i.from_float_ref)),
         Column("vec_dot", lambda i: i.vec_dot),
         Column("here", lambda i: "writes" if i.writes else "reads" if i.reads else ""),
     )
-    gone = [n for n in range(max(info.number for info in infos)) if n not in {info.number for info in infos}]
-    notes = [f"The numbers {_spans(gone)} belong to types that ggml has removed.", "", *_LEGEND]
+    spans = []  # `4–5, 31–33`: the numbers between those that there are
+    for before, after in pairwise(sorted(info.number for info in infos)):
+        if after > before + 1:
+            spans.append(f"{before + 1}" if after == before + 2 else f"{before + 1}–{after - 1}")
+    notes = [f"The numbers {', '.join(spans)} belong to types that ggml has removed.", "", *_LEGEND]
     width = min(style.width, 120)
     lines = [Text(part, "dim") for note in notes for part in textwrap.wrap(note, width) or [""]]
-    title = heading(f"the types of ggml {answer.facts.ggml}", [count(len(infos), "type")], style) + render_lines(
-        [""], style
-    )
-    return title + table.render(infos, style) + render_lines(["", *lines], style)
-
-
-def _from_float(info: TypeInfo) -> str:
-    return ", ".join(["CPU"] * info.from_float + ["ref"] * info.from_float_ref)
-
-
-def _spans(numbers: Sequence[int]) -> str:
-    """`4–5, 31–33`: numbers in order, neighbors together."""
-    spans: list[list[int]] = []
-    for n in numbers:
-        if spans and spans[-1][1] == n - 1:
-            spans[-1][1] = n
-        else:
-            spans.append([n, n])
-    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in spans)
+    title = heading(f"the types of ggml {answer.facts.ggml}", [count(len(infos), "type")], style)
+    return title + render_lines([""], style) + table.render(infos, style) + render_lines(["", *lines], style)
 
 
 def type_in_full(answer: Answer[Any], style: Style) -> str:

@@ -207,28 +207,24 @@ def capture_many(
     """
     for library in dict.fromkeys(options.library for options in asked):
         find(library)
-    return _capture_many(_opened(path, asked, quantization), asked)
+    model = _opened(path, asked, quantization)
+    return (_captured(model, outcome) for outcome in _asked(model, asked))
+
+
+def _asked(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Reply | CaptureError]:
+    """The replies, from one process for those that follow each other and decode no tokens."""
+    for (_, decodes), group in groupby(asked, lambda options: (options.library, options.decodes)):
+        options = list(group)
+        yield from (ask(model, one) for one in options) if decodes else ask_many(model, options)
 
 
 def _opened(path: Path, asked: Sequence[CaptureOptions], quantization: str) -> ModelFile:
     """The model, with its values if tokens are decoded. Raises CaptureError."""
     opened = open_model(path, quantization)
-    if not opened.has_values and any(map(_decodes, asked)):
+    if not opened.has_values and any(options.decodes for options in asked):
         what = f"as {quantization} there are none" if quantization else "there is only the header"
         raise CaptureError(f"--prompt and --tokens need the weights' values; of {path} {what}")
     return opened
-
-
-def _decodes(options: CaptureOptions) -> bool:
-    return bool(options.tokens or options.prompt)
-
-
-def _capture_many(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Captured | CaptureError]:
-    for (_, decodes), group in groupby(asked, lambda options: (options.library, _decodes(options))):
-        if decodes:
-            yield from (_captured(model, ask(model, options)) for options in group)
-        else:
-            yield from (_captured(model, outcome) for outcome in ask_many(model, list(group)))
 
 
 def _captured(model: ModelFile, outcome: Reply | CaptureError) -> Captured | CaptureError:
@@ -262,16 +258,14 @@ def add_weights(scenario: dict[str, Any], path: Path, folder: Path) -> None:
 
 def scenario_text(scenario: dict[str, Any]) -> str:
     """The scenario as JSON with a line for every tensor and node."""
-    lines = [f"{_dump(key)}: {_value(key, value)}" for key, value in scenario.items()]
+    lines = []
+    for key, value in scenario.items():
+        text = _dump(value)
+        if key in ("contexts", "graphs"):
+            written = _context if key == "contexts" else _graph
+            text = _map({name: written(inner) for name, inner in value.items()}, "  ")
+        lines.append(f"{_dump(key)}: {text}")
     return "{" + ",\n ".join(lines) + "}\n"
-
-
-def _value(key: str, value: Any) -> str:
-    if key == "contexts":
-        return _map({name: _context(context) for name, context in value.items()}, "  ")
-    if key == "graphs":
-        return _map({name: _graph(graph) for name, graph in value.items()}, "  ")
-    return _dump(value)
 
 
 def _context(context: dict[str, Any]) -> str:

@@ -13,10 +13,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from ggmltool.sources.llama.capture.graph import GraphWriter
 from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, Lib
 from ggmltool.sources.llama.capture.options import CaptureOptions, written
-from ggmltool.sources.llama.capture.session import Session
+from ggmltool.sources.llama.capture.session import GraphWriter, Session
 from ggmltool.sources.llama.errors import CaptureError
 
 GRAPHS = {"prompt": {"main": "prompt"}, "token": {"main": "token"}, "both": {"prompt": "prompt", "token": "token"}}
@@ -50,27 +49,13 @@ def _capture(session: Session, path: str) -> dict[str, Any]:
     for name, phase in GRAPHS[options.phase].items():
         writer.add(name, session.reserve(phase))
     facts = session.facts(writer.has_op("flash_attn_ext"), options.phase, *session.batch(options.phase))
-    scenario = session.scenario(path, facts, _batch(facts), writer.written())
+    prompt = f"prompt of {facts['n_tokens']} tokens"
+    token = "one token" if facts["n_seqs"] == 1 else f"one token of {facts['n_seqs']} sequences"
+    batch = {"prompt": prompt, "token": token, "both": f"{prompt} and {token}"}[options.phase]
+    scenario = session.scenario(path, facts, batch, writer.written())
     if options.phase == "both":
         scenario["steps"] = STEPS
     return {"scenario": scenario, "log": session.log.said()}
-
-
-def _batch(facts: dict[str, Any]) -> str:
-    """What the graphs are for, in words."""
-    prompt = f"prompt of {facts['n_tokens']} tokens"
-    token = "one token" if facts["n_seqs"] == 1 else f"one token of {facts['n_seqs']} sequences"
-    return {"prompt": prompt, "token": token, "both": f"{prompt} and {token}"}[facts["phase"]]
-
-
-def _replies(path: str, asked: list[CaptureOptions]) -> Iterator[dict[str, Any]]:
-    """What comes of the options; of those with tokens there is one set."""
-    if asked[0].tokens or asked[0].prompt:
-        from ggmltool.sources.llama.capture.decode import capture_decoded
-
-        yield capture_decoded(path, asked[0])
-    else:
-        yield from captures(path, asked)
 
 
 def main() -> NoReturn:
@@ -93,8 +78,13 @@ def main() -> NoReturn:
     try:
         asked = [CaptureOptions(**options) for options in request["options"]]
         Lib(asked[0].library).ggml_set_abort_callback(callback)
-        for value in _replies(request["path"], asked):
-            reply(value)
+        if asked[0].decodes:  # one set of options alone
+            from ggmltool.sources.llama.capture.decode import capture_decoded
+
+            reply(capture_decoded(request["path"], asked[0]))
+        else:
+            for value in captures(request["path"], asked):
+                reply(value)
     except CaptureError as error:
         reply({"error": str(error)})
     # The library's threads and static destructors are no longer needed.

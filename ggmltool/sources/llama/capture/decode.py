@@ -16,10 +16,9 @@ from typing import Any
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import FLAG_COMPUTE
 from ggmltool.oracle.structs import KNOWN, Tensor
-from ggmltool.sources.llama.capture.graph import GraphWriter
 from ggmltool.sources.llama.capture.lib import Batch
 from ggmltool.sources.llama.capture.options import CaptureOptions
-from ggmltool.sources.llama.capture.session import Session
+from ggmltool.sources.llama.capture.session import GraphWriter, Session
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.state.memory.tensors import TensorStruct
 

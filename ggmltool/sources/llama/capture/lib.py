@@ -39,63 +39,31 @@ FIRST = "b10335"
 """The first build that is known, without any of them."""
 
 _MODEL = (
-    ("devices", _POINTER),
-    ("tensor_buft_overrides", _POINTER),
+    ("devices tensor_buft_overrides", _POINTER),
     ("n_gpu_layers", c.c_int32),
-    ("split_mode", c.c_int),
-    ("load_mode", c.c_int),
+    ("split_mode load_mode", c.c_int),
     ("main_gpu", c.c_int32),
-    ("tensor_split", _POINTER),
-    ("progress_callback", _POINTER),
-    ("progress_callback_user_data", _POINTER),
-    ("kv_overrides", _POINTER),
-    ("vocab_only", c.c_bool),
-    ("check_tensors", c.c_bool),
-    ("use_extra_bufts", c.c_bool),
-    ("no_host", c.c_bool),
-    ("no_alloc", c.c_bool),
-    ("load_mtp", c.c_bool),
+    ("tensor_split progress_callback progress_callback_user_data kv_overrides", _POINTER),
+    ("vocab_only check_tensors use_extra_bufts no_host no_alloc load_mtp", c.c_bool),
     ("spare", c.c_uint8 * 58),
 )
 _CONTEXT = (
-    ("n_ctx", c.c_uint32),
-    ("n_batch", c.c_uint32),
-    ("n_ubatch", c.c_uint32),
-    ("n_seq_max", c.c_uint32),
-    ("n_rs_seq", c.c_uint32),
-    ("n_outputs_max", c.c_uint32),
-    ("n_threads", c.c_int32),
-    ("n_threads_batch", c.c_int32),
-    ("ctx_type", c.c_int),
-    ("rope_scaling_type", c.c_int),
-    ("pooling_type", c.c_int),
-    ("attention_type", c.c_int),
-    ("flash_attn_type", c.c_int),
-    ("rope_freq_base", c.c_float),
-    ("rope_freq_scale", c.c_float),
-    ("yarn_ext_factor", c.c_float),
-    ("yarn_attn_factor", c.c_float),
-    ("yarn_beta_fast", c.c_float),
-    ("yarn_beta_slow", c.c_float),
+    ("n_ctx n_batch n_ubatch n_seq_max n_rs_seq n_outputs_max", c.c_uint32),
+    ("n_threads n_threads_batch", c.c_int32),
+    ("ctx_type rope_scaling_type pooling_type attention_type flash_attn_type", c.c_int),
+    ("rope_freq_base rope_freq_scale yarn_ext_factor yarn_attn_factor yarn_beta_fast yarn_beta_slow", c.c_float),
     ("yarn_orig_ctx", c.c_uint32),
     ("defrag_thold", c.c_float),
-    ("cb_eval", _POINTER),
-    ("cb_eval_user_data", _POINTER),
-    ("type_k", c.c_int),
-    ("type_v", c.c_int),
-    ("abort_callback", _POINTER),
-    ("abort_callback_data", _POINTER),
-    ("embeddings", c.c_bool),
-    ("offload_kqv", c.c_bool),
-    ("no_perf", c.c_bool),
-    ("op_offload", c.c_bool),
-    ("swa_full", c.c_bool),
-    ("kv_unified", c.c_bool),
+    ("cb_eval cb_eval_user_data", _POINTER),
+    ("type_k type_v", c.c_int),
+    ("abort_callback abort_callback_data", _POINTER),
+    ("embeddings offload_kqv no_perf op_offload swa_full kv_unified", c.c_bool),
     ("samplers", _POINTER),
     ("n_samplers", c.c_size_t),
     ("ctx_other", _POINTER),
     ("spare", c.c_uint8 * 64),
 )
+"""The fields in their order, those of one type that follow each other in one line."""
 
 
 class Layout(NamedTuple):
@@ -118,7 +86,7 @@ def layouts() -> tuple[Layout, ...]:
 
 
 def _struct(name: str, fields: Sequence[Any], added: Sequence[Added]) -> Any:
-    out = list(fields)
+    out = [(field, type) for names, type in fields for field in names.split()]
     for more in added:
         names = [field[0] for field in out]
         if more.after in names:
@@ -141,19 +109,12 @@ class Batch(c.Structure):
 
 
 MODEL_DEFAULTS: dict[str, Any] = {
-    "devices": None,
-    "tensor_buft_overrides": None,
+    **dict.fromkeys(("devices", "tensor_buft_overrides", "tensor_split", "progress_callback", "kv_overrides")),
+    **dict.fromkeys(("vocab_only", "check_tensors", "no_host", "no_alloc"), False),
     "n_gpu_layers": -1,
     "split_mode": 1,
     "main_gpu": 0,
-    "tensor_split": None,
-    "progress_callback": None,
-    "kv_overrides": None,
-    "vocab_only": False,
-    "check_tensors": False,
     "use_extra_bufts": True,
-    "no_host": False,
-    "no_alloc": False,
 }
 """What llama_model_default_params answers where the layout is the one above."""
 
@@ -162,26 +123,13 @@ CONTEXT_DEFAULTS: dict[str, Any] = {
     "n_batch": 2048,
     "n_ubatch": 512,
     "n_seq_max": 1,
-    "ctx_type": 0,
-    "rope_scaling_type": -1,
-    "pooling_type": -1,
-    "attention_type": -1,
-    "flash_attn_type": -1,
-    "rope_freq_base": 0.0,
-    "yarn_ext_factor": -1.0,
-    "yarn_orig_ctx": 0,
-    "defrag_thold": -1.0,
-    "cb_eval": None,
-    "type_k": 1,
-    "type_v": 1,
-    "embeddings": False,
-    "offload_kqv": True,
-    "op_offload": True,
-    "swa_full": True,
-    "kv_unified": False,
-    "samplers": None,
-    "n_samplers": 0,
-    "ctx_other": None,
+    **dict.fromkeys(("ctx_type", "rope_freq_base", "yarn_orig_ctx", "n_samplers"), 0),
+    **dict.fromkeys(("rope_scaling_type", "pooling_type", "attention_type", "flash_attn_type"), -1),
+    **dict.fromkeys(("yarn_ext_factor", "defrag_thold"), -1.0),
+    **dict.fromkeys(("cb_eval", "samplers", "ctx_other")),
+    **dict.fromkeys(("type_k", "type_v"), 1),
+    **dict.fromkeys(("offload_kqv", "op_offload", "swa_full"), True),
+    **dict.fromkeys(("embeddings", "kv_unified"), False),
 }
 """What llama_context_default_params answers where the layout is the one above."""
 
@@ -198,20 +146,10 @@ ABORT_CALLBACK = c.CFUNCTYPE(None, c.c_char_p)
 GRAPH_RESERVE = "_Z19llama_graph_reserveP13llama_contextjjj"
 """llama_graph_reserve(ctx, n_tokens, n_seqs, n_outputs), as C++ names it."""
 
-_P, _I, _U, _Z, _S, _B = (
-    c.c_void_p,
-    c.c_int,
-    c.c_uint32,
-    c.c_size_t,
-    c.c_char_p,
-    c.c_bool,
-)
+_P, _I, _U, _Z, _S, _B = c.c_void_p, c.c_int, c.c_uint32, c.c_size_t, c.c_char_p, c.c_bool
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ggml_version": (_S, ()),
-    "ggml_op_name": (_S, (_I,)),
-    "ggml_unary_op_name": (_S, (_I,)),
-    "ggml_glu_op_name": (_S, (_I,)),
-    "ggml_type_name": (_S, (_I,)),
+    **dict.fromkeys(("ggml_op_name", "ggml_unary_op_name", "ggml_glu_op_name", "ggml_type_name"), (_S, (_I,))),
     "ggml_tensor_overhead": (_Z, ()),
     "ggml_nbytes": (_Z, (_P,)),
     "ggml_graph_n_nodes": (_I, (_P,)),
@@ -229,11 +167,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_model_free": (None, (_P,)),
     "llama_model_meta_val_str": (c.c_int32, (_P, _S, _S, _Z)),
     "llama_model_desc": (c.c_int32, (_P, _S, _Z)),
-    "llama_model_size": (c.c_uint64, (_P,)),
-    "llama_model_n_params": (c.c_uint64, (_P,)),
-    "llama_model_n_layer": (c.c_int32, (_P,)),
-    "llama_model_n_swa": (c.c_int32, (_P,)),
-    "llama_model_n_ctx_train": (c.c_int32, (_P,)),
+    **{f"llama_model_{name}": (c.c_uint64, (_P,)) for name in ("size", "n_params")},
+    **{f"llama_model_{name}": (c.c_int32, (_P,)) for name in ("n_layer", "n_swa", "n_ctx_train")},
     "llama_model_has_encoder": (_B, (_P,)),
     "llama_model_get_vocab": (_P, (_P,)),
     "llama_vocab_type": (_I, (_P,)),
@@ -241,11 +176,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_decode": (c.c_int32, (_P, Batch)),
     "llama_model_is_recurrent": (_B, (_P,)),
     "llama_get_memory": (_P, (_P,)),
-    "llama_n_ctx": (_U, (_P,)),
-    "llama_n_ctx_seq": (_U, (_P,)),
-    "llama_n_batch": (_U, (_P,)),
-    "llama_n_ubatch": (_U, (_P,)),
-    "llama_n_seq_max": (_U, (_P,)),
+    **{f"llama_n_{name}": (_U, (_P,)) for name in ("ctx", "ctx_seq", "batch", "ubatch", "seq_max")},
     GRAPH_RESERVE: (_P, (_P, _U, _U, _U)),
 }
 

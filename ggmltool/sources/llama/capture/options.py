@@ -94,6 +94,11 @@ class CaptureOptions:
                 raise CaptureError(f"{field.name} {value} is more than llama.cpp can hold ({_MOST})")
 
     @property
+    def decodes(self) -> bool:
+        """Whether tokens are given, which llama.cpp decodes."""
+        return bool(self.tokens or self.prompt)
+
+    @property
     def serves(self) -> bool:
         """Whether the program is a llama-server, inside of llama-cli or not."""
         return self.program != "library"

@@ -73,11 +73,8 @@ def _gemma2(config: Config) -> None:
     config.add_sizes(_GEMMA_SIZES)
     config.add("attention.head_count_kv", config.size("num_key_value_heads", "num_attention_heads"))
     config.add("attention.layer_norm_rms_epsilon", config.number(config.get("rms_norm_eps"), "rms_norm_eps"), F32)
-    for key, name in (
-        ("attn_logit_softcapping", "attn_logit_softcapping"),
-        ("final_logit_softcapping", "final_logit_softcapping"),
-    ):
-        config.add(key, config.number(config.get(name), name), F32)
+    for name in ("attn_logit_softcapping", "final_logit_softcapping"):
+        config.add(name, config.number(config.get(name), name), F32)
     config.add("attention.sliding_window", config.size("sliding_window"))
 
 
@@ -205,8 +202,7 @@ def _gpt_oss_tensors(config: Config, tensors: Tensors) -> Tensors:
         if "gate_up_proj" not in name:
             out[name] = t
             continue
-        at = 1
-        half = t._replace(shape=tuple(n // 2 if i == at else n for i, n in enumerate(t.shape)))
+        half = t._replace(shape=tuple(n // 2 if i == 1 else n for i, n in enumerate(t.shape)))
         for part in ("gate_proj", "up_proj"):
             out[name.replace("gate_up_proj", part)] = half
     return out
@@ -287,7 +283,12 @@ def _deepseek_tensors(config: Config, tensors: Tensors) -> Tensors:
     n_heads, nope, v = config.size("num_key_value_heads"), config.size("qk_nope_head_dim"), config.size("v_head_dim")
     tensors = _without_head(config, tensors) if config.given.get("tie_word_embeddings") else tensors
     out: Tensors = {}
-    for name, t in _merged_experts(config, dict(_of_layers(config, tensors))).items():
+    layers = {}
+    for name, t in tensors.items():
+        number = name.removeprefix("model.layers.").partition(".")[0]
+        if not (name.startswith("model.layers.") and number.isdecimal() and int(number[:9]) >= config.n_layer):
+            layers[name] = t
+    for name, t in _merged_experts(config, layers).items():
         if not name.endswith("kv_b_proj.weight"):
             out[name] = t
             continue
@@ -297,14 +298,6 @@ def _deepseek_tensors(config: Config, tensors: Tensors) -> Tensors:
         out[name.replace("kv_b_proj", "k_b_proj")] = t._replace(shape=(n_heads, rank, nope))
         out[name.replace("kv_b_proj", "v_b_proj")] = t._replace(shape=(n_heads, v, rank))
     return out
-
-
-def _of_layers(config: Config, tensors: Tensors) -> Iterator[tuple[str, StoredTensor]]:
-    """The tensors but for those of layers behind the last."""
-    for name, tensor in tensors.items():
-        number = name.removeprefix("model.layers.").partition(".")[0]
-        if not (name.startswith("model.layers.") and number.isdecimal() and int(number[:9]) >= config.n_layer):
-            yield name, tensor
 
 
 _DEEPSEEK = Architecture("deepseek2", _deepseek, _deepseek_tensors)

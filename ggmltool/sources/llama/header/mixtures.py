@@ -106,7 +106,7 @@ def mixed(model: Model, weight: Weight, default: DType) -> str:
     if role in _VALUES:
         return _values(model, default.name)
     rule = _RULES.get(role)
-    return (rule(model, weight) if rule is not None else "") or default.name
+    return (rule(model, weight, role) if rule is not None else "") or default.name
 
 
 def _output(model: Model, weight: Weight, default: DType) -> str:
@@ -182,16 +182,14 @@ def _values_of_kind(model: Model, at: int) -> str:
     return ""
 
 
-def _keys(model: Model, weight: Weight) -> str:
-    return "q8_0" if model.n_expert == _MIXTRAL else _queries(model, weight)
-
-
-def _queries(model: Model, weight: Weight) -> str:
+def _keys_or_queries(model: Model, weight: Weight, role: str) -> str:
+    if role == "attn_k" and model.n_expert == _MIXTRAL:
+        return "q8_0"
     return {"IQ3_XS": "iq3_xxs", "IQ3_XXS": "iq2_s"}.get(model.kind, "")
 
 
-def _ffn_down(model: Model, weight: Weight) -> str:
-    at, n = _layer(model, weight, "ffn_down"), model.n_layer
+def _ffn_down(model: Model, weight: Weight, role: str) -> str:
+    at, n = _layer(model, weight, role), model.n_layer
     is_first, falcon = at < n // 8, model.architecture == "falcon"
     match model.kind:
         case "Q2_K":
@@ -219,7 +217,7 @@ def _ffn_down(model: Model, weight: Weight) -> str:
     return ""
 
 
-def _attn_output(model: Model, weight: Weight) -> str:
+def _attn_output(model: Model, weight: Weight, role: str) -> str:
     if model.architecture == "falcon":
         return "q4_K" if model.kind == "Q3_K_L" else ""
     if model.n_expert == _MIXTRAL:
@@ -228,27 +226,19 @@ def _attn_output(model: Model, weight: Weight) -> str:
     return better.get(model.kind, "")
 
 
-def _gate(model: Model, weight: Weight) -> str:
-    return _middle(model, _layer(model, weight, "ffn_gate"))
-
-
-def _up(model: Model, weight: Weight) -> str:
-    return _middle(model, _layer(model, weight, "ffn_up"))
-
-
-def _middle(model: Model, at: int) -> str:
+def _gate_or_up(model: Model, weight: Weight, role: str) -> str:
     """The layers between the first and the last eighth are smaller in one kind of file."""
-    is_middle = model.n_layer // 8 <= at < 7 * model.n_layer // 8
+    is_middle = model.n_layer // 8 <= _layer(model, weight, role) < 7 * model.n_layer // 8
     return "iq3_xxs" if model.kind == "IQ3_XS" and is_middle else ""
 
 
-_RULES: Mapping[str, Callable[[Model, Weight], str]] = {
-    "attn_k": _keys,
-    "attn_q": _queries,
+_RULES: Mapping[str, Callable[[Model, Weight, str], str]] = {
+    "attn_k": _keys_or_queries,
+    "attn_q": _keys_or_queries,
     "ffn_down": _ffn_down,
     "attn_output": _attn_output,
-    "ffn_gate": _gate,
-    "ffn_up": _up,
+    "ffn_gate": _gate_or_up,
+    "ffn_up": _gate_or_up,
 }
 
 

@@ -127,25 +127,19 @@ def quantized(
     A kind of file that cannot be made without an importance matrix is made with one. Raises CaptureError where
     llama-quantize refuses.
     """
-    types = _types(header, wanted)
     tensors = sorted(header.tensors, key=_place)
+    types = _chosen(header, tensors, wanted)
+    architecture = header.text("general.architecture")
+    if not wanted.imatrix and any(_needs_imatrix(t, types[t.name], wanted.kind, architecture) for t in tensors):
+        types = _chosen(header, tensors, wanted._replace(imatrix=True))
     values = dict(header.values)
     values["general.quantization_version"] = value_of(_QUANTIZATION_VERSION, U32)
     values["general.file_type"] = value_of(KINDS[wanted.kind][0], U32)
     return values, [(t.name, TYPES[types[t.name]].id, t.ne) for t in tensors]
 
 
-def _types(header: Header, wanted: Quantization) -> dict[bytes, str]:
-    """The type of each weight by name."""
-    tensors = sorted(header.tensors, key=_place)
-    types = _chosen(header, tensors, wanted)
-    architecture = header.text("general.architecture")
-    if not wanted.imatrix and any(_needs_imatrix(t, types[t.name], wanted.kind, architecture) for t in tensors):
-        types = _chosen(header, tensors, wanted._replace(imatrix=True))
-    return types
-
-
 def _chosen(header: Header, tensors: Sequence[TensorInfo], wanted: Quantization) -> dict[bytes, str]:
+    """The type of each weight by name."""
     default = TYPES[KINDS[wanted.kind][1]]
     model = _model(header, tensors, wanted)
     architecture = header.text("general.architecture")

@@ -51,7 +51,13 @@ def common_fit_params(
     status: Status = "success"
     reason = ""
     try:
-        _fit(fitting, rounds_streams)
+        if settings.split_mode == "tensor":
+            raise FitFailed("llama_params_fit is not implemented for SPLIT_MODE_TENSOR, abort")
+        context = _Context(fitting, rounds_streams)
+        full = context.initial()
+        if not _fits(fitting, full) and not context.reduced(full):
+            _check_unset(fitting)
+            fill_layers(fitting)
         fitting.say("successfully fit params to free device memory", "common_fit_params")
     except FitFailed as failed:
         status, reason = "failure", str(failed)
@@ -64,20 +70,6 @@ def common_fit_params(
     except FitCrash as crash:
         status, reason = "crash", str(crash)
     return Fitted(status, reason, fitting.params, tuple(fitting.log), tuple(fitting.trials))
-
-
-def _fit(fitting: Fitting, sets_ctx: bool) -> None:
-    """common_params_fit_impl."""
-    if fitting.settings.split_mode == "tensor":
-        raise FitFailed("llama_params_fit is not implemented for SPLIT_MODE_TENSOR, abort")
-    context = _Context(fitting, sets_ctx)
-    full = context.initial()
-    if _fits(fitting, full):
-        return
-    if context.reduced(full):
-        return
-    _check_unset(fitting)
-    fill_layers(fitting)
 
 
 def _fits(fitting: Fitting, full: Measured) -> bool:
@@ -139,7 +131,8 @@ class _Context:
         fitting = self.fitting
         say, margins, devices = fitting.say, fitting.settings.margins, fitting.devices
         used = _used(full)
-        target = self._free() - sum(margins[: max(len(devices), 1)])
+        free = sum(d.free for d in devices) if devices else fitting.settings.host_total
+        target = free - sum(margins[: max(len(devices), 1)])
         if used > target:
             short = mib(used - target)
             if len(devices) <= 1:
@@ -165,16 +158,15 @@ class _Context:
             raise FitFailed("was unable to fit model into system memory by reducing context, abort")
         return False
 
-    def _free(self) -> int:
-        devices = self.fitting.devices
-        return sum(d.free for d in devices) if devices else self.fitting.settings.host_total
-
     def _shorten(self, full: Measured, used: int, target: int) -> bool:
         """Interpolate between the shortest context and the longest; whether the model fits on at most one device."""
         fitting = self.fitting
         n_devices = len(fitting.devices)
         if n_devices > 1:
-            target -= self._wasted(full)
+            # What they are expected to waste, since only whole layers (experts: whole tensors) are split.
+            weights = sum(parts.model for parts in full.devices)
+            per_layer = div(weights, min(u32(fitting.params.n_gpu_layers), fitting.model.n_layer))
+            target -= (n_devices + 1) * per_layer // (6 if fitting.model.has_experts else 2)
         fitting.params = replace(fitting.params, n_ctx=self.least)
         least = _used(fitting.measure("shortest context"))
         span = self.most - self.least
@@ -190,13 +182,6 @@ class _Context:
             return True
         fitting.say("entire model should be fit across devices by reducing context")
         return False
-
-    def _wasted(self, full: Measured) -> int:
-        """What several devices are expected to waste, since only whole layers (experts: whole tensors) are split."""
-        fitting = self.fitting
-        weights = sum(parts.model for parts in full.devices)
-        per_layer = div(weights, min(u32(fitting.params.n_gpu_layers), fitting.model.n_layer))
-        return (len(fitting.devices) + 1) * per_layer // (6 if fitting.model.has_experts else 2)
 
     def _say_reduced(self, nbytes: int) -> None:
         self.fitting.say(

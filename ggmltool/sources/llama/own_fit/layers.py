@@ -75,23 +75,19 @@ def fill_layers(fitting: Fitting) -> None:
     """Set n_gpu_layers, the tensor split and the overrides. Raises FitFailed, FitError and FitCrash."""
     layers = _Layers(fitting)
     try:
-        _fill(fitting, layers)
+        surplus = layers.surplus_without_experts() if fitting.model.has_experts else 0
+        for id, target in enumerate(layers.targets):
+            fitting.say(f"id={id}, target={mib(target)} MiB")
+        n = len(fitting.devices)
+        empty = Config((Share(),) * n, (CPU_BUFT,) * n)
+        config = layers.dense(layers.measured(empty, "no layers"))
+        if surplus > 0:
+            config = layers.converted(config)
+        fitting.params = layers.params(config)
     except (FitFailed, FitError):
         # What was tried last stays in the arrays that llama.cpp goes on with.
         fitting.params = layers.written
         raise
-
-
-def _fill(fitting: Fitting, layers: _Layers) -> None:
-    surplus = layers.surplus_without_experts() if fitting.model.has_experts else 0
-    for id, target in enumerate(layers.targets):
-        fitting.say(f"id={id}, target={mib(target)} MiB")
-    n = len(fitting.devices)
-    empty = Config((Share(),) * n, (CPU_BUFT,) * n)
-    config = layers.dense(layers.measured(empty, "no layers"))
-    if surplus > 0:
-        config = layers.converted(config)
-    fitting.params = layers.params(config)
 
 
 class _Layers:
@@ -139,9 +135,11 @@ class _Layers:
                 if n + 1 >= MAX_OVERRIDES:
                     self._array[n:] = [None]
                     raise FitFailed(f"llama_max_tensor_buft_overrides() == {MAX_OVERRIDES} is insufficient for model")
+                if il >= MAX_LAYERS:
+                    raise FitError(f"at most {MAX_LAYERS} model layers are supported")
                 first = il == start
-                what = share.overflow if first else Fraction.MOE
-                self._array[n : n + 1] = [_override(_pattern(il, what), buft if first else CPU_BUFT)]
+                pattern = rf"blk\.{il}\.{_OVERFLOWS[share.overflow if first else Fraction.MOE]}"
+                self._array[n : n + 1] = [_override(pattern, buft if first else CPU_BUFT)]
                 n += 1
             start = u32(start + share.n_part)
         self._array[n : n + 1] = [None]
@@ -315,13 +313,6 @@ def _convert(config: Config, id: int, step: int) -> Config:
             break
         start += 1
     return replace(config, dense_start=start)
-
-
-def _pattern(il: int, fraction: Fraction) -> str:
-    """get_overflow_pattern: the tensors of a layer that leave the device. Raises FitError."""
-    if il >= MAX_LAYERS:
-        raise FitError(f"at most {MAX_LAYERS} model layers are supported")
-    return rf"blk\.{il}\.{_OVERFLOWS[fraction]}"
 
 
 def _override(pattern: str, buft: str) -> Override:

@@ -80,7 +80,11 @@ class Prepared:
         """Whether a device runs a node, whatever memory its sources are in; asked once for each."""
         key = (device.name, graph.name, node.id)
         if key not in self._run:
-            self._run[key] = device.supports_op(_lone_tensor(node, self.parts.nodes(graph.name)))
+            nodes = self.parts.nodes(graph.name)
+            t = Tensor(node.type, node.ne, node.nb, node.op, node.op_params, node.flags)
+            specs = [nodes.get(s) if s is not None else None for s in node.src]
+            t.src = [Tensor(s.type, s.ne, s.nb, s.op, s.op_params) if s is not None else None for s in specs]
+            self._run[key] = device.supports_op(t)
         return self._run[key]
 
     def overridden(self, overrides: tuple[Override, ...]) -> Mapping[str, Override]:
@@ -91,14 +95,6 @@ class Prepared:
                 self._overridden.clear()
             found = self._overridden[overrides] = overridden(self.parts.names, overrides)
         return found
-
-
-def _lone_tensor(node: TensorSpec, nodes: Mapping[str, TensorSpec]) -> Tensor:
-    """A node with its sources, without memory, for questions about the op alone."""
-    t = Tensor(node.type, node.ne, node.nb, node.op, node.op_params, node.flags)
-    specs = [nodes.get(s) if s is not None else None for s in node.src]
-    t.src = [Tensor(s.type, s.ne, s.nb, s.op, s.op_params) if s is not None else None for s in specs]
-    return t
 
 
 def of_these(model: ScenarioSpec, backends: Sequence[BackendSpec]) -> list[BackendSpec]:
@@ -177,7 +173,11 @@ class Choices:
         self.n_gpu = options.n_gpu(self.parts.n_layer)
         self.layers = layer_devices(self.parts.n_layer, self.gpus, self.cpu, options)
         self.cpu_list = self._cpu_list()
-        self.overrides = self._overrides()
+        known = [prepared.devices[d.name].buft.name for d in (*self.gpus, prepared.cpu)]
+        for override in options.overrides:
+            if override.buft not in known:
+                raise PlaceError(f"{override.option}: there is no {override.buft}; there are {', '.join(known)}")
+        self.overrides = prepared.overridden(options.overrides)
         if options.split_mode == "row":
             refuse_without_rows(self.gpus)
             refuse_split_weights(self._split_weights())
@@ -215,14 +215,6 @@ class Choices:
             out += [(cpu, buft, buft) for buft in own]
         return [*out, (cpu, cpu.buft, cpu.buft)]
 
-    def _overrides(self) -> Mapping[str, Override]:
-        """The override of each weight's name that one is found in. Raises PlaceError for an unknown buffer type."""
-        known = [self.prepared.devices[d.name].buft.name for d in (*self.gpus, self.prepared.cpu)]
-        for override in self.options.overrides:
-            if override.buft not in known:
-                raise PlaceError(f"{override.option}: there is no {override.buft}; there are {', '.join(known)}")
-        return self.prepared.overridden(self.options.overrides)
-
     def _split_weights(self) -> Iterator[str]:
         """The weights that -sm row puts into split buffers, as the first graph meets them, duplicates last."""
         bufts = {self.prepared.devices[gpu.name].buft.name for gpu in self.gpus}
@@ -240,7 +232,7 @@ class Choices:
         if self._is_lazy(spec):
             return cpu_buft, f"-lzm {self.options.lazy_mode}: read as it is needed"
         override = self.overrides.get(spec.name)
-        device = self.device_of(role)
+        device = self.device_of_group(role.il if role.kind == "repeating" else role.kind)
         if override is not None:
             if override.buft != cpu_buft:
                 return override.buft, override.option
@@ -283,11 +275,6 @@ class Choices:
         if isinstance(group, int):
             return self.layers.of(group)
         return self.layers.output if group == "output" else self.cpu
-
-    def device_of(self, role: Role) -> str:
-        if role.kind == "input":
-            return self.cpu
-        return self.layers.output if role.kind == "output" else self.layers.of(role.il)
 
     def cache(self, il: int | None) -> tuple[str, str]:
         """The buffer type of a cache of this layer (None: of none), and why: with its layer, unless all stay on the

@@ -7,6 +7,7 @@ and the engine plans the graphs anew; bytes of weights and caches are sums that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
@@ -108,7 +109,15 @@ class Duplicates:
         if not moved:
             return {name: graph.base for name, graph in graphs.items()}
         out: dict[str, Variant] = {}
-        orders = {name: self._leafs(name, moved) for name in graphs}
+        orders = {}
+        for name in graphs:
+            nodes = self.parts.nodes(name)
+            changed = {
+                node: [by[s].id if s is not None and s in by else s for s in nodes[node].src]
+                for node, by in moved.items()
+                if node in nodes
+            }
+            orders[name] = self.parts.leafs_of(name, changed)
         named: dict[str, str] = {}
         for name, ids in orders.items():
             at = {id: i for i, id in enumerate(ids)}
@@ -136,15 +145,6 @@ class Duplicates:
                     moved.setdefault(node, {})[spec.id] = self._tensor(spec, bufts, buft)
         return moved
 
-    def _leafs(self, graph: str, moved: Mapping[str, Mapping[str, Tensor]]) -> list[str]:
-        nodes = self.parts.nodes(graph)
-        changed = {
-            node: [by[s].id if s is not None and s in by else s for s in nodes[node].src]
-            for node, by in moved.items()
-            if node in nodes
-        }
-        return self.parts.leaf_order(graph).of(changed) if changed else self.parts.leafs(graph)
-
 
 _KEPT = 512
 """Lists of overrides whose weights are kept by layer."""
@@ -167,7 +167,8 @@ class Measurer:
         """
         if self._is_new:
             self._is_new = False
-            self._standing = _standing(self.placer)
+            with suppress(GgmlError):  # what no capture of llama.cpp has is placed as a whole
+                self._standing = _Standing(self.placer) if _is_plain(self.placer) else None
         if self._standing is not None:
             try:
                 with collector_paused():
@@ -175,14 +176,6 @@ class Measurer:
             except (GgmlError, PlaceError):
                 pass  # what is refused before a graph is reserved has the words of the whole placement
         return place_and_measure(self.placer, options, margins)[1]
-
-
-def _standing(placer: Placer) -> _Standing | None:
-    """The model's tensors and graphs made once; None for one that has what no capture of llama.cpp has."""
-    try:
-        return _Standing(placer) if _is_plain(placer) else None
-    except GgmlError:
-        return None
 
 
 def _is_plain(placer: Placer) -> bool:
@@ -208,18 +201,13 @@ def _is_plain(placer: Placer) -> bool:
         return False
     empty = {spec.id for spec, _ in parts.caches if not nbytes_of(spec.type, spec.ne, spec.nb)}
     used = {id for g in parts.graphs.values() for n in g.nodes for id in (n.view_src, *n.src)}
-    return empty.isdisjoint(used) and _in_order(contexts)
-
-
-def _in_order(contexts: Sequence[Sequence[TensorSpec]]) -> bool:
-    """Whether every view among weights and caches comes after what it is a view of."""
     for tensors in contexts[:2]:
         seen: set[str] = set()
         for t in tensors:
             if t.view_src is not None and t.view_src not in seen:
                 return False
             seen.add(t.id)
-    return True
+    return empty.isdisjoint(used)
 
 
 class _Standing:
@@ -313,10 +301,16 @@ class _Placement:
             raise PlaceError("caches of no bytes")  # refused by some releases, which the whole placement tells
         buffers = [(setup.bufts[buft], False, caches[buft]) for buft in sorted(caches)]
         buffers += [(setup.bufts[buft], True, weights[buft]) for buft in sorted(weights)]
+        variants = standing.duplicates.variants(self.lies)
+        parts, given = standing.placer.parts, standing.placer.model.scheduler.graph_size
+        graph_size = parts.graph_size(given, standing.n_weights + self.duplicated.n_tensors)
+        if graph_size is None:
+            nodes = (v.graph.n_nodes + v.graph.n_leafs for v in variants.values())
+            graph_size = max([DEFAULT_GRAPH_SIZE, *nodes])
         needs = added_up(
             Arrangement(choices.layers, choices.n_gpu, self.parallel, setup.specs),
             uses_of(setup.backends, buffers),
-            self._reserved(),
+            {name: self._reserve(name, variant, graph_size) for name, variant in variants.items()},
             (choices.output_buft(), standing.output_bytes),
             standing.warnings,
             margins,
@@ -335,20 +329,8 @@ class _Placement:
             if t.view_src is None and buffer.buft.largest < SIZE_MAX
         )
 
-    def _reserved(self) -> dict[str, Reserved]:
-        """Every graph, reserved by a scheduler of its own."""
-        variants = self.standing.duplicates.variants(self.lies)
-        size = self._graph_size(variants)
-        return {name: self._reserve(name, variant, size) for name, variant in variants.items()}
-
-    def _graph_size(self, variants: Mapping[str, Variant]) -> int:
-        parts, given = self.standing.placer.parts, self.standing.placer.model.scheduler.graph_size
-        size = parts.graph_size(given, self.standing.n_weights + self.duplicated.n_tensors)
-        if size is not None:
-            return size
-        return max([DEFAULT_GRAPH_SIZE, *(v.graph.n_nodes + v.graph.n_leafs for v in variants.values())])
-
     def _reserve(self, name: str, variant: Variant, size: int) -> Reserved:
+        """A graph, reserved by a scheduler of its own."""
         graph = self.standing.kept.graphs[name]
         sched = self.setup.scheduler(size, self.parallel, self.choices.options.op_offload)
         graph.show(variant)

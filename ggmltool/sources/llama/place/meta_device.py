@@ -17,7 +17,6 @@ from itertools import accumulate
 from math import lcm
 from typing import Literal, NamedTuple
 
-from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import pad
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec, TensorSpec
@@ -150,7 +149,9 @@ class TensorSplit:
             return Slice(None, ())
         behind = next((self.weights[n] for b in cut.behind if (n := f"blk.{il}.{b}") in self.weights), spec)
         heads = self.heads[max(il, 0)]
-        rotation = (self.n_layer if il < 0 else self._earlier_alike(il)) % self.n_gpus
+        # The rounding goes around the GPUs with the layers before that have the same kind of attention.
+        alike = sum(self.heads[before].mask == self.heads[il].mask for before in range(il))
+        rotation = (self.n_layer if il < 0 else alike) % self.n_gpus
         total = [0] * self.n_gpus
         for length, times, unit in self._segments(spec, cut, heads, behind.type.block_size):
             for gpu, part in enumerate(self._cut(length, unit, rotation)):
@@ -166,10 +167,6 @@ class TensorSplit:
             return spec.name.split(".", 2)[2], weight.il
         return spec.name, -1
 
-    def _earlier_alike(self, il: int) -> int:
-        """How many layers before have the same kind of attention; the rounding goes around the GPUs with that."""
-        return sum(self.heads[before].mask == self.heads[il].mask for before in range(il))
-
     def _segments(self, spec: TensorSpec, cut: _Cut, heads: Heads, block: int) -> list[tuple[int, int, int]]:
         """The stretches of the axis that are cut each by itself: length, how many alike follow each other, unit."""
         n = spec.ne[cut.axis]
@@ -180,17 +177,8 @@ class TensorSplit:
         query = lcm(group * heads.key_size, fast)
         head, key = query // heads.key_size, query // group
         value = key // heads.key_size * heads.value_size
+        units = {"query": query, "key": key, "value": value, "head": head, "output": head * heads.value_size}
         match cut.unit:
-            case "query":
-                return [(n, 1, query)]
-            case "key":
-                return [(n, 1, key)]
-            case "value":
-                return [(n, 1, value)]
-            case "head":
-                return [(n, 1, head)]
-            case "output":
-                return [(n, 1, head * heads.value_size)]
             case "gate":
                 return [(n, 1, head if n == heads.queries else query)]
             case "fused":
@@ -200,16 +188,12 @@ class TensorSplit:
                     raise PlaceError(f"-sm tensor: {spec.name} has {n} rows, which are not those of Q, K and V")
                 return stretches
             case "feed-forward":
-                return [(*self._halves(spec, n), lcm(block, _FASTEST))]
-        return [(n, 1, 1)]
-
-    def _halves(self, spec: TensorSpec, n: int) -> tuple[int, int]:
-        """Of a weight that is gate and up together, each half is cut by itself."""
-        down = self.weights.get(
-            f"{spec.name.rpartition('.')[0].replace('gate_up', 'down').replace('up', 'down')}.weight"
-        )
-        fused = "gate_up" in spec.name or ("ffn_up." in spec.name and down is not None and n == 2 * down.ne[0])
-        return (n // 2, 2) if fused else (n, 1)
+                # Of a weight that is gate and up together, each half is cut by itself.
+                base = spec.name.rpartition(".")[0].replace("gate_up", "down").replace("up", "down")
+                down = self.weights.get(f"{base}.weight")
+                fused = "gate_up" in spec.name or ("ffn_up." in spec.name and down is not None and n == 2 * down.ne[0])
+                return [(n // 2 if fused else n, 2 if fused else 1, lcm(block, _FASTEST))]
+        return [(n, 1, units.get(cut.unit, 1))]
 
     def _cut(self, length: int, unit: int, rotation: int) -> list[int]:
         """The part of each GPU, rounded down to whole units; the last one in turn has the rest."""
@@ -295,7 +279,8 @@ def _parts(
     for context in (c for c in placement.model.contexts if c.buft == buft.name):
         for spec in (t for t in context.tensors if t.view_src is None):
             part = split.of(spec)
-            sizes = [_size(buft, Tensor(spec.type, part.ne(spec, i))) for i in range(len(gpus))]
+            cuts = (Tensor(spec.type, part.ne(spec, i)) for i in range(len(gpus)))
+            sizes = [pad(buft.get_alloc_size(t), buft.alignment) for t in cuts]
             for i, use in enumerate(uses):
                 if context.usage == "weights":
                     use.weights += sizes[i]
@@ -308,8 +293,3 @@ def _parts(
         Share(gpu.name, asked[i] / sum(asked), cut[i] / (sum(cut) or 1), mirrored) for i, gpu in enumerate(gpus)
     )
     return (*uses, *(use for use in needs.uses if use is not whole)), shares
-
-
-def _size(buft: BufferType, part: Tensor) -> int:
-    """What a part takes in the buffer of its GPU."""
-    return pad(buft.get_alloc_size(part), buft.alignment)

@@ -246,12 +246,19 @@ def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[s
         sizes = [(backend, bufts[backend], size) for backend, size in plan.buffer_sizes]
         reserved[name] = Reserved(_splits(run, plan, name), sizes, plan.error or chunk_error(run.start()))
         most = [(b.buft, b.size) for b in run.buffers]
+    warnings, layers = [*warnings_of(model)], placement.layers
+    if probe is not None and (lost := lost_attention(probe, layers)) is not None:
+        il, backend = lost
+        warnings.append(
+            f"layer {il} is on {layers.of(il)}, its flash attention on {backend}: with -fa auto llama.cpp then turns "
+            "flash attention off, which makes another graph (capture with -fa off)"
+        )
     needs = added_up(
         Arrangement(placement.layers, placement.n_gpu_layers, model.scheduler.parallel, model.backends),
         uses,
         reserved,
         (placement.output_buft, output_bytes(model)),
-        (*warnings_of(model), *_warnings_of_attention(placement.layers, probe)),
+        tuple(warnings),
         margins or {},
     )
     plan = next((p for p in plans.values() if not p.ok), next(iter(plans.values())))
@@ -284,15 +291,12 @@ def _too_large(sizes: Iterable[tuple[BufferType, int]], function: str) -> PlanEr
         f"the {what} needs {size} bytes at once, and the largest buffer of {buft} has {largest} (max_size): a smaller "
         "-ub or -c, flash attention, or fewer layers there"
     )
-    return tuple(
-        {
-            "kind": "failed",
-            "function": function,
-            "condition": None,
-            "message": f"failed to allocate {buft} buffer of size {size}",
-            "explanation": explanation,
-        }.items()
-    )
+    return _failed(function, f"failed to allocate {buft} buffer of size {size}", explanation)
+
+
+def _failed(function: str, message: str, explanation: str) -> PlanError:
+    head = {"kind": "failed", "function": function, "condition": None}
+    return tuple({**head, "message": message, "explanation": explanation}.items())
 
 
 def _cache_of_nothing(placement: Placement) -> PlanError | None:
@@ -308,15 +312,7 @@ def _cache_of_nothing(placement: Placement) -> PlanError | None:
         f"no layer on {empty[0]} has attention, so its KV cache has no bytes, and there is no buffer of none: put a "
         "layer with attention there, or none at all (-ts)"
     )
-    return tuple(
-        {
-            "kind": "failed",
-            "function": "llama_kv_cache",
-            "condition": None,
-            "message": "failed to allocate buffer for kv cache",
-            "explanation": explanation,
-        }.items()
-    )
+    return _failed("llama_kv_cache", "failed to allocate buffer for kv cache", explanation)
 
 
 class Arrangement(NamedTuple):
@@ -349,7 +345,13 @@ def added_up(
     `output` is the buffer type of the context's outputs, with their bytes (None: there is no such buffer).
     """
     backends = placed.backends
-    decided = _compute_buffers(reserved, uses)
+    decided: dict[str, str] = {}
+    for name, graph in reserved.items():
+        for backend, buft, size in graph.buffer_sizes:
+            used = uses.get(buft)
+            if used is not None and size > used.compute:
+                used.compute = size
+                decided[backend] = name
     buft, nbytes = output
     if nbytes is not None:
         use = uses.setdefault(buft, BufferUse(backends[-1].name, buft))
@@ -404,18 +406,6 @@ def _splits(run: Run, plan: Plan, graph: str) -> tuple[PlacedSplit, ...]:
     )
 
 
-def _compute_buffers(reserved: Mapping[str, Reserved], uses: Mapping[str, BufferUse]) -> dict[str, str]:
-    """Enter the largest compute buffer of each backend; the graphs that made them so."""
-    decided: dict[str, str] = {}
-    for name, graph in reserved.items():
-        for backend, buft, size in graph.buffer_sizes:
-            use = uses.get(buft)
-            if use is not None and size > use.compute:
-                use.compute = size
-                decided[backend] = name
-    return decided
-
-
 def output_bytes(model: ScenarioSpec) -> int | None:
     """llama_context's buffer of outputs: at first for the logits of a token of each sequence. None: there is none."""
     n_seq_max = model.meta.get("n_seq_max")
@@ -430,17 +420,6 @@ def warnings_of(model: ScenarioSpec) -> tuple[str, ...]:
     if model.meta.get("phase") != "token":
         return ()
     return ("the graph is for one token, but llama.cpp reserves compute buffers for a whole ubatch of a prompt",)
-
-
-def _warnings_of_attention(layers: LayerDevices, probe: Probe | None) -> tuple[str, ...]:
-    """What comes out differently where flash attention is not on the device of its layer."""
-    lost = None if probe is None else lost_attention(probe, layers)
-    if lost is None:
-        return ()
-    il, backend = lost
-    there = f"layer {il} is on {layers.of(il)}, its flash attention on {backend}"
-    then = "with -fa auto llama.cpp then turns flash attention off, which makes another graph (capture with -fa off)"
-    return (f"{there}: {then}",)
 
 
 def lost_attention(probe: Probe, layers: LayerDevices) -> tuple[int, str] | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ggmltool.ggml.op import IS_VIEW_OP, Op
 from ggmltool.scenario.spec import ContextSpec, GraphSpec, ScenarioSpec, TensorSpec
 from ggmltool.sources.llama.errors import PlaceError
-from ggmltool.sources.llama.place.leaf_order import LeafOrder
+from ggmltool.sources.llama.place.leaf_order import LeafOrder, Sources
 from ggmltool.sources.llama.place.weights import (
     FULL_ATTENTION_ONLY,
     LOADED_TWICE,
@@ -55,7 +55,13 @@ class Parts:
     """
 
     def __init__(self, model: ScenarioSpec) -> None:
-        model = replace(model, contexts=[_unassigned(c) for c in model.contexts])
+        # No tensor of a context is assigned there by llama.cpp, or has a place.
+        contexts = []
+        for c in model.contexts:
+            if any(t.backend is not None or t.at is not None for t in c.tensors):
+                c = replace(c, tensors=[replace(t, backend=None, at=None) for t in c.tensors], size=None)
+            contexts.append(c)
+        model = replace(model, contexts=contexts)
         self.meta = model.meta
         self.architecture = str(model.meta.get("architecture", ""))
         alias = {} if self.architecture in LOADED_TWICE else _aliases(model)
@@ -136,7 +142,8 @@ class Parts:
         """
         made = {w.name: (i, w.id) for i, w in enumerate(self.weights)}
         first = next((i for i, w in enumerate(self.weights) if w.name.startswith("blk.")), 0)
-        norms = [w.id for w in self.weights[:first] if self._is_output_norm(w)]
+        before_layers = ((w.id, weight_of(w.name, self.architecture)) for w in self.weights[:first])
+        norms = [id for id, weight in before_layers if weight.kind == "output" and weight.base.endswith("norm")]
         if not norms:
             return None
         if role.kind == "output":
@@ -145,10 +152,6 @@ class Parts:
         before = self.weights[at - 1].name if at else ""
         neighbor = before.replace(f"blk.{weight_of(before).il}.", f"blk.{role.il}.")
         return made[neighbor][1] if neighbor in made else None
-
-    def _is_output_norm(self, spec: TensorSpec) -> bool:
-        weight = weight_of(spec.name, self.architecture)
-        return weight.kind == "output" and weight.base.endswith("norm")
 
     def graph_size(self, given: int | None, n_weights: int) -> int | None:
         """llama_context::graph_max_nodes: the scheduler's size, which counts weights that lie twice as two."""
@@ -178,14 +181,20 @@ class Parts:
         names = {t.id: t.name for c in self.inputs for t in c.tensors}
         return [id for i, id in enumerate(self.leafs(graph)) if names.get(id) == f"leaf_{i}"]
 
-    def leaf_order(self, graph: str) -> LeafOrder:
-        """How a graph was built, found out once."""
+    def leafs_of(self, graph: str, changed: Sources) -> list[str]:
+        """The leafs of a graph in ggml's order where these nodes have other sources. How it was built is found out
+        once."""
+        if not changed:
+            return self.leafs(graph)
         if graph not in self._orders:
             g = self.graphs[graph]
             src = {n.id: n.src for n in g.nodes}
             order = [e for e in g.expand if e in src] or list(src)
-            self._orders[graph] = LeafOrder(src, order, self.leafs(graph), _experts(g))
-        return self._orders[graph]
+            # What build_moe_ffn asks for itself: the results of all experts, before it takes them apart and adds them.
+            viewed = {n.src[0] for n in g.nodes if n.op == Op.VIEW and n.name.startswith("ffn_moe_") and n.src}
+            experts = {n.id for n in g.nodes if n.id in viewed and n.op in (Op.MUL, Op.MUL_MAT_ID, Op.ADD_ID)}
+            self._orders[graph] = LeafOrder(src, order, self.leafs(graph), experts)
+        return self._orders[graph].of(changed)
 
     def nodes(self, graph: str) -> Mapping[str, TensorSpec]:
         """The nodes of a graph by their ids."""
@@ -194,24 +203,25 @@ class Parts:
     def of_layers(self, graph: str) -> Sequence[tuple[TensorSpec, str, int]]:
         """The nodes of a graph that llama.cpp may assign, each with its name without the layer, and the layer."""
         if graph not in self._of_layers:
-            self._of_layers[graph] = list(_of_layers(self.graphs[graph]))
+            found = self._of_layers[graph] = []
+            for node in self.graphs[graph].nodes:
+                base, _, number = node.name.rpartition("-")
+                if base in _ASSIGNED and number.isdecimal() and len(number) <= _DIGITS:
+                    found.append((node, base, int(number)))
         return self._of_layers[graph]
 
     def n_tokens(self, graph: GraphSpec) -> int:
         """Tokens of a graph's batch; a great many where nothing tells."""
         if graph.name not in self._n_tokens:
-            self._n_tokens[graph.name] = self._count_tokens(graph)
+            met = {*graph.expand, *(s for n in graph.nodes for s in n.src if s is not None)}
+            inputs = {t.name: t for c in self.inputs for t in c.tensors if t.id in met}
+            told = self.meta.get("n_tokens")
+            if "inp_tokens" in inputs:
+                told = inputs["inp_tokens"].ne[0]
+            elif not isinstance(told, int):
+                told = inputs["inp_embd"].ne[1] if "inp_embd" in inputs else _MANY
+            self._n_tokens[graph.name] = told
         return self._n_tokens[graph.name]
-
-    def _count_tokens(self, graph: GraphSpec) -> int:
-        met = {*graph.expand, *(s for n in graph.nodes for s in n.src if s is not None)}
-        inputs = {t.name: t for c in self.inputs for t in c.tensors if t.id in met}
-        if "inp_tokens" in inputs:
-            return inputs["inp_tokens"].ne[0]
-        told = self.meta.get("n_tokens")
-        if isinstance(told, int):
-            return told
-        return inputs["inp_embd"].ne[1] if "inp_embd" in inputs else _MANY
 
     def hparams(self) -> Hparams:
         """The numbers of the model that the test of a buffer type asks for, told from the graph."""
@@ -225,13 +235,6 @@ class Parts:
                 for name, value in _numbers(node, src).items():
                     found.setdefault(name, value)
         return Hparams(**found)
-
-
-def _of_layers(graph: GraphSpec) -> Iterator[tuple[TensorSpec, str, int]]:
-    for node in graph.nodes:
-        base, _, number = node.name.rpartition("-")
-        if base in _ASSIGNED and number.isdecimal() and len(number) <= _DIGITS:
-            yield node, base, int(number)
 
 
 def number_of(model: ScenarioSpec, key: str, default: int = 0) -> int:
@@ -274,19 +277,6 @@ def _aliases(model: ScenarioSpec) -> dict[str, str]:
         if original != t.id and t.id.startswith(f"{t.name}~"):
             alias[t.id] = original
     return alias
-
-
-def _experts(graph: GraphSpec) -> set[str]:
-    """What build_moe_ffn asks for itself: the results of all experts, before it takes them apart and adds them."""
-    viewed = {n.src[0] for n in graph.nodes if n.op == Op.VIEW and n.name.startswith("ffn_moe_") and n.src}
-    return {n.id for n in graph.nodes if n.id in viewed and n.op in (Op.MUL, Op.MUL_MAT_ID, Op.ADD_ID)}
-
-
-def _unassigned(context: ContextSpec) -> ContextSpec:
-    """The context without assignments, of which llama.cpp makes none there, and without places of its tensors."""
-    if all(t.backend is None and t.at is None for t in context.tensors):
-        return context
-    return replace(context, tensors=[replace(t, backend=None, at=None) for t in context.tensors], size=None)
 
 
 def _plain(graph: GraphSpec, alias: dict[str, str]) -> GraphSpec:

@@ -164,14 +164,10 @@ class _Placing:
     def _leafs(self, graph: str, moved: dict[str, dict[str, str]]) -> list[str]:
         """The leafs of a graph in ggml's order, with duplicates in the place of what they duplicate."""
         if graph not in self._orders:
-            self._orders[graph] = self._ordered(graph, moved)
+            nodes = self.parts.nodes(graph)
+            changed = {id: [by.get(s or "", s) for s in nodes[id].src] for id, by in moved.items() if id in nodes}
+            self._orders[graph] = self.parts.leafs_of(graph, changed)
         return self._orders[graph]
-
-    def _ordered(self, graph: str, moved: dict[str, dict[str, str]]) -> list[str]:
-        order = self.parts.leaf_order(graph)
-        nodes = self.parts.nodes(graph)
-        changed = {id: [by.get(s or "", s) for s in nodes[id].src] for id, by in moved.items() if id in nodes}
-        return order.of(changed) if changed else self.parts.leafs(graph)
 
     def _graph(self, graph: GraphSpec, moved: dict[str, dict[str, str]]) -> GraphSpec:
         """The graph with duplicates as sources and with llama.cpp's own assignments."""

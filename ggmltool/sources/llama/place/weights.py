@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Literal, NamedTuple
@@ -164,92 +164,57 @@ def _op(op: Op, ne: Sequence[int], *src: Tensor, type: DType = F32, op_params: t
     return t
 
 
-def _get_rows(w: Tensor, _: Hparams) -> Tensor:
-    type = I32 if w.type is I32 else F32
-    return _op(Op.GET_ROWS, (w.ne[0], _BATCH), w, _tensor(I32, _BATCH), type=type)
-
-
-def _mul_mat(w: Tensor, _: Hparams) -> Tensor:
-    x = _tensor(F32, w.ne[0], _BATCH, w.ne[2], w.ne[3])
-    return _op(Op.MUL_MAT, (w.ne[1], _BATCH, w.ne[2], w.ne[3]), w, x)
-
-
-def _mul_mat_id(w: Tensor, h: Hparams) -> Tensor:
-    x, ids = _tensor(F32, w.ne[0], h.n_expert_used, _BATCH), _tensor(I32, h.n_expert_used, _BATCH)
-    return _op(Op.MUL_MAT_ID, (w.ne[1], h.n_expert_used, _BATCH), w, x, ids)
-
-
-def _add_id(w: Tensor, h: Hparams) -> Tensor:
-    ne = (w.ne[0], h.n_expert_used, _BATCH)
-    return _op(Op.ADD_ID, ne, _tensor(F32, *ne), w, _tensor(I32, h.n_expert_used, _BATCH))
-
-
-def _binary(op: Op) -> Callable[[Tensor, Hparams], Tensor]:
-    return lambda w, _: _op(op, w.ne, _tensor(F32, *w.ne), w)
-
-
-def _div(w: Tensor, _: Hparams) -> Tensor:
-    return _op(Op.DIV, (w.ne[0],), _tensor(F32, w.ne[0]), w)
-
-
-def _rope(w: Tensor, h: Hparams) -> Tensor:
-    ne = (h.n_embd_head, h.n_head, _BATCH)
-    return _op(Op.ROPE, ne, _tensor(F32, *ne), _tensor(I32, _BATCH), w)
-
-
-def _ssm_conv(w: Tensor, _: Hparams) -> Tensor:
-    x = _tensor(F32, w.ne[0] - 1 + _BATCH, w.ne[1], _SEQUENCES)
-    return _op(Op.SSM_CONV, (w.ne[1], _BATCH, _SEQUENCES), x, w)
-
-
-def _ssm_scan(w: Tensor, h: Hparams) -> Tensor:
-    d_state = h.ssm_d_state if w.ne[0] == 1 else w.ne[0]
-    head, n_head, n = h.ssm_head_dim, w.ne[1], _BATCH * _SEQUENCES
-    state = _tensor(F32, d_state, head, n_head, _SEQUENCES)
-    x = _tensor(F32, head, n_head, _BATCH, _SEQUENCES)
-    dt = _tensor(F32, n_head, _BATCH, _SEQUENCES)
-    b, c = (_tensor(F32, d_state, h.ssm_n_group, _BATCH, _SEQUENCES) for _ in range(2))
-    size = head * n_head * n + d_state * head * n_head * _SEQUENCES
-    return _op(Op.SSM_SCAN, (size,), state, x, dt, w, b, c, _tensor(I32, _SEQUENCES), op_params=(1,))
-
-
-def _rwkv_wkv6(w: Tensor, _: Hparams) -> Tensor:
-    n = 123
-    k, v, r, decay = (_tensor(F32, n, n, n) for _ in range(4))
-    return _op(Op.RWKV_WKV6, (n * n, n + n * n), k, v, r, w, decay, _tensor(F32, n, n, n, n))
-
-
-def _im2col(w: Tensor, h: Hparams) -> Tensor:
-    columns = h.n_embd_head * h.n_head
-    x = _tensor(F32, columns, w.ne[1])
-    return _op(Op.IM2COL, (w.ne[0] * w.ne[1], columns - w.ne[0] + 1), w, x, type=F16, op_params=(1, 0, 0, 0, 1))
-
-
-def _scale(w: Tensor, _: Hparams) -> Tensor:
-    return _op(Op.SCALE, w.ne, w, type=w.type)
-
-
-_TESTS: dict[Op, Callable[[Tensor, Hparams], Tensor]] = {
-    Op.GET_ROWS: _get_rows,
-    Op.MUL_MAT: _mul_mat,
-    Op.MUL_MAT_ID: _mul_mat_id,
-    Op.ADD: _binary(Op.ADD),
-    Op.ADD_ID: _add_id,
-    Op.MUL: _binary(Op.MUL),
-    Op.DIV: _div,
-    Op.ROPE: _rope,
-    Op.SSM_CONV: _ssm_conv,
-    Op.SSM_SCAN: _ssm_scan,
-    Op.RWKV_WKV6: _rwkv_wkv6,
-    Op.IM2COL: _im2col,
-    Op.SCALE: _scale,
-}
+def _test(op: Op, w: Tensor, h: Hparams) -> Tensor:
+    """The node that a buffer type is tested with, for a weight."""
+    match op:
+        case Op.GET_ROWS:
+            type = I32 if w.type is I32 else F32
+            return _op(op, (w.ne[0], _BATCH), w, _tensor(I32, _BATCH), type=type)
+        case Op.MUL_MAT:
+            x = _tensor(F32, w.ne[0], _BATCH, w.ne[2], w.ne[3])
+            return _op(op, (w.ne[1], _BATCH, w.ne[2], w.ne[3]), w, x)
+        case Op.MUL_MAT_ID:
+            x, ids = _tensor(F32, w.ne[0], h.n_expert_used, _BATCH), _tensor(I32, h.n_expert_used, _BATCH)
+            return _op(op, (w.ne[1], h.n_expert_used, _BATCH), w, x, ids)
+        case Op.ADD | Op.MUL:
+            return _op(op, w.ne, _tensor(F32, *w.ne), w)
+        case Op.ADD_ID:
+            ne = (w.ne[0], h.n_expert_used, _BATCH)
+            return _op(op, ne, _tensor(F32, *ne), w, _tensor(I32, h.n_expert_used, _BATCH))
+        case Op.DIV:
+            return _op(op, (w.ne[0],), _tensor(F32, w.ne[0]), w)
+        case Op.ROPE:
+            ne = (h.n_embd_head, h.n_head, _BATCH)
+            return _op(op, ne, _tensor(F32, *ne), _tensor(I32, _BATCH), w)
+        case Op.SSM_CONV:
+            x = _tensor(F32, w.ne[0] - 1 + _BATCH, w.ne[1], _SEQUENCES)
+            return _op(op, (w.ne[1], _BATCH, _SEQUENCES), x, w)
+        case Op.SSM_SCAN:
+            d_state = h.ssm_d_state if w.ne[0] == 1 else w.ne[0]
+            head, n_head, n = h.ssm_head_dim, w.ne[1], _BATCH * _SEQUENCES
+            state = _tensor(F32, d_state, head, n_head, _SEQUENCES)
+            x = _tensor(F32, head, n_head, _BATCH, _SEQUENCES)
+            dt = _tensor(F32, n_head, _BATCH, _SEQUENCES)
+            b, c = (_tensor(F32, d_state, h.ssm_n_group, _BATCH, _SEQUENCES) for _ in range(2))
+            size = head * n_head * n + d_state * head * n_head * _SEQUENCES
+            return _op(op, (size,), state, x, dt, w, b, c, _tensor(I32, _SEQUENCES), op_params=(1,))
+        case Op.RWKV_WKV6:
+            n = 123
+            k, v, r, decay = (_tensor(F32, n, n, n) for _ in range(4))
+            return _op(op, (n * n, n + n * n), k, v, r, w, decay, _tensor(F32, n, n, n, n))
+        case Op.IM2COL:
+            columns = h.n_embd_head * h.n_head
+            x = _tensor(F32, columns, w.ne[1])
+            return _op(op, (w.ne[0] * w.ne[1], columns - w.ne[0] + 1), w, x, type=F16, op_params=(1, 0, 0, 0, 1))
+        case Op.SCALE:
+            return _op(op, w.ne, w, type=w.type)
+    raise KeyError(op)
 
 
 def weight_buft_supported(device: Device, buft: BufferType, op: Op, type: DType, ne: Dims, hparams: Hparams) -> bool:
     """weight_buft_supported: whether `device` runs `op` with a weight of this shape that lies in `buft`."""
     w = Tensor(type, ne, contiguous_nb(type, ne))
-    t = _TESTS[op](w, hparams)
+    t = _test(op, w, hparams)
     if buft.ops is not None and t.src[0] is not w:
         return False
     w.buffer = Buffer(buft, 0, AddressSpace())
