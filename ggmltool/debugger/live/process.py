@@ -154,6 +154,10 @@ class StoppedProcess:
         """The structs of its ggml: of the copy that the scheduler belongs to."""
         return self.layouts[self.session.instances.index(self.session.instance)]
 
+    def offset(self, struct: str, field: str) -> int:
+        """Where a field lies in a struct of its ggml."""
+        return (self.layout.structs[struct].members or {})[field].offset
+
     @cached_property
     def found(self) -> FoundScheduler:
         """The scheduler and the graph: those that were chosen, those that the program is busy with, those of the last
@@ -189,7 +193,7 @@ class StoppedProcess:
 
     def own_graph(self, sched: int) -> int:
         """The scheduler's copy of the graph, with what it has put into it."""
-        return sched + (self.layout.structs["ggml_backend_sched"].members or {})["graph"].offset
+        return sched + self.offset("ggml_backend_sched", "graph")
 
     def choose(self, sched: int, graph: int) -> None:
         """Look at these from now on, in whichever copy of ggml they are. Raises CommandError for what is none."""
@@ -205,22 +209,19 @@ class StoppedProcess:
     @cached_property
     def tensors(self) -> Mapping[str, int]:
         """The tensors of the graph by name, its nodes first; of several with one name the first. Raises AttachError."""
-        structs = self.layout.structs
-        graph, tensor = structs["ggml_cgraph"].members or {}, structs["ggml_tensor"].members or {}
         addresses: list[int] = []
         at = self.found.graph
         for part in ("nodes", "leafs"):
-            n = int.from_bytes(self.memory.read(at + graph[f"n_{part}"].offset, 4), "little")
-            pointer = int.from_bytes(self.memory.read(at + graph[part].offset, 8), "little")
-            n = min(n, _MOST_TENSORS)
-            raw = self.memory.read(pointer, 8 * n) if n else b""
-            addresses += [int.from_bytes(raw[i : i + 8], "little") for i in range(0, len(raw), 8)]
-        names = self.link.read_many([(address + tensor["name"].offset, 64) for address in addresses])
+            n = self.memory.number(at + self.offset("ggml_cgraph", f"n_{part}"), 4)
+            pointer = self.memory.number(at + self.offset("ggml_cgraph", part))
+            addresses += self.memory.numbers(pointer, min(n, _MOST_TENSORS))
+        name = self.offset("ggml_tensor", "name")
+        names = self.link.read_many([(address + name, 64) for address in addresses])
         out: dict[str, int] = {}
         for address, raw in zip(addresses, names, strict=True):
-            name = raw.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-            if name:
-                out.setdefault(name, address)
+            said = raw.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+            if said:
+                out.setdefault(said, address)
         return out
 
     def tensor_named(self, name: str) -> int:
@@ -282,9 +283,8 @@ class StoppedProcess:
         tensors: Mapping[str, int] = {}
         try:
             found = self.found
-            galloc = (self.layout.structs["ggml_backend_sched"].members or {}).get("galloc")
-            at = int.from_bytes(self.memory.read(found.sched + galloc.offset, 8), "little") if galloc else 0
-            things = {"sched": found.sched, "graph": found.graph, "galloc": at}
+            at = found.sched + self.offset("ggml_backend_sched", "galloc")
+            things = {"sched": found.sched, "graph": found.graph, "galloc": self.memory.number(at)}
             tensors = self.tensors
         except AttachError:
             pass

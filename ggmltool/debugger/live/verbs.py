@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import IO, Any
 
 from ggmltool.ask.attach.live import OF_TENSOR, PLAIN
@@ -102,7 +102,7 @@ def complete(process: StoppedProcess, command: GdbCommand) -> str:
     return "\n".join(before + name for name, _ in zip(names, range(MOST_COMPLETED), strict=False))
 
 
-def _alive(process: StoppedProcess) -> None:
+def _check_alive(process: StoppedProcess) -> None:
     """Raises CommandError of a core dump, which never stops anywhere."""
     if isinstance(process.link, DeadLink):
         raise CommandError("A core dump does not run.")
@@ -110,60 +110,42 @@ def _alive(process: StoppedProcess) -> None:
 
 def stop_at(process: StoppedProcess, command: GdbCommand) -> str:
     """A breakpoint before the split of a node is computed, or where a tensor gets its address."""
-    _alive(process)
+    _check_alive(process)
     words = command.words
     names = [word for word in words if word != "--alloc"]
     if len(names) != 1:
         raise CommandError("Name one node: ggml break [--alloc] NODE.")
     process.tensor_named(names[0])
-    tensor = process.layout.structs["ggml_tensor"].members or {}
-    named = {"text": names[0].encode("utf-8", "surrogateescape").hex(), "offset": tensor["name"].offset}
-    if "--alloc" in words:
-        return _at_allocation(process, names[0], named)
-    return _at_compute(process, names[0], named)
-
-
-def _at_allocation(process: StoppedProcess, name: str, named: Mapping[str, object]) -> str:
+    name, offset = printable(names[0]), process.offset
+    named = {"text": names[0].encode("utf-8", "surrogateescape").hex(), "offset": offset("ggml_tensor", "name")}
     numbers: list[int] = []
-    for function, argument in (("ggml_backend_tensor_alloc", 1), ("ggml_backend_view_init", 0)):
-        address = process.session.instance.address(function)
-        said = f"ggml: {printable(name)} is about to get its address\n"
-        numbers += process.link.ask("break_where", [address], {**named, "argument": argument}, said)
-    return f"{_breakpoints(numbers)}: when {printable(name)} gets its address\n"
-
-
-def _at_compute(process: StoppedProcess, name: str, named: Mapping[str, object]) -> str:
-    graph = process.layout.structs["ggml_cgraph"].members or {}
-    where = {
-        **named, "argument": 1, "count": graph["n_nodes"].offset, "array": graph["nodes"].offset, "most": _MOST,
-    }  # fmt: skip
-    functions = _compute_functions(process)
-    said = f"ggml: a backend is about to compute the nodes with {printable(name)}\n"
-    numbers = process.link.ask("break_where", list(functions), where, said)
-    return f"{_breakpoints(numbers)}: when a backend is given the nodes with {printable(name)}\n"
+    if "--alloc" in words:
+        for function, argument in (("ggml_backend_tensor_alloc", 1), ("ggml_backend_view_init", 0)):
+            address = process.session.instance.address(function)
+            said = f"ggml: {name} is about to get its address\n"
+            numbers += process.link.ask("break_where", [address], {**named, "argument": argument}, said)
+        when = f"{name} gets its address"
+    else:
+        nodes = {"count": offset("ggml_cgraph", "n_nodes"), "array": offset("ggml_cgraph", "nodes"), "most": _MOST}
+        said = f"ggml: a backend is about to compute the nodes with {name}\n"
+        functions = list(_compute_functions(process))
+        numbers += process.link.ask("break_where", functions, {**named, "argument": 1, **nodes}, said)
+        when = f"a backend is given the nodes with {name}"
+    return f"Breakpoint{'s' if len(numbers) != 1 else ''} {', '.join(map(str, numbers))}: when {when}\n"
 
 
 def _compute_functions(process: StoppedProcess) -> dict[int, None]:
     """The functions graph_compute of the scheduler's backends."""
-    found = process.found
-    structs = process.layout.structs
-    members = structs["ggml_backend_sched"].members or {}
-    iface = (structs["ggml_backend"].members or {})["iface"].offset
-    compute = iface + (structs["ggml_backend_i"].members or {})["graph_compute"].offset
-    n = int.from_bytes(process.memory.read(found.sched + members["n_backends"].offset, 4), "little")
-    backends = process.memory.read(found.sched + members["backends"].offset, 8 * n)
-    pointers = (int.from_bytes(backends[i : i + 8], "little") for i in range(0, 8 * n, 8))
-    return dict.fromkeys(int.from_bytes(process.memory.read(p + compute, 8), "little") for p in pointers)
-
-
-def _breakpoints(numbers: list[int]) -> str:
-    said = ", ".join(map(str, numbers))
-    return f"Breakpoint {said}" if len(numbers) == 1 else f"Breakpoints {said}"
+    sched, offset = process.found.sched, process.offset
+    compute = offset("ggml_backend", "iface") + offset("ggml_backend_i", "graph_compute")
+    n = process.memory.number(sched + offset("ggml_backend_sched", "n_backends"), 4)
+    backends = process.memory.numbers(sched + offset("ggml_backend_sched", "backends"), n)
+    return dict.fromkeys(process.memory.number(backend + compute) for backend in backends)
 
 
 def watch(process: StoppedProcess, command: GdbCommand) -> str:
     """Remember the calls of the scheduler, or do so no more."""
-    _alive(process)
+    _check_alive(process)
     word = command.argument.strip()
     if word == "off":
         process.link.ask("forget")

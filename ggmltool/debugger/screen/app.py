@@ -15,17 +15,14 @@ from textual.containers import Container
 from textual.widgets import Input
 
 from ggmltool.debugger.places import of_tensors
-from ggmltool.debugger.screen import stops
-from ggmltool.debugger.screen.bottom import Hints, Scrubber, Tabs, Title
-from ggmltool.debugger.screen.find import find
+from ggmltool.debugger.screen.bottom import HelpScreen, Hints, Scrubber, Tabs, Title
 from ggmltool.debugger.screen.graph_pane import GraphPane
-from ggmltool.debugger.screen.help import HelpScreen
 from ggmltool.debugger.screen.lists import AnswerPane, CallPane, EventPane, StoryPane
 from ggmltool.debugger.screen.look import Look
 from ggmltool.debugger.screen.map_pane import MapPane
 from ggmltool.debugger.screen.pane import Pane
-from ggmltool.debugger.screen.prompt import Prompt, target
-from ggmltool.debugger.screen.scene import Now, Scene
+from ggmltool.debugger.screen.prompt import Prompt, find, target
+from ggmltool.debugger.screen.scene import Now, Scene, is_in
 from ggmltool.debugger.screen.story import Line
 from ggmltool.debugger.walk import Reason, Stop, WalkError
 from ggmltool.ggml.events import Entered, Left
@@ -33,8 +30,6 @@ from ggmltool.show.text import count, printable
 from ggmltool.state.story.points import about
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ggmltool.debugger.walk import Walker
     from ggmltool.inspect.opened import Opened
 
@@ -159,7 +154,7 @@ class DebuggerApp(App[None]):
     @property
     def marked(self) -> list[int]:
         """The points of breakpoints that are not too many to be marked."""
-        return stops.marked(self.scene.walker.breakpoints)
+        return self.scene.marked
 
     @property
     def panes(self) -> list[Pane]:
@@ -171,13 +166,9 @@ class DebuggerApp(App[None]):
         """The names of the panes."""
         return [pane.name_of_pane for pane in self.panes]
 
-    def stops_at(self, at: int) -> bool:
-        """Whether a breakpoint stands at a point."""
-        return stops.stands_at(self.scene.walker.breakpoints, at)
-
     def is_hit(self, at: int) -> bool:
         """Whether a point was found."""
-        return stops.is_in(self.hits, at)
+        return is_in(self.hits, at)
 
     def compose(self) -> ComposeResult:
         yield Title()
@@ -296,24 +287,21 @@ class DebuggerApp(App[None]):
             stop = Stop(Reason.EXITED, self.scene.last)
         self._follow()
         self.show()
-        self.tell(stops.stop_text(stop, self.scene))
+        self.tell(self.scene.stop_text(stop))
 
     def action_toggle_breakpoint(self) -> None:
         """A breakpoint at the selected tensor, or at the function where one is chosen; a second time it is gone."""
-        what, places = self._to_stop_at()
-        told = stops.toggled(self.scene.walker.breakpoints, what, places)
+        focused, event = self.focused, self.now.point.event
+        what = focused.function if isinstance(focused, CallPane) else ""
+        if isinstance(focused, EventPane) and isinstance(event, Entered | Left):
+            what = event.function
+        if what:
+            places = self.scene.walker.calls.starts(what)
+        else:
+            what, places = self.selected, of_tensors(self.scene.history.points).get(self.selected, [])
+        told = self.scene.toggle(what, places)
         self.show()
         self.tell(told)
-
-    def _to_stop_at(self) -> tuple[str, Sequence[int]]:
-        """The function of the calls or of the event, where that pane has the focus, else the selected tensor."""
-        focused, event = self.focused, self.now.point.event
-        function = focused.function if isinstance(focused, CallPane) else ""
-        if isinstance(focused, EventPane) and isinstance(event, Entered | Left):
-            function = event.function
-        if function:
-            return function, self.scene.walker.calls.starts(function)
-        return self.selected, of_tensors(self.scene.history.points).get(self.selected, [])
 
     def action_next_pane(self, by: int) -> None:
         """The focus to the next pane that has room."""
@@ -386,7 +374,10 @@ class DebuggerApp(App[None]):
             case "/":
                 self._find(text)
             case "g":
-                self._go(text)
+                try:
+                    self.goto(target(self.scene, self.now.at, text))
+                except WalkError as error:
+                    self.tell(str(error))
             case _:
                 self._command(text)
 
@@ -408,12 +399,6 @@ class DebuggerApp(App[None]):
         else:
             self.show()
             self.tell(f"Nothing is called {word}.")
-
-    def _go(self, text: str) -> None:
-        try:
-            self.goto(target(self.scene, self.now.at, text))
-        except WalkError as error:
-            self.tell(str(error))
 
     def _command(self, line: str) -> None:
         answer = self.query_one(AnswerPane)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,24 +78,15 @@ def bar(
 ) -> list[Text]:
     """The rows of a bar: names in the ranges where they fit, below them sizes, then offsets."""
     out = [Text() for _ in range(rows)]
-    for owner, run in _runs(cells):
-        several = any(n > 1 for _, n in run)
-        style = _style(owner, backend, selected, hovered, look)
+    for _, same in groupby(cells, lambda cell: id(cell[0]) if isinstance(cell[0], Span) else cell[0]):
+        run = list(same)
+        owner, several = run[0][0], any(n > 1 for _, n in run)
+        style = look.face.hatch if owner == FREE else look.face.soft
+        if isinstance(owner, Span):
+            style = look.range(backend, owner.shade, owner.tensor == selected or owner is hovered)
         for row, text in enumerate(out):
             text.append(_fill(owner, row, len(run), at, several, look.colored), style)
     return out
-
-
-def _runs(cells: Sequence[tuple[Owner, int]]) -> Iterable[tuple[Owner, list[tuple[Owner, int]]]]:
-    for _, run in groupby(cells, lambda cell: id(cell[0]) if isinstance(cell[0], Span) else cell[0]):
-        there = list(run)
-        yield there[0][0], there
-
-
-def _style(owner: Owner, backend: str, selected: str, hovered: Owner, look: Look) -> Style:
-    if isinstance(owner, Span):
-        return look.range(backend, owner.shade, owner.tensor == selected or owner is hovered)
-    return look.face.hatch if owner == FREE else look.face.soft
 
 
 def _fill(owner: Owner, row: int, width: int, at: int, several: bool, colored: bool) -> str:

@@ -1,24 +1,29 @@
-"""What lies at the top and at the bottom of the screen: the title, the tabs, the scrubber, hints."""
+"""What lies at the top and at the bottom of the screen: the title, the tabs, the scrubber, hints; and the help."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.message import Message
+from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Static
 
 from ggmltool.debugger.screen.bar import fitted
-from ggmltool.debugger.screen.pane import strip_of
+from ggmltool.debugger.screen.pane import ScreenApp, strip_of
 from ggmltool.ggml.events import SPLIT_GRAPH
 from ggmltool.show.text import printable
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.screen.home import Home
+    from ggmltool.debugger.screen.look import Look
 
 
 class Lines(Widget):
@@ -29,15 +34,13 @@ class Lines(Widget):
         raise NotImplementedError
 
     @property
-    def home(self) -> Home:
+    def home(self) -> ScreenApp:
         """The app, with what is shown now."""
-        return cast("Home", self.app)
+        return cast("ScreenApp", self.app)
 
     def render_line(self, y: int) -> Strip:
-        look = self.home.look
-        base = Style(color=look.ground.ink, bgcolor=look.ground.paper) if look.colored else Style()
         width = self.size.width
-        return strip_of(self.made(y, width), width, base, self.home.console)
+        return strip_of(self.made(y, width), width, self.home.look.base, self.home.console)
 
 
 class Title(Lines):
@@ -104,10 +107,6 @@ class Scrubber(Lines):
     def _column(self, at: int, width: int) -> int:
         return at * (width - 1) // max(self.home.scene.last, 1)
 
-    def _point(self, column: int, width: int) -> int:
-        last = self.home.scene.last
-        return min(max((column * last + (width - 2) // 2) // max(width - 1, 1), 0), last)
-
     def made(self, y: int, width: int) -> Text:
         return self._labels(width) if y == 0 else self._slider(width)
 
@@ -155,7 +154,9 @@ class Scrubber(Lines):
         self.release_mouse()
 
     def _go(self, column: int) -> None:
-        self.post_message(self.Moved(self._point(min(max(column, 0), self.size.width - 1), self.size.width)))
+        width, last = self.size.width, self.home.scene.last
+        column = min(max(column, 0), width - 1)
+        self.post_message(self.Moved(min(max((column * last + (width - 2) // 2) // max(width - 1, 1), 0), last)))
 
 
 class Hints(Lines):
@@ -191,3 +192,67 @@ class Hints(Lines):
                 break
             line.append_text(part)
         return line
+
+
+_HELP = (
+    ("Go", ""),
+    ("← →", "the event before, the next one"),
+    ("n p", "the next node, the one before (after / the next hit)"),
+    ("N P", "the next split, the one before"),
+    ("s S", "the next step of the scenario, the one before"),
+    ("Home End", "the first event, the last one"),
+    ("g", "go to an event, a split or a tensor"),
+    ("/", "find a tensor, an op, a function or a kind of event"),
+    ("b", "a breakpoint at the tensor (in events, calls: the function)"),
+    ("c r", "continue to a breakpoint, in reverse to one before"),
+    (":", "a command of the debugger: p EXPR, info splits, bt, …"),
+    ("click", "on the line at the bottom: go there"),
+    ("Look", ""),
+    ("Tab 1-5", "the next pane, a pane by its number"),
+    ("↑ ↓ PgUp PgDn", "move in the pane: a tensor, a range, an event"),
+    ("Enter", "in details: the tensor that the line names"),
+    ("m", "memory now, or over program order"),
+    ("+ - 0 [ ]", "in memory: zoom in, out, show all, move"),
+    ("z", "this pane alone, or all"),
+    ("t", "dark or light"),
+    ("Esc", "close what is open, end a search"),
+    ("q", "quit"),
+    ("Signs", ""),
+    ("▶ ●", "the event is about it; a breakpoint is at it"),
+    ("■ □ ○", "it has memory now; it had; it will have"),
+    ("▣ v", "it has memory of a context; it is a view"),
+    ("░ ·", "free memory; memory that was not used yet"),
+    ("▲", "the highest byte ever used; the node that the allocator is at"),
+    ("┆", "several tensors in one cell: zoom in"),
+)
+
+
+class HelpScreen(ModalScreen[None]):
+    """Any of these keys closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,f1,enter", "dismiss", show=False),
+    ]
+    CSS = """
+    HelpScreen { align: center middle; }
+    HelpScreen VerticalScroll { width: 78; max-width: 100%; height: auto; max-height: 100%; border: round $accent;
+        padding: 0 1; }
+    HelpScreen Static { height: auto; }
+    """
+
+    def __init__(self, look: Look) -> None:
+        super().__init__()
+        self._look = look
+
+    def compose(self) -> ComposeResult:
+        face, text = self._look.face, Text()
+        for key, what in _HELP:
+            if not what:
+                text.append(f"{'' if not text else chr(10)}{key}\n", face.head)
+            else:
+                text.append(f"  {key:<14}", face.bold)
+                text.append(f"{what}\n", Style() if not self._look.colored else face.plain)
+        text.rstrip()
+        box = VerticalScroll(Static(text, markup=False))
+        box.border_title = "keys and signs"
+        yield box

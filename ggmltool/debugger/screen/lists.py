@@ -59,8 +59,10 @@ def event_line(scene: Scene, look: Look, at: int) -> Text:
     point = scene.history.points[at]
     event = point.event
     if event is None:
-        refused = at == scene.last and bool(scene.error)
-        return Text(_step_text(scene, at, refused), look.face.bad if refused else look.face.bold)
+        title = printable(scene.step_title(point.step))
+        if at == scene.last and scene.error:
+            return Text(f"✗ {title}: ggml refuses: {printable(scene.error)}", look.face.bad)
+        return Text(f"■ {title} is done" if point.ends else f"▣ {title}", look.face.bold)
     depth = scene.depth(at) - isinstance(event, Entered)
     sign, style = _sign(event, look)
     line = Text(" " * min(INDENT * depth, _DEEPEST))
@@ -69,14 +71,6 @@ def event_line(scene: Scene, look: Look, at: int) -> Text:
     strong = isinstance(event, (Entered, AllocationStarted, SplitStarted, Computed))
     line.append(event_text(event), look.face.soft if quiet else look.face.bold if strong else look.face.plain)
     return line
-
-
-def _step_text(scene: Scene, at: int, refused: bool) -> str:
-    point = scene.history.points[at]
-    title = printable(scene.step_title(point.step))
-    if refused:
-        return f"✗ {title}: ggml refuses: {printable(scene.error)}"
-    return f"■ {title} is done" if point.ends else f"▣ {title}"
 
 
 def _sign(event: Event, look: Look) -> tuple[str, Style]:
@@ -130,13 +124,13 @@ class EventPane(Pane):
     def key(self, number: int) -> Hashable:
         home = self.home
         at = home.now.at
-        return number, (number > at) - (number < at), home.stops_at(number), home.is_hit(number)
+        return number, (number > at) - (number < at), home.scene.stops_at(number), home.is_hit(number)
 
     def line(self, number: int) -> tuple[Text, Style | None]:
         home, face = self.home, self.home.look.face
         is_here = number == home.now.at
         digits = len(str(self.count))
-        line = Text("▶" if is_here else "●" if home.stops_at(number) else " ", face.here if is_here else face.bad)
+        line = Text("▶" if is_here else "●" if home.scene.stops_at(number) else " ", face.here if is_here else face.bad)
         line.append(f"{number:>{digits}} ", face.hit if home.is_hit(number) else face.soft)
         line.append_text(event_line(home.scene, home.look, number))
         if number > home.now.at:

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from rich.color import Color as RichColor
 from rich.color import blend_rgb
-from rich.color_triplet import ColorTriplet
 from rich.style import Style
 from textual.theme import Theme
 
-from ggmltool.show.colors import DARK, LIGHT, NO_BACKEND, Color, Ground, colors
+from ggmltool.show.colors import DARK, LIGHT, NO_BACKEND, Ground, colors
 
 _SHADES = (0.0, 0.3, -0.4, 0.5)
 """Ranges that touch are told apart by their shade: the fill, more of the ink, more of the paper, much of the ink."""
@@ -49,6 +48,11 @@ class Look:
         self.range = cache(self._range)
 
     @property
+    def base(self) -> Style:
+        """What lies below all other styles."""
+        return Style(color=self.ground.ink, bgcolor=self.ground.paper) if self.colored else Style()
+
+    @property
     def theme(self) -> Theme:
         """The colors that widgets get."""
         ground, mark = self.ground, self.mark
@@ -78,29 +82,20 @@ class Look:
         ink, fill = (color.dark_ink, color.dark_fill) if self.dark else (color.ink, color.fill)
         if selected:
             return Style(color=self.ground.paper, bgcolor=ink, bold=True)
-        return Style(
-            color=self.ground.ink, bgcolor=_shaded(fill, ink, self.ground.paper, _SHADES[shade % len(_SHADES)])
-        )
-
-
-def _shaded(fill: str, ink: str, paper: str, shade: float) -> RichColor:
-    towards = ink if shade > 0 else paper
-    return RichColor.from_triplet(blend_rgb(_triplet(fill), _triplet(towards), abs(shade)))
-
-
-def _triplet(color: str) -> ColorTriplet:
-    return RichColor.parse(color).get_truecolor()
+        amount = _SHADES[shade % len(_SHADES)]
+        towards = ink if amount > 0 else self.ground.paper
+        one, other = (RichColor.parse(color).get_truecolor() for color in (fill, towards))
+        return Style(color=self.ground.ink, bgcolor=RichColor.from_triplet(blend_rgb(one, other, abs(amount))))
 
 
 def _colored(ground: Ground, mark: str, dark: bool) -> Face:
-    good, bad = (Color("#1f7e3a", "", "", "#32ae52", ""), Color("#d22a26", "", "", "#de7d79", ""))
     return Face(
         plain=Style(color=ground.ink),
         soft=Style(color=ground.soft),
         bold=Style(color=ground.ink, bold=True),
         head=Style(color=ground.soft, bold=True),
-        good=Style(color=good.dark_ink if dark else good.ink),
-        bad=Style(color=bad.dark_ink if dark else bad.ink),
+        good=Style(color="#32ae52" if dark else "#1f7e3a"),
+        bad=Style(color="#de7d79" if dark else "#d22a26"),
         note=Style(color=mark),
         cursor=Style(bgcolor="#1f2a3a" if dark else "#dbe9fb"),
         here=Style(color=mark, bold=True),
@@ -111,18 +106,8 @@ def _colored(ground: Ground, mark: str, dark: bool) -> Face:
 
 
 def _plain() -> Face:
-    none = Style()
+    none, bold, dim = Style(), Style(bold=True), Style(dim=True)
     return Face(
-        plain=none,
-        soft=Style(dim=True),
-        bold=Style(bold=True),
-        head=Style(bold=True),
-        good=none,
-        bad=Style(bold=True),
-        note=Style(bold=True),
-        cursor=Style(underline=True),
-        here=Style(bold=True),
-        hit=Style(reverse=True),
-        line=Style(dim=True),
-        hatch=Style(dim=True),
-    )
+        plain=none, soft=dim, bold=bold, head=bold, good=none, bad=bold, note=bold, cursor=Style(underline=True),
+        here=bold, hit=Style(reverse=True), line=dim, hatch=dim,
+    )  # fmt: skip

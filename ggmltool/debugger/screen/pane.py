@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Collection, Hashable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from rich.style import Style
 from rich.text import Text
@@ -17,11 +17,38 @@ from textual.strip import Strip
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ggmltool.debugger.screen.home import Home
     from ggmltool.debugger.screen.look import Look
+    from ggmltool.debugger.screen.scene import Now, Scene
 
 
 _MOST_STRIPS = 2000
+
+
+class ScreenApp(Protocol):
+    """What widgets know of the app that they are in. `look` is how things are shown, `now` the state that is,
+    `selected` a tensor. `told` is what stands in the last line, `tab` the number of the pane in front, `titles` are the
+    names of all; `here` are the tensors that the event is about, `found` those that were looked for; `stops` is what
+    breakpoints stand at, as the user named it, `marked` their points."""
+
+    scene: Scene
+    look: Look
+    now: Now
+    selected: str
+    here: Sequence[str]
+    found: Collection[str]
+    stops: Collection[str]
+    marked: Sequence[int]
+    told: str
+    tab: int
+    titles: Sequence[str]
+    console: Console
+    takes_commands: bool
+
+    def is_hit(self, at: int) -> bool:
+        """Whether a point was found."""
+
+    def action_pane(self, number: int) -> None:
+        """The focus to a pane."""
 
 
 def strip_of(text: Text, width: int, below: Style, console: Console) -> Strip:
@@ -82,9 +109,9 @@ class Pane(ScrollView, can_focus=True):
         self.border_title = self.name_of_pane
 
     @property
-    def home(self) -> Home:
+    def home(self) -> ScreenApp:
         """The app, with what is shown now."""
-        return cast("Home", self.app)
+        return cast("ScreenApp", self.app)
 
     @property
     def width(self) -> int:
@@ -118,9 +145,7 @@ class Pane(ScrollView, can_focus=True):
         self.show_now()
 
     def render_line(self, y: int) -> Strip:
-        base = Style(color=self.home.look.ground.ink, bgcolor=self.home.look.ground.paper)
-        if not self.home.look.colored:
-            base = Style()
+        base = self.home.look.base
         number = y + self.scroll_offset.y
         width = self.scrollable_content_region.width
         if number >= self.count:

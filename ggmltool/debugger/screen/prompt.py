@@ -1,8 +1,9 @@
-"""The line at the bottom in which one types what to find, where to go, or a command."""
+"""The line at the bottom in which one types what to find, where to go, or a command; and what is found there."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import Binding, BindingType
@@ -10,10 +11,12 @@ from textual.widgets import Input
 
 from ggmltool.debugger.places import of_split, of_tensors
 from ggmltool.debugger.walk import WalkError
+from ggmltool.ggml.events import Entered, Left
 from ggmltool.scenario.errors import nearest, quoted
+from ggmltool.state.story.points import about
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.screen.home import Home
+    from ggmltool.debugger.screen.pane import ScreenApp
     from ggmltool.debugger.screen.scene import Scene
 
 _ASKED = {
@@ -60,8 +63,8 @@ class Prompt(Input):
             typed.append(self.value)
         self.remove_class("open")
         self.app.query_one("Hints").display = True
-        home = cast("Home", self.app)
-        home.action_pane(home.tab)
+        app = cast("ScreenApp", self.app)
+        app.action_pane(app.tab)
 
     def action_close(self) -> None:
         """Close it without an answer."""
@@ -85,7 +88,9 @@ def target(scene: Scene, at: int, text: str) -> int:
         return 0 if text == "start" else scene.last
     if found := re.fullmatch(r"([+-]?)(\d{1,12})", text):
         number = int(found[2])
-        return at + number if found[1] == "+" else at - number if found[1] == "-" else _there(scene, number)
+        if not found[1] and number > scene.last:
+            raise WalkError(f"There is no event {number}; the history has 0 to {scene.last}.")
+        return at + number if found[1] == "+" else at - number if found[1] == "-" else number
     points = scene.history.points
     if found := re.fullmatch(r"split\s+#?(\d{1,9})", text):
         places = of_split(points, int(found[1]))
@@ -100,7 +105,27 @@ def target(scene: Scene, at: int, text: str) -> int:
     return next((place for place in places if place > at), places[0])
 
 
-def _there(scene: Scene, number: int) -> int:
-    if number > scene.last:
-        raise WalkError(f"There is no event {number}; the history has 0 to {scene.last}.")
-    return number
+def find(scene: Scene, word: str) -> list[int]:
+    """The points whose tensors (their names, their ops), function, kind, rule or backend have the word, in order; the
+    case does not matter. A tensor of exactly this name is meant alone."""
+    needle = word.casefold()
+    exact = {m.label for program in scene.programs() for m in program.members if m.label.casefold() == needle}
+    ops = {m.label: m.op for program in scene.programs() for m in program.members}
+
+    @cache
+    def is_meant(tensor: str) -> bool:
+        return tensor in exact if exact else needle in tensor.casefold() or needle in ops.get(tensor, "").casefold()
+
+    out = []
+    for at, point in enumerate(scene.history.points):
+        event = point.event
+        if event is None:
+            if needle in scene.step_title(point.step).casefold():
+                out.append(at)
+        elif any(map(is_meant, about(event))):
+            out.append(at)
+        elif not exact:
+            words = [type(event).__name__, getattr(event, "cause", ""), getattr(event, "backend", "")]
+            words = [event.function] if isinstance(event, Entered | Left) else words
+            out += [at] if any(needle in word.casefold() for word in words) else []
+    return out

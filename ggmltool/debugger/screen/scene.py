@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.debugger.screen.timeline import Place, Planning, Span, Timeline, Work
-from ggmltool.debugger.walk import Walker
+from ggmltool.debugger.walk import Reason, Stop, Walker
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import SPLIT_GRAPH, Said
 from ggmltool.ggml.tensor import Tensor, dims
+from ggmltool.show.text import count
 from ggmltool.state.story.arguments import Pointer
 from ggmltool.state.story.calls import MAIN
 from ggmltool.state.story.cells import ENDLESS
@@ -32,6 +33,8 @@ Asked = Mapping[str, Sequence[tuple[int, Said]]]
 """What was said of each tensor, with the point of each."""
 
 _KEPT_STATES = 64
+_MOST_MARKS = 200
+"""Points of a breakpoint that are marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ class Scene:
             self.bufts = [b.name for b in sched.gallocr.bufts]
         except GgmlError:
             self.backends = [b.name for b in opened.model.backends]
-        self.now = lru_cache(_KEPT_STATES)(self._now)
+        self.now = lru_cache(_KEPT_STATES)(lambda at: Now(self, at, history.cells(at)))
         self.built = lru_cache(None)(self._built)
         self.readers = lru_cache(None)(self._readers)
         self._said = lru_cache(None)(self._asked)
@@ -183,9 +186,6 @@ class Scene:
     def last(self) -> int:
         """The last point."""
         return len(self.history.points) - 1
-
-    def _now(self, at: int) -> Now:
-        return Now(self, at, self.history.cells(at))
 
     def frames(self, at: int) -> list[str]:
         """The functions of ggml that a point is inside of, the innermost first."""
@@ -239,25 +239,22 @@ class Scene:
         """The graph of the step that a point is in; of a step that has none, that of the one before, or of the next."""
         first, last = self.step_of(at)
         if first not in self._programs:
-            graph = self._graph(self.history.points[first].step)
+            steps = self.opened.model.steps[: self.history.points[first].step + 1]
+            graph = next((s.graph for s in reversed(steps) if s.graph is not None), "")
             found = self._program(graph, last) if graph else NO_PROGRAM
             if not found.members and last < self.last:
                 found = self.program(last + 1)
             self._programs[first] = found
         return self._programs[first]
 
-    def _graph(self, step: int) -> str:
-        """The graph that was given last, up to a step."""
-        steps = self.opened.model.steps[: step + 1]
-        return next((s.graph for s in reversed(steps) if s.graph is not None), "")
-
     def _program(self, graph: str, at: int) -> Program:
         cells = self.now(at).cells
         members = []
         for kind, is_leaf in (("nodes", False), ("leafs", True)):
             for number, index in enumerate(cells.get(("cgraph", graph, kind), ())):
-                cell = cells[("tensor", index)]
-                members.append(_member(number, index, cell, is_leaf))
+                cell: TensorState = cells["tensor", index]
+                op = cell.op_desc if cell.op != "NONE" else ""
+                members.append(Member(number, index, cell.label, op, f"{cell.type}{dims(cell.ne)}", is_leaf))
         n_nodes = sum(not m.is_leaf for m in members)
         return Program(graph, members, {m.label: i for i, m in enumerate(members)}, n_nodes)
 
@@ -278,9 +275,48 @@ class Scene:
         return out
 
     @property
+    def marked(self) -> list[int]:
+        """The points of breakpoints, of each the first ones."""
+        return [at for one in self.walker.breakpoints if one.enabled for at in one.places[:_MOST_MARKS]]
+
+    def stops_at(self, at: int) -> bool:
+        """Whether a breakpoint stands at a point."""
+        return any(is_in(one.places, at) for one in self.walker.breakpoints if one.enabled)
+
+    def toggle(self, what: str, places: Sequence[int]) -> str:
+        """Set a breakpoint, or delete the one that stands there; what was done."""
+        breakpoints = self.walker.breakpoints
+        there = next((one for one in breakpoints if one.what == what), None)
+        if there is not None:
+            breakpoints.delete(there.number)
+            return f"Deleted breakpoint {there.number} at {what}"
+        if not places:
+            return f"Nothing happens to {what or 'nothing'}: no breakpoint."
+        made = breakpoints.add(what, places)
+        return f"Breakpoint {made.number} at {what}: {count(len(places), 'event')}. c and r go there."
+
+    def stop_text(self, stop: Stop) -> str:
+        """Why it stopped."""
+        if stop.hits:
+            return "; ".join(f"Breakpoint {hit.breakpoint.number}, {hit.breakpoint.what}" for hit in stop.hits)
+        if stop.reason is Reason.ABORTED:
+            return f"The end: ggml refused to go on: {self.error}"
+        without = "" if len(self.walker.breakpoints) else " b sets a breakpoint at the selected tensor."
+        where = (
+            "The beginning: no breakpoint before." if stop.reason is Reason.START else "The end: no breakpoint behind."
+        )
+        return f"{where}{without}"
+
+    @property
     def devices(self) -> Sequence[Backend]:
         """The backends, to be asked what they support."""
         return self._fresh.backends
+
+
+def is_in(points: Sequence[int], at: int) -> bool:
+    """Whether a point is one of these, which are in order."""
+    place = bisect_left(points, at)
+    return place < len(points) and points[place] == at
 
 
 def _is_inside(span: Span, free: Sequence[tuple[int, int]]) -> bool:
@@ -299,9 +335,3 @@ def _argument(now: Now, value: Argument) -> str:
     if value.kind == "backend" and value.index < len(now.scene.backends):
         return now.scene.backends[value.index]
     return f"{value.kind} {value.index}" if value.index or value.kind in ("split", "id") else value.kind
-
-
-def _member(number: int, index: int, cell: TensorState, is_leaf: bool) -> Member:
-    return Member(
-        number, index, cell.label, cell.op_desc if cell.op != "NONE" else "", f"{cell.type}{dims(cell.ne)}", is_leaf
-    )

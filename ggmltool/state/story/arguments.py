@@ -21,7 +21,6 @@ from ggmltool.ggml.events import (
 )
 
 if TYPE_CHECKING:
-    from ggmltool.ggml.events import Event
     from ggmltool.state.story.points import AnyHistory
 
 
@@ -139,10 +138,10 @@ class Arguments:
             case Assigned() | PassedOver() if parameter == "tensor" and function.endswith("_from_buffer"):
                 return self._asked_of()
         if parameter == "input":
-            return self._next_copied()
-        if not of_event:
-            of_event = getattr(event, "node", "")
-        return of_event
+            points = self.history.points
+            following = (points[i].event for i in range(self.at, len(points)))
+            return next((e.src for e in following if isinstance(e, TensorCopied)), "")
+        return of_event or getattr(event, "node", "")
 
     def _asked_of(self) -> str:
         """Whose memory decides: a weight, in January 2024 also the root of a view."""
@@ -154,11 +153,6 @@ class Arguments:
             at = cell.src[int(cause[len(_BY_WEIGHT) :])]
         other = self._cells.get(("tensor", at))
         return str(self.event.tensor if other is None else other.label)
-
-    def _next_copied(self) -> str:
-        points = self.history.points
-        following = (points[i].event for i in range(self.at, len(points)))
-        return next((e.src for e in following if isinstance(e, TensorCopied)), "")
 
     def _before(self, kind: type) -> Any:
         """The last event of this kind in the step; None if there is none."""
@@ -216,16 +210,13 @@ class Arguments:
         return getattr(self.event, "buft", None) or (facts.buft if facts is not None else None) or ""
 
     def _allocator(self, function: str) -> Argument:
-        event = self.event
         if "needs_realloc" in function:
             nodes = self._cells.get(("sched_graph", "nodes"), ())
-            node = self._indices.get(event.node, -1)
+            node = self._indices.get(self.event.node, -1)
             return Pointer("node_alloc", nodes.index(node) if node in nodes else -1)
-        return Pointer("tallocr", self._allocator_of(event))
-
-    def _allocator_of(self, event: Event) -> int:
         named = self._buft()
-        return next((i for i, b in enumerate(self.history.backends) if named in (b.memory, b.buft)), -1)
+        bufts = ((b.memory, b.buft) for b in self.history.backends)
+        return Pointer("tallocr", next((i for i, both in enumerate(bufts) if named in both), -1))
 
     def _buffer_id(self) -> int:
         started = self._before(AllocationStarted)

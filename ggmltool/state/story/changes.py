@@ -80,7 +80,8 @@ class Watcher:
         """What changed since the point before `point`, at which the run is now."""
         if self.shadow is None:
             if self.run.sched is None:
-                return self._contexts()
+                made, self._n_made = self.run.persistent[self._n_made :], len(self.run.persistent)
+                return tuple(context_cells(made))
             self.shadow = Shadow(self.run, self.run.sched)
             self.shadow.all()
         elif point.event is not None:
@@ -93,11 +94,6 @@ class Watcher:
         out = tuple(self.shadow.found)
         self.shadow.found = []
         return out
-
-    def _contexts(self) -> Changes:
-        """The tensors of the contexts that were made since."""
-        made, self._n_made = self.run.persistent[self._n_made :], len(self.run.persistent)
-        return tuple(context_cells(made))
 
     def _end_of_step(self, s: Shadow) -> None:
         """After the last event of a step: a reset, or a refusal, has none."""
@@ -127,7 +123,9 @@ class Watcher:
             case SplitStarted() | InputAdded() | GraphInputCopied():
                 self._cuts(s, event)
             case KeptUntil() | Reordered():
-                self._orders(s, event)
+                self._behind(s)
+                if isinstance(event, Reordered):
+                    s.graphs()
             case Synchronized() | TensorCopied() | TensorWritten() | Computed() | EventCall():
                 s.plain()
                 if isinstance(event, TensorWritten):
@@ -169,8 +167,6 @@ class Watcher:
             s.placed()
         s.state()
         s.memory()
-
-    # The split.
 
     def _split_begins(self, s: Shadow) -> None:
         self._fresh = False
@@ -262,13 +258,6 @@ class Watcher:
         if self._rule < _BEHIND:
             self._cut_ends(s)
             self._rule = _BEHIND
-
-    def _orders(self, s: Shadow, event: KeptUntil | Reordered) -> None:
-        self._behind(s)
-        if isinstance(event, Reordered):
-            s.graphs()
-
-    # The allocator.
 
     def _turns_to(self, s: Shadow, at: int) -> None:
         self._ends_turn(s)

@@ -6,7 +6,7 @@ follow from what was decided, and who calls whom in the release (`calls.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,6 @@ from ggmltool.ggml.events import (
     InputAdded,
     Kept,
     KeptUntil,
-    Left,
     Logged,
     NotReused,
     PassedOver,
@@ -64,33 +63,67 @@ class Innermost(NamedTuple):
     buft: str = ""
 
 
+_SIMPLE: Mapping[type, str] = {
+    SplitStarted: _SPLIT_GRAPH,
+    InputAdded: _SPLIT_GRAPH,
+    GraphInputCopied: _SPLIT_GRAPH,
+    IdsChanged: "ggml_backend_sched_alloc_splits",
+    AllocationStarted: "ggml_gallocr_alloc_graph_impl",
+    Allocated: "ggml_dyn_tallocr_alloc",
+    Reused: "ggml_gallocr_allocate_node",
+    NotReused: "ggml_gallocr_allocate_node",
+    Kept: "ggml_gallocr_free_node",
+}
+"""Where events come about that say no more."""
+_OF_BACKEND: Mapping[type, str] = {
+    Reordered: "ggml_backend_i.graph_optimize",
+    KeptUntil: "ggml_backend_i.graph_optimize",
+    Synchronized: "ggml_backend_i.synchronize",
+    Computed: "ggml_backend_i.graph_compute",
+}
+"""Functions of the backend that an event has."""
+_EVENT_CALLS = {
+    "record": "ggml_backend_i.event_record",
+    "wait": "ggml_backend_i.event_wait",
+    "synchronize": "ggml_backend_device_i.event_synchronize",
+}
+
+
 def innermost(event: Event) -> Innermost | None:
     """Where an event comes about in a ggml that reserves; None where that is the function that was announced last."""
+    if type(event) in _SIMPLE:
+        return Innermost(_SIMPLE[type(event)])
     match event:
         case Assigned() | PassedOver() | Refused():
             return _of_rule(event)
-        case SplitStarted() | InputAdded() | GraphInputCopied():
-            return Innermost(_SPLIT_GRAPH)
-        case Reordered(backend) | KeptUntil(backend):
-            return Innermost("ggml_backend_i.graph_optimize", backend=backend)
-        case IdsChanged():
-            return Innermost("ggml_backend_sched_alloc_splits")
+        case Reordered(backend) | KeptUntil(backend) | Synchronized(backend) | Computed(_, backend):
+            return Innermost(_OF_BACKEND[type(event)], backend=backend)
         case ReallocNeeded(Why.N_NODES | Why.N_LEAFS):
             return Innermost("ggml_gallocr_needs_realloc")
         case ReallocNeeded():
             return Innermost("ggml_gallocr_node_needs_realloc")
         case Grown(buft):
             return Innermost("ggml_backend_buffer_type_i.alloc_buffer", buft=buft)
-        case AllocationStarted() | Allocated() | Reused() | NotReused() | Freed() | Kept():
-            return _of_allocator(event)
+        case Freed(extra=extra):
+            by = "ggml_gallocr_free_extra_space" if extra else "ggml_gallocr_free_node"
+            return Innermost("ggml_dyn_tallocr_free_bytes", (by,))
         case Logged(_, text):
             return Innermost(text.partition(":")[0])
-        case Entered() | Left() | UsedAfterFree(node=""):
-            return None
-        case UsedAfterFree():
+        case UsedAfterFree(node=node) if node:
             return Innermost("ggml_backend_sched_compute_splits")
-        case _:
-            return _of_compute(event)
+        case EventCall(call, backend):
+            return Innermost(_EVENT_CALLS[call], backend=backend)
+        case TensorCopied(how="async"):
+            return Innermost("ggml_backend_i.cpy_tensor_async", buft=event.dst_buft)
+        case TensorCopied(how="set" | "cpy" as how):
+            return Innermost(f"ggml_backend_buffer_i.{how}_tensor", buft=event.dst_buft)
+        case TensorCopied(how="get"):
+            return Innermost("ggml_backend_buffer_i.get_tensor", buft=event.src_buft)
+        case TensorCopied():
+            return Innermost("ggml_backend_tensor_copy")
+        case TensorWritten(buft=buft, get=get):
+            return Innermost(f"ggml_backend_buffer_i.{'get' if get else 'set'}_tensor", buft=buft)
+    return None
 
 
 def _of_rule(event: Assigned | PassedOver | Refused) -> Innermost:
@@ -110,50 +143,6 @@ def _of_rule(event: Assigned | PassedOver | Refused) -> Innermost:
         case Assigned(why=Why.NEIGHBOR | Why.FIRST_ABLE):
             return Innermost(_IF_SUPPORTED)
     return Innermost(_FROM_CUR if event.rule == 1 else _SPLIT_GRAPH)
-
-
-def _of_allocator(event: AllocationStarted | Allocated | Reused | NotReused | Freed | Kept) -> Innermost:
-    match event:
-        case AllocationStarted():
-            return Innermost("ggml_gallocr_alloc_graph_impl")
-        case Allocated():
-            return Innermost("ggml_dyn_tallocr_alloc")
-        case Freed(extra=extra):
-            by = "ggml_gallocr_free_extra_space" if extra else "ggml_gallocr_free_node"
-            return Innermost("ggml_dyn_tallocr_free_bytes", (by,))
-        case Kept():
-            return Innermost("ggml_gallocr_free_node")
-    return Innermost("ggml_gallocr_allocate_node")
-
-
-_EVENT_CALLS = {
-    "record": "ggml_backend_i.event_record",
-    "wait": "ggml_backend_i.event_wait",
-    "synchronize": "ggml_backend_device_i.event_synchronize",
-}
-
-
-def _of_compute(event: Event) -> Innermost | None:
-    match event:
-        case Synchronized(backend):
-            return Innermost("ggml_backend_i.synchronize", backend=backend)
-        case EventCall(call, backend):
-            return Innermost(_EVENT_CALLS[call], backend=backend)
-        case TensorCopied(how="async"):
-            return Innermost("ggml_backend_i.cpy_tensor_async", buft=event.dst_buft)
-        case TensorCopied(how="set"):
-            return Innermost("ggml_backend_buffer_i.set_tensor", buft=event.dst_buft)
-        case TensorCopied(how="get"):
-            return Innermost("ggml_backend_buffer_i.get_tensor", buft=event.src_buft)
-        case TensorCopied(how="cpy"):
-            return Innermost("ggml_backend_buffer_i.cpy_tensor", buft=event.dst_buft)
-        case TensorCopied():
-            return Innermost("ggml_backend_tensor_copy")
-        case TensorWritten(buft=buft, get=get):
-            return Innermost(f"ggml_backend_buffer_i.{'get' if get else 'set'}_tensor", buft=buft)
-        case Computed(_, backend):
-            return Innermost("ggml_backend_i.graph_compute", backend=backend)
-    return None
 
 
 _COPY_INPUT = "ggml_backend_sched_copy_input"
@@ -292,16 +281,14 @@ def _copying(history: Announced, at: int) -> Iterator[str]:
     points = history.points
     if history.entered[at][:1] != ("ggml_backend_sched_compute_splits",):
         return
-    while _waits(points[at].event):
+    while isinstance(event := points[at].event, Synchronized) or (
+        isinstance(event, EventCall) and event.call != "record"
+    ):
         at += 1
         if at == len(points):
             return
     if isinstance(points[at].event, TensorCopied):
         yield _COPY_INPUT
-
-
-def _waits(event: Event | None) -> bool:
-    return isinstance(event, Synchronized) or (isinstance(event, EventCall) and event.call != "record")
 
 
 def _reserves_itself(history: Announced, at: int, inner: str, around: str) -> bool:

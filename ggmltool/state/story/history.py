@@ -68,16 +68,12 @@ def at_entry(history: AnyHistory, at: int, innermost: bool = False) -> Changes:
     before = {key: history.state(at - 1).get(key, GONE) for key in keys}
     out = [(key, before[key]) for key in keys if _wrote(event, key, index)]
     if isinstance(event, Allocated | Reused | Freed):
-        cleared = isinstance(history.points[at - 1].event, AllocationStarted) and _first_turn(history, at - 1)
+        # Where the allocator begins, it clears its table.
+        cleared = isinstance(begun := history.points[at - 1].event, AllocationStarted) and begun.at == -1
         out += _hash_nodes(now, {} if cleared else before)
         if innermost and isinstance(event, Allocated):
             out = [(k, replace(v, allocated=True) if k == ("hash_node", index) else v) for k, v in out]
     return tuple(out)
-
-
-def _first_turn(history: AnyHistory, at: int) -> bool:
-    """Whether the allocator begins at a point: it clears its table there."""
-    return getattr(history.points[at].event, "at", 0) == -1
 
 
 def _wrote(event: object, key: Key, index: int) -> bool:
@@ -238,15 +234,14 @@ class History:
         if phase < 0:
             return at, at_entry(self, at, phase == -1)
         try:
-            if phase and at + 1 < len(self.points) and self._goes_on(at, phase):
+            # A call that returns at a point may do more than that point's event, of which nothing tells.
+            told_before = isinstance(self.points[at].event, TOLD_BEFORE)
+            lasting = phase and at + 1 < len(self.points)
+            if lasting and (told_before or lasts(self.release, key_at(self, at, phase - 1))):
                 return at + 1, at_entry(self, at + 1)
         except StopIteration:
             raise NoPoint(f"point {at} has no phase {phase}") from None
         return at, ()
-
-    def _goes_on(self, at: int, phase: int) -> bool:
-        """Whether a call that returns at a point does more than that point's event, of which nothing tells."""
-        return isinstance(self.points[at].event, TOLD_BEFORE) or lasts(self.release, key_at(self, at, phase - 1))
 
     def state(self, at: int) -> AnyCells:
         """The same without a copy: it holds until the next question to the history."""

@@ -26,7 +26,7 @@ from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.text.record import RecordFile, damaged, is_record, packed, unpacked
 from ggmltool.scenario.text.text import read_bytes
-from ggmltool.state.story.cells import GONE, Changes
+from ggmltool.state.story.cells import GONE
 from ggmltool.state.story.history import History
 from ggmltool.state.story.points import START, BackendNames, Point
 from ggmltool.version import __version__
@@ -110,7 +110,9 @@ def record_bytes(history: History) -> bytes:
     """The file of a history."""
     model = history.scenario.model
     scenario = json.dumps({**dump(model), "ggml": model.ggml}, separators=(",", ":"))
-    points = [_row_of_point(point) for point in history.points]
+    points: list[list[Any]] = []
+    for step, event, ends in history.points:
+        points.append([step, ENDS if ends else BEGINS] if event is None else [step, type(event).__name__, *event])
     changes = [[_row_of_change(key, value) for key, value in here] for here in history.changes]
     error = None if history.error is None else dict(history.error)
     recorded = Recorded(list(history.backends), points, changes, error)
@@ -120,12 +122,6 @@ def record_bytes(history: History) -> bytes:
         plain = msgspec.to_builtins({field: getattr(recorded, field) for field in recorded.__struct_fields__})
         run = msgspec.msgpack.encode({**_deep(plain, _as_bytes), "escaped": True})
     return packed(RecordFile(history.release, __version__, scenario, history.compute, msgspec.Raw(run)))
-
-
-def _row_of_point(point: Point) -> list[Any]:
-    if point.event is None:
-        return [point.step, ENDS if point.ends else BEGINS]
-    return [point.step, type(point.event).__name__, *point.event]
 
 
 def _row_of_change(key: tuple[Any, ...], value: Any) -> list[Any]:
@@ -222,6 +218,3 @@ def _as_bytes(value: Any) -> Any:
 
 def _as_text(value: Any) -> Any:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-
-
-__all__ = ["AREAS", "EVENTS", "Changes", "history_of", "open_history", "record_bytes"]

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from ggmltool.debugger.screen.app import DebuggerApp
-from ggmltool.debugger.screen.help import HelpScreen
+from ggmltool.debugger.screen.bottom import HelpScreen
 from ggmltool.debugger.screen.lists import StoryPane
 from ggmltool.debugger.screen.map_pane import MapPane
 from ggmltool.debugger.screen.pane import Pane
