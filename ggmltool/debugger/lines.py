@@ -28,7 +28,7 @@ from ggmltool.ggml.events import (
 )
 from ggmltool.show.text import count, printable, shortened
 from ggmltool.state.story.history import History
-from ggmltool.state.story.points import START, Point
+from ggmltool.state.story.points import START
 
 _NODES = 4
 """Nodes named in a line before the rest are counted."""
@@ -37,7 +37,11 @@ _NODES = 4
 def line_of(history: History, at: int) -> str:
     """What happened at point `at`, in one line without its number."""
     point = history.points[at]
-    return printable(_step_line(history, point) if point.event is None else event_line(point.event))
+    if point.event is not None:
+        return printable(event_line(point.event))
+    if point.step == START:
+        return "devices, contexts and the scheduler " + ("are made" if point.ends else "will be made")
+    return printable(f"{step_name(history, point.step)} {'ends' if point.ends else 'begins'}")
 
 
 def step_name(history: History, step: int) -> str:
@@ -47,18 +51,10 @@ def step_name(history: History, step: int) -> str:
     return f"step {step + 1}, {history.scenario.model.steps[step]}"
 
 
-def _step_line(history: History, point: Point) -> str:
-    if point.step == START:
-        return "devices, contexts and the scheduler " + ("are made" if point.ends else "will be made")
-    return f"{step_name(history, point.step)} {'ends' if point.ends else 'begins'}"
-
-
 def event_line(event: Event) -> str:
     """An event in one line: the decision first, then its reason."""
-    return sentence(event) or _assignment(event) or _cutting(event) or _allocation(event) or _computing(event)
-
-
-def _assignment(event: Event) -> str:
+    if said := sentence(event):
+        return said
     match event:
         case Entered(function, detail):
             return f"{function}({detail}) is entered"
@@ -70,11 +66,6 @@ def _assignment(event: Event) -> str:
         case Refused(tensor, backend, _, cause, condition, lacks):
             why = "it has no such op" if lacks else f"its op is not supported: {condition}"
             return f"{tensor} not on {backend} ({cause}): {why}"
-    return ""
-
-
-def _cutting(event: Event) -> str:
-    match event:
         case SplitStarted(split, backend, at, node):
             return f"split {split} begins on {backend} at node {at}, {node}: {words(event)}"
         case InputAdded(split, backend, tensor, node, copies):
@@ -83,11 +74,6 @@ def _cutting(event: Event) -> str:
             return f"graph input {tensor} gets pipeline copies on {backend}: {shortened(copies, _NODES)}"
         case Reordered(backend, at, nodes):
             return f"{backend} orders the nodes from {at} on: {shortened(nodes, _NODES)}"
-    return ""
-
-
-def _allocation(event: Event) -> str:
-    match event:
         case AllocationStarted(-1):
             return "allocate leafs and inputs"
         case AllocationStarted(_, node):
@@ -102,15 +88,6 @@ def _allocation(event: Event) -> str:
         case Grown(buft, old, new):
             was = f", was {old}" if old else ""
             return f"buffer {buft} gets {count(new, 'byte')}{was}"
-    return ""
-
-
-def _place(buft: str, chunk: int, offset: int) -> str:
-    return f"{buft} {offset:#x}" + (f" of chunk {chunk}" if chunk else "")
-
-
-def _computing(event: Event) -> str:
-    match event:
         case Synchronized(backend):
             return f"wait for {backend}"
         case EventCall(call, backend, copy):
@@ -124,6 +101,10 @@ def _computing(event: Event) -> str:
             of = f"split {split}: " if split >= 0 else ""
             return f"{backend} computes {of}{shortened(nodes, _NODES)}"
     return type(event).__name__
+
+
+def _place(buft: str, chunk: int, offset: int) -> str:
+    return f"{buft} {offset:#x}" + (f" of chunk {chunk}" if chunk else "")
 
 
 _HOW: Mapping[str, str] = {

@@ -15,7 +15,7 @@ from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.debugger.places import of_tensors
-from ggmltool.debugger.walk import WalkError
+from ggmltool.debugger.walk import Reader, WalkError
 from ggmltool.ggml.events import Allocated, Assigned, Grown, Left, Logged, PassedOver, ReallocNeeded, Refused
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.state.story.calls import calls_of
@@ -113,7 +113,7 @@ class Selected(Protocol):
     def columns(self) -> int | None: ...
 
 
-class Reading:
+class Reading(Reader):
     """Reads expressions and names of a history. `values` are those of `$1`, `$2`, …, `variables` those of `$name`."""
 
     def __init__(self, history: History) -> None:

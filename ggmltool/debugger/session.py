@@ -4,36 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.tables import Names
+from ggmltool.debugger.terminal import NO_WIDTH, Terminal
 from ggmltool.debugger.walk import Walker
 from ggmltool.show.table import Style
 from ggmltool.state.story.history import History
-
-NO_WIDTH = 10_000
-"""A width that is none: values are printed in one line."""
-
-
-class Screen(Protocol):
-    """Where a session prints and asks."""
-
-    def write(self, text: str) -> None:
-        """Print lines of a result."""
-
-    def error(self, text: str) -> None:
-        """Print what went wrong."""
-
-    def ask(self, question: str) -> bool:
-        """Whether the user says yes; yes where nobody can be asked."""
-
-    def style(self, width: int | None) -> Style:
-        """The colors and the columns that there are; `width` stands in for those of the terminal."""
-
-    def interrupted(self) -> bool:
-        """Whether the user asked to stop since the last command began."""
 
 
 @dataclass(slots=True)
@@ -70,7 +49,7 @@ class Listing:
 class Session:
     """The state of a session. `title` is what the program is called."""
 
-    def __init__(self, history: History, title: str, screen: Screen) -> None:
+    def __init__(self, history: History, title: str, screen: Terminal) -> None:
         self.history = history
         self.title = title
         self.screen = screen

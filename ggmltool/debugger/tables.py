@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggmltool.ggml.state import HashNodeState, SplitState, TensorState
@@ -49,19 +49,19 @@ class Names(NamedTuple):
 def splits_table(cells: Cells, names: Names, nodes: Sequence[int], style: Style) -> str:
     """The splits of a graph of these nodes, as far as they are made; "" if there are none."""
     rows = sorted((key[1], cell) for key, cell in cells.items() if key[0] == "split")
+
+    def in_split(split: SplitState) -> Sequence[int]:
+        return nodes[split.i_start : max(split.i_end, split.i_start)]
+
     table = Table[tuple[int, SplitState]](
         Column("split", lambda r: r[0], right=True),
         Column("backend", lambda r: names.backend(r[1].backend_id)),
         Column("i_start", lambda r: r[1].i_start, right=True),
         Column("i_end", lambda r: r[1].i_end, right=True),
         Column("inputs", lambda r: shortened([names.tensor(t) for t in r[1].inputs], _NAMES), cut=True),
-        Column("nodes", lambda r: shortened(_nodes(r[1], nodes, names), _NAMES), cut=True, drop=2),
+        Column("nodes", lambda r: shortened(list(map(names.tensor, in_split(r[1]))), _NAMES), cut=True, drop=2),
     )
     return table.render(rows, style) if rows else ""
-
-
-def _nodes(split: SplitState, nodes: Sequence[int], names: Names) -> list[str]:
-    return [names.tensor(t) for t in nodes[split.i_start : max(split.i_end, split.i_start)]]
 
 
 def tensors_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
@@ -130,7 +130,12 @@ class _Free(NamedTuple):
 
 def free_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
     """The free blocks of the allocator, of buffers whose names contain a text; "" if there are none."""
-    rows = [block for block in _free(cells) if wanted in names.buft(block.buffer)]
+    rows = [
+        _Free(b, c, number, offset, size)
+        for (_, b, c), blocks in sorted((key, blocks) for key, blocks in cells.items() if key[0] == "free")
+        for number, (offset, size) in enumerate(blocks)
+        if wanted in names.buft(b)
+    ]
     table = Table[_Free](
         Column("buffer", lambda r: names.buft(r.buffer), cut=True),
         Column("chunk", lambda r: r.chunk, right=True),
@@ -141,9 +146,3 @@ def free_table(cells: Cells, names: Names, wanted: str, style: Style) -> str:
         Column("max_size", lambda r: cells.get(("max_size", r.buffer, r.chunk)), right=True, drop=2),
     )
     return table.render(rows, style) if rows else ""
-
-
-def _free(cells: Cells) -> Iterator[_Free]:
-    for key, blocks in sorted((key, blocks) for key, blocks in cells.items() if key[0] == "free"):
-        for number, (offset, of) in enumerate(blocks):
-            yield _Free(key[1], key[2], number, offset, of)

@@ -11,10 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from ggmltool.debugger.session import NO_WIDTH
 from ggmltool.show.table import Style
 from ggmltool.show.text import harmless
 
+NO_WIDTH = 10_000
+"""A width that is none: values are printed in one line."""
 _PAGE = "--Type <RET> for more, q to quit, c to continue without paging--"
 _REMEMBERED = 1000
 
@@ -50,7 +51,8 @@ class Terminal:
     def write(self, text: str) -> None:
         """Print lines. Raises Quit if the user wants no more."""
         text = harmless(text, bool(self._style.colors))
-        rows = self._rows()
+        rows = self.page if self.interactive else 0
+        rows = shutil.get_terminal_size().lines if rows is None else rows
         if not rows:
             sys.stdout.write(text)
             return

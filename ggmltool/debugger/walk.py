@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from heapq import merge
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ggmltool.debugger.breakpoints import Breakpoint, Breakpoints, Kind
 from ggmltool.ggml.events import AllocationStarted, Assigned, Event, InputAdded, Left, PassedOver, Refused, SplitStarted
@@ -60,29 +60,19 @@ class Stop(NamedTuple):
     returned: int | None = None
 
 
-class Reader(Protocol):
-    """Who evaluates expressions. Both raise WalkError where they cannot be evaluated at that moment."""
+class Reader:
+    """Who evaluates expressions; this one knows none. The first two raise WalkError where one cannot be evaluated."""
 
     def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
         """Whether a condition is true at a moment in a frame (0: the innermost)."""
+        raise WalkError(f'No symbol "{text}" in current context.')
 
     def shown(self, text: str, at: int, frame: int, phase: int = 0) -> str:
         """The value of an expression at a moment in a frame (0: the innermost), as it is printed."""
+        raise WalkError(f'No symbol "{text}" in current context.')
 
     def may_change(self, text: str, at: int) -> bool:
         """Whether an expression without arguments of functions may have another value than at the point before."""
-
-
-class _Nothing:
-    """A reader who knows no expression."""
-
-    def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
-        raise WalkError(f'No symbol "{text}" in current context.')
-
-    def shown(self, text: str, at: int, frame: int, phase: int = 0) -> str:
-        raise WalkError(f'No symbol "{text}" in current context.')
-
-    def may_change(self, text: str, at: int) -> bool:
         return True
 
 
@@ -106,7 +96,7 @@ class Walker:
         self.calls = Calls(history)
         self.at: int | None = None
         self.phase = 0
-        self._reader = _Nothing() if reader is None else reader
+        self._reader = Reader() if reader is None else reader
         self._interrupted = interrupted
 
     @property
@@ -165,13 +155,14 @@ class Walker:
 
     def step(self, count: int = 1, reverse: bool = False) -> Stop:
         """`count` points on, unless something stops it before."""
-        return self._repeat(count, reverse, lambda at: self._stepped(at, reverse))
 
-    def _stepped(self, at: int, reverse: bool) -> Place:
-        """The next point, which is this one where its event is still to come."""
-        if reverse:
-            return Place(at if self.phase > 0 else at - 1)
-        return Place(at if self.phase < 0 else at + 1)
+        def way(at: int) -> Place:
+            """The next point, which is this one where its event is still to come."""
+            if reverse:
+                return Place(at if self.phase > 0 else at - 1)
+            return Place(at if self.phase < 0 else at + 1)
+
+        return self._repeat(count, reverse, way)
 
     def next(self, count: int = 1, reverse: bool = False) -> Stop:
         """To the next point of the same call, over all calls that it makes; where it ends, to what comes after it."""
@@ -203,10 +194,14 @@ class Walker:
         """As `next`, but out of the loop that it is in: to where another pass of the scheduler begins, or to what comes
         after the nodes of an allocator."""
         at = self.check(reverse)
-        loop = loop_of(self.history.points[at].event) if self.phase >= 0 else None
+        points = self.history.points
+        loop = loop_of(points[at].event) if self.phase >= 0 else None
         target = self._next(at, reverse)
-        while loop is not None and 0 <= target.at <= self.last and self._loop_at(target.at) in (loop, None):
-            if self._loop_at(target.at) is None and not self._within(target.at, at):
+        call = self.calls[self.calls.innermost[at]]
+        outer = self.calls[call.caller] if call.caller >= 0 else call
+        while loop is not None and 0 <= target.at <= self.last:
+            there = loop_of(points[target.at].event)
+            if there not in (loop, None) or (there is None and not outer.first <= target.at <= outer.last):
                 break
             target = self._next(target.at, reverse, target.phase)
         return self._go(target, Reason.STEPPED, reverse)
@@ -224,15 +219,6 @@ class Walker:
         if leave and call.caller >= 0:
             target = max(target, Place(call.first - 1)) if reverse else min(target, Place(call.last + 1))
         return self._go(target, Reason.LOCATION, reverse)
-
-    def _loop_at(self, at: int) -> str | None:
-        return loop_of(self.history.points[at].event)
-
-    def _within(self, target: int, at: int) -> bool:
-        """Whether a point is still in the call that another one is in."""
-        call = self.calls[self.calls.innermost[at]]
-        outer = self.calls[call.caller] if call.caller >= 0 else call
-        return outer.first <= target <= outer.last
 
     def check(self, reverse: bool) -> int:
         """The point that it goes on from. Raises WalkError where there is nothing to go on with."""
@@ -271,18 +257,17 @@ class Walker:
         """Run to `target` (None: to the end of the history), or to the first stop before it."""
         here = Place(-1 if self.at is None else self.at, self.phase)
         end = Place(0 if reverse else self.last)
+        at_end = Reason.EXITED if self.history.error is None else Reason.ABORTED
+        at_end = Reason.START if reverse else at_end
         if here == end or (here > end and not reverse):
-            return self._stop(Reason.START if reverse else self._end(), end)
+            return self._stop(at_end, end)
         goal = end if target is None else max(target, end) if reverse else min(target, end)
         stopped = self._stopped(here, goal, reverse)
         if stopped is not None:
             return stopped
         if target is None or target != goal or (goal == end and not reverse):
-            reason = Reason.START if reverse else self._end()
+            reason = at_end
         return self._stop(reason, goal)
-
-    def _end(self) -> Reason:
-        return Reason.EXITED if self.history.error is None else Reason.ABORTED
 
     def _stopped(self, here: Place, goal: Place, reverse: bool) -> Stop | None:
         """What stops it on the way from `here` to `goal`, or at it."""
@@ -290,7 +275,10 @@ class Walker:
         for point in self._candidates(here.at, goal.at, reverse, bool(values)):
             if self._interrupted():
                 return self._stop(Reason.INTERRUPTED, Place(point))
-            for place in self._moments(point, reverse):
+            # The moments at which a breakpoint may stop it: where functions are entered, and what happened.
+            functions = (one.function for one in self.breakpoints if one.function and one.enabled)
+            phases = {0, *(self._phase(function, point) for function in functions)}
+            for place in (Place(point, phase) for phase in sorted(phases, reverse=reverse)):
                 if not (goal <= place < here if reverse else here < place <= goal):
                     continue
                 hits = tuple(self._hits(place, values, point + 1 if reverse else point))
@@ -314,12 +302,6 @@ class Walker:
                 yield point
             seen = point
 
-    def _moments(self, at: int, reverse: bool) -> Iterator[Place]:
-        """The moments of a point at which a breakpoint may stop it, in order: where functions are entered, and what
-        happened."""
-        phases = {self._phase(one.function, at) for one in self.breakpoints if one.function and one.enabled}
-        return (Place(at, phase) for phase in sorted(phases | {0}, reverse=reverse))
-
     def _phase(self, function: str, at: int) -> int:
         """The moment of a point at which a function is entered; 0 where that is the point itself, or is none."""
         for frame, number in enumerate(self.calls.at(at)) if function else ():
@@ -339,17 +321,13 @@ class Walker:
             if one.kind is Kind.WATCHPOINT:
                 hit = self._changed(one, place.at, values, changes)
             else:
-                hit = self._reached(one, place)
+                is_there = next(after(one.places, place.at - 1), None) == place.at
+                hit = self._if_true(one, place, Hit(one)) if is_there else None
             if hit is None or not (hit.error or hit.out_of_scope or self._counts(one)):
                 continue
             if one.temporary or hit.out_of_scope:
                 self.breakpoints.delete(one.number)
             yield hit
-
-    def _reached(self, one: Breakpoint, place: Place) -> Hit | None:
-        if next(after(one.places, place.at - 1), None) != place.at:
-            return None
-        return self._if_true(one, place, Hit(one))
 
     def _changed(self, one: Breakpoint, at: int, values: dict[int, str | None], changes: int) -> Hit | None:
         if one.call is not None and one.call not in self.calls.at(at):
@@ -365,8 +343,11 @@ class Walker:
     def _if_true(self, one: Breakpoint, place: Place, hit: Hit) -> Hit | None:
         if not one.condition:
             return hit
+        # The frame of the function that a breakpoint is at, where it is entered at the point; else the innermost.
+        functions = [self.calls[number].function for number in self.calls.at(place.at)]
+        frame = functions.index(one.function) if one.function in functions else 0
         try:
-            return hit if self._reader.truth(one.condition, place.at, self._frame(one, place.at), place.phase) else None
+            return hit if self._reader.truth(one.condition, place.at, frame, place.phase) else None
         except WalkError as error:
             return hit._replace(error=str(error))
 
@@ -388,11 +369,6 @@ class Walker:
             return self._reader.shown(one.what, at, frame, phase)
         except WalkError:
             return None
-
-    def _frame(self, one: Breakpoint, at: int) -> int:
-        """The frame of the function that a breakpoint is at, where it is entered at a point; else the innermost."""
-        functions = [self.calls[number].function for number in self.calls.at(at)]
-        return functions.index(one.function) if one.function in functions else 0
 
     def entry(self, function: str, at: int) -> Place:
         """Where a function is entered at a point, or the point if there is no function."""

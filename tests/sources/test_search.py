@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ggmltool.ggml.sched import reader
 from ggmltool.scenario.spec import BackendSpec
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.measurer import Measurer
@@ -77,6 +78,18 @@ def test_the_best_is_no_worse_than_that_of_all_placements(
     assert rank(objective, found.best, found.best.seconds.of(request)) == rank(
         objective, everything[0], everything[0].seconds.of(request)
     )
+
+
+def test_a_search_makes_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A State takes longer than the plan that it is of."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a State was made")
+
+    for name in ("sched_state", "tensor_state", "graph_state", "hash_nodes", "chunk_states"):
+        monkeypatch.setattr(reader, name, refuse)
+    on, space = devices("CUDA0:6MiB"), Space(contexts=(512,), margins=(0,))
+    assert search(OneModel(model("llama"), lambda _: on), space).best is not None
 
 
 def test_several_processes_find_in_one_setting_what_one_finds_in_as_many_plans(monkeypatch: pytest.MonkeyPatch) -> None:

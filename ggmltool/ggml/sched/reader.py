@@ -190,7 +190,7 @@ def galloc_state(sched: AnyScheduler, bufts: Mapping[BufferType, int]) -> Galloc
     made: list[tuple[int, ...]] = [() if b is None else tuple(p.base for p in b.chunks) for b in gallocr.buffers]
     made = made or [(t.buffer.base,) for t in getattr(sched, "tallocs", ())]
     return GallocState(
-        bufts=tuple(bufts[buft] for buft in gallocr.bufts),
+        bufts=tuple(bufts[buft] for buft in sched.bufts),  # that of January 2024 has copies with names of their own
         buffers=tuple(made),
         buf_tallocs=tuple(map(chunk_states, planners(sched))),
         hash_set=HashSetState(gallocr.hash_size, frozenset(keys)),

@@ -30,8 +30,9 @@ def plans(of: Scenario) -> Iterator[tuple[Run, Plan]]:
                 yield run, done
 
 
-@pytest.mark.parametrize("release", [name for name, release in RELEASES.items() if release.reserves])
+@pytest.mark.parametrize("release", RELEASES)
 def test_the_rows_of_a_plan_follow_from_the_state(release: str) -> None:
+    """But for the copies of January 2024: its tables keep those of other graphs."""
     compared = 0
     for scenario in random_scenarios(release, SEEDS):
         for run, plan in plans(scenario):
@@ -43,6 +44,7 @@ def test_the_rows_of_a_plan_follow_from_the_state(release: str) -> None:
             bufts = {number: buft.name or "" for number, buft in state.bufts.items()}
             rows = rows_of(state, run.sched.names, bufts, sizes.get)
             nodes = tuple(structs.replace(node, cause=None) for node in plan.nodes)
-            assert rows == PlanRows(plan.splits, nodes, plan.leafs, plan.copies, plan.buffer_sizes)
+            copies = plan.copies if RELEASES[release].reserves else rows.copies
+            assert rows == PlanRows(plan.splits, nodes, plan.leafs, copies, plan.buffer_sizes)
             compared += 1
     assert compared > len(SEEDS) // 2
