@@ -17,7 +17,7 @@ import pytest
 
 import ggmltool
 from ggmltool.ask.diff.rules import ReleaseChange, changes
-from ggmltool.ggml.ops.composites import COMPOSITES
+from ggmltool.ggml.ops.registry import COMPOSITES
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.scenario.load import ContextKeys, GraphKeys, TopKeys
 from ggmltool.scenario.nodes.long_form import KEYS

@@ -63,8 +63,7 @@ def copy(tmp_path: Path) -> Copy:
 
 
 def test_an_op(copy: Copy) -> None:
-    copy.add("ggml/op.py", "    GLU = 100\n", "    HALVE = 101\n")
-    copy.add("ggml/op.py", '    "glu(x)",\n', '    "x/2",\n')
+    copy.add("ggml/op.py", '    GLU = 100, "glu(x)"\n', '    HALVE = 101, "x/2"\n')
     copy.add(
         "ggml/ops/elementwise.py",
         "",
@@ -73,9 +72,7 @@ def test_an_op(copy: Copy) -> None:
 @constructor(Op.HALVE, since="2024-01-02", example="x: f32[4, 2]; halve(x)", shape="-> a.type[a.ne]")
 def halve(ctx: Context, a: Tensor) -> Tensor:
     """ggml_halve: half of each element."""
-    result = ctx.dup_tensor(a)
-    result.set_op(Op.HALVE, (), a)
-    return result
+    return ctx.dup_tensor(a).set_op(Op.HALVE, (), a)
 
 
 _function_kernel(Op.HALVE, lambda xp, v: v / 2)

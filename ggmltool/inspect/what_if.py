@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from ggmltool.ggml.devices.conditions import SupportRule, Supports
+from ggmltool.ggml.devices.cases import Supports
+from ggmltool.ggml.devices.conditions import SupportRule
 from ggmltool.ggml.dtypes import BF16, F16, F32
 from ggmltool.ggml.op import KEY_NAMES, Op, op_key
 from ggmltool.ggml.plan import Plan

@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from ggmltool.ggml.devices.conditions import Conditions, SupportRule, Supports
-from ggmltool.ggml.devices.operands import EVERY_SOURCE, RESULT
+from ggmltool.ggml.devices.cases import Supports
+from ggmltool.ggml.devices.conditions import EVERY_SOURCE, RESULT, Conditions, SupportRule
 from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.op import VIEW_OPS, Op, op_key

@@ -11,8 +11,7 @@ import inspect
 from functools import cache
 
 from ggmltool.ggml.ops import load
-from ggmltool.ggml.ops.composites import COMPOSITES
-from ggmltool.ggml.ops.registry import CONSTRUCTORS, since_of
+from ggmltool.ggml.ops.registry import COMPOSITES, CONSTRUCTORS, since_of
 from ggmltool.ggml.releases.table import RELEASES
 
 CTYPES: dict[str, object] = {

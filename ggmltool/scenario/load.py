@@ -14,7 +14,6 @@ from ggmltool.ggml import ops
 from ggmltool.ggml.bounds import BOUNDS, Bounds
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.ops.composites import inner_nodes
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST
 from ggmltool.ggml.tensor import Tensor
@@ -416,7 +415,7 @@ class _Loader:
 
         Their ids are those of the last one and a number.
         """
-        inner = inner_nodes(last)
+        inner = _inner_nodes(last)
         if not inner:
             return False
         names = (name for name in (f"{id}.{n}" for n in count(1)) if name not in scope and name not in scope.later)
@@ -474,3 +473,12 @@ def _title(value: object) -> str:
         raise Mistake(f"name has {len(title)} characters", f"at most {MAX_NAME_LENGTH}")
     check_printable(title, "name")
     return title
+
+
+def _inner_nodes(last: Tensor) -> list[Tensor]:
+    """The nodes without an id that `last` hangs on, sources before those that use them."""
+    found: list[Tensor] = []
+    for t in last.src:
+        if t is not None and t is not last and not t.id:
+            found += [inner for inner in (*_inner_nodes(t), t) if inner not in found]
+    return found

@@ -21,8 +21,7 @@ from ggmltool.ggml import ops
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import KEY_NAMES
-from ggmltool.ggml.ops.composites import COMPOSITES
-from ggmltool.ggml.ops.registry import BY_OP, CONSTRUCTORS, SELF_BY_OP, Constructor, Param
+from ggmltool.ggml.ops.registry import BY_OP, COMPOSITES, CONSTRUCTORS, SELF_BY_OP, Constructor, Param
 from ggmltool.ggml.releases.table import BY_NAME, DEFAULT, RELEASES
 from ggmltool.ggml.tensor import FLAGS, MAX_DIMS, MAX_OP_PARAMS, MAX_SRC
 from ggmltool.scenario.devices.rates import RatesKeys

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from msgspec import Meta
 
 from ggmltool.ggml.bounds import BOUNDS, Bounds
-from ggmltool.ggml.devices.conditions import Supports
+from ggmltool.ggml.devices.cases import Supports
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.devices.recorded import RECORDED, Recorded
 from ggmltool.ggml.dtypes import DType

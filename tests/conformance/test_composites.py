@@ -12,7 +12,7 @@ import ggmltool
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.composites import COMPOSITES
+from ggmltool.ggml.ops.registry import COMPOSITES
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import run
 from ggmltool.oracle.lib import Lib

@@ -11,7 +11,8 @@ import pytest
 import ggmltool
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Device
-from ggmltool.ggml.devices.profiles import CAPS, PROFILES, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.devices.profile import CAPS, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.events import Reordered
 from ggmltool.ggml.op import Op

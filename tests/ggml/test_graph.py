@@ -12,7 +12,8 @@ from ggmltool.ggml.alloc.tallocr import alloc_ctx_tensors_from_buft
 from ggmltool.ggml.buffer import AddressSpace
 from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
+from ggmltool.ggml.devices.profile import make_buft, make_device
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.dtypes import F32, TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.events import Computed, Event, Logged, Synchronized, TensorCopied

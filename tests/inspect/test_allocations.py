@@ -12,7 +12,7 @@ import pytest
 import ggmltool
 from ggmltool.ask.verify.record import verify
 from ggmltool.ggml.alloc.dyn_tallocr import DynTallocr
-from ggmltool.ggml.devices.conditions import Supports
+from ggmltool.ggml.devices.cases import Supports
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.inspect.memory import AllocMoment, AllocRecorder
 from ggmltool.inspect.opened import Moment, Opened

@@ -13,7 +13,7 @@ from ggmltool.ggml import ops
 from ggmltool.ggml.bounds import BOUNDS, MAX_OPERATIONS, Bounds
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlCrash, GgmlError, GgmlFailed, GgmlOverrun, NotComputable
-from ggmltool.ggml.ops.cpu.work import work_of
+from ggmltool.ggml.ops.cpu.judge import work_of
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run.run import values_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from ggmltool.ggml.device import Backend, Device
-from ggmltool.ggml.devices.profiles import make_buft, make_device
+from ggmltool.ggml.devices.profile import make_buft, make_device
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES

@@ -6,7 +6,7 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.devices.combinators import ALWAYS, NEVER
-from ggmltool.ggml.devices.profiles import make_buft, make_device
+from ggmltool.ggml.devices.profile import make_buft, make_device
 from ggmltool.ggml.op import VIEW_OPS, Op, keys_of
 from ggmltool.ggml.releases.ggml_0_26.vulkan import FEATURES
 from ggmltool.ggml.releases.parts import profiles_of

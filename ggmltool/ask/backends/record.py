@@ -14,8 +14,7 @@ from ggmltool.estimate.rates import OWN, known_rates, rates_of_backend
 from ggmltool.estimate.records import Rates
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend
-from ggmltool.ggml.devices.profile import Profile
-from ggmltool.ggml.devices.profiles import CAPS, alloc_rule
+from ggmltool.ggml.devices.profile import CAPS, Profile, alloc_rule
 from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES
 from ggmltool.ggml.releases.interfaces import Duty, FunctionTable, duties_of, tables_of
@@ -298,7 +297,7 @@ def chunk_limits(model: ScenarioSpec) -> dict[str, int | None]:
 def device_facts(model: ScenarioSpec) -> list[DeviceFacts]:
     """The devices of a scenario as a file has them: what their rules say, and what no rule can."""
     from ggmltool.ggml.device import NO
-    from ggmltool.ggml.devices.conditions import Supports
+    from ggmltool.ggml.devices.cases import Supports
     from ggmltool.ggml.devices.written_rules import profile_rules
     from ggmltool.ggml.releases.parts import profiles_of
     from ggmltool.scenario.devices.supports import dump_supports

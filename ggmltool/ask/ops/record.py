@@ -15,8 +15,7 @@ from ggmltool.ggml.device import RULE, YES
 from ggmltool.ggml.devices.profile import make_buft, make_device
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, IS_VIEW_OP, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops import load
-from ggmltool.ggml.ops.composites import COMPOSITES
-from ggmltool.ggml.ops.registry import CONSTRUCTORS, KERNELS, SELF, Constructor, Param, since_of
+from ggmltool.ggml.ops.registry import COMPOSITES, CONSTRUCTORS, KERNELS, SELF, Constructor, Param, since_of
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
@@ -80,7 +79,7 @@ class OpFacts:
         for c in self.constructors:
             required = (*c.sources[: c.n_required_sources], SELF)
             counts.append(
-                (sum(s in required for s in c.slots), len(c.slots))
+                (sum(s in required for s in c.slots.split()), len(c.slots.split()))
                 if c.slots
                 else (c.n_required_sources, c.n_most_sources)
             )
@@ -323,7 +322,7 @@ def _form(c: Constructor, also: tuple[str, ...]) -> FormInfo:
         also,
         c.shown_sources,
         c.n_required_sources,
-        c.slots,
+        tuple(c.slots.split()),
         c.inplace,
         tuple(params),
         inspect.cleandoc(c.build.__doc__ or ""),

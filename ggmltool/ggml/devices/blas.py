@@ -19,8 +19,8 @@ from ggmltool.ggml.devices.combinators import (
     present,
     saying,
 )
+from ggmltool.ggml.devices.conditions import RESULT, word
 from ggmltool.ggml.devices.op_rules import matrix
-from ggmltool.ggml.devices.operands import RESULT, word
 from ggmltool.ggml.dtypes import F32, NO_TO_FLOAT
 from ggmltool.ggml.tensor import is_transposed
 

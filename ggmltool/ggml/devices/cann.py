@@ -27,9 +27,9 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
     unless,
 )
-from ggmltool.ggml.devices.extra import pinned
+from ggmltool.ggml.devices.conditions import RESULT, source, word
 from ggmltool.ggml.devices.op_rules import NO_SOFTCAP, PADS_WITH_ZEROS, ZERO, multiplies, same_ne, takes_rows_of
-from ggmltool.ggml.devices.operands import RESULT, source, word
+from ggmltool.ggml.devices.profile import pinned
 from ggmltool.ggml.dtypes import F16, DType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor

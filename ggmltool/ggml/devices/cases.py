@@ -14,7 +14,7 @@ from math import log
 from typing import NamedTuple
 
 from ggmltool.ggml.device import OpRule
-from ggmltool.ggml.devices.operands import RESULT, operand
+from ggmltool.ggml.devices.conditions import RESULT, SupportRule, operand
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.tensor import Dims, Tensor, is_contiguous
 
@@ -142,3 +142,18 @@ def _distance(case: Case, op: Tensor) -> float:
         if slot != RESULT:
             far += abs(log(max(t.ne[0], 1) / max(ne[0], 1))) if t is not None and ne is not None else log(2.0)
     return far
+
+
+@dataclass(frozen=True, slots=True)
+class Supports:
+    """What ops a device of one's own has: all but `keys` (`exclude`), or only `keys`, op keys of `ggmltool.ggml.op`.
+
+    `rules` are conditions on some of them. `profile`: ops without rules are as the profile has them, and `keys` say
+    nothing. `cases` are the answers of a real device, which decide where no rule does.
+    """
+
+    keys: frozenset[int]
+    exclude: bool
+    rules: tuple[SupportRule, ...] = ()
+    profile: bool = False
+    cases: SupportCases | None = None

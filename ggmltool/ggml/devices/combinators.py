@@ -14,9 +14,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ggmltool.ggml.device import NOT_IN_TABLE, OpRule
-from ggmltool.ggml.devices.asks import in_any_way, in_turn, number_test, of_one, of_two, of_type_pairs, of_types
-from ggmltool.ggml.devices.conditions import Bounds, Conditions, Contiguity, Number
-from ggmltool.ggml.devices.operands import field_of, name_of, operand, word
+from ggmltool.ggml.devices.conditions import (
+    Bounds,
+    Conditions,
+    Contiguity,
+    Number,
+    field_of,
+    in_any_way,
+    in_turn,
+    name_of,
+    number_test,
+    of_one,
+    of_two,
+    of_type_pairs,
+    of_types,
+    operand,
+    word,
+)
 from ggmltool.ggml.dtypes import F16, F32, TYPES, DType
 from ggmltool.ggml.op import Op, keys_of
 from ggmltool.ggml.tensor import (

@@ -28,9 +28,9 @@ from ggmltool.ggml.devices.combinators import (
     types,
     types_of,
 )
-from ggmltool.ggml.devices.extra import ExtraBuft, Features
+from ggmltool.ggml.devices.conditions import RESULT, optional, source
 from ggmltool.ggml.devices.op_rules import NO_ALIBI, same_ne
-from ggmltool.ggml.devices.operands import RESULT, optional, source
+from ggmltool.ggml.devices.profile import ExtraBuft, Features
 from ggmltool.ggml.dtypes import F16, F32, TYPES, DType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, n_dims

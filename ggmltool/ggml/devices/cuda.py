@@ -35,7 +35,7 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
     unless,
 )
-from ggmltool.ggml.devices.extra import Features, Memory, pinned
+from ggmltool.ggml.devices.conditions import RESULT, optional, source
 from ggmltool.ggml.devices.op_rules import (
     COL2IM_1D,
     DSV4_IN_F32,
@@ -58,8 +58,7 @@ from ggmltool.ggml.devices.op_rules import (
     unit_stride,
     writes_rows,
 )
-from ggmltool.ggml.devices.operands import RESULT, optional, source
-from ggmltool.ggml.devices.profile import Hardware
+from ggmltool.ggml.devices.profile import Features, Hardware, Memory, pinned
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, is_contiguous_to, nelements

@@ -34,10 +34,9 @@ from ggmltool.ggml.devices.combinators import (
     types,
     types_of,
 )
-from ggmltool.ggml.devices.extra import ExtraBuft, Memory
+from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
 from ggmltool.ggml.devices.op_rules import COL2IM_1D, NO_KERNEL, PADS_WITH_ZEROS, copies, writes_rows
-from ggmltool.ggml.devices.operands import RESULT, optional, source, word
-from ggmltool.ggml.devices.profile import Hardware
+from ggmltool.ggml.devices.profile import ExtraBuft, Hardware, Memory
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, I64, TYPES
 from ggmltool.ggml.op import EMPTY_OPS, Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor, are_same_shape, nelements

@@ -23,8 +23,8 @@ from ggmltool.ggml.devices.combinators import (
     types,
     types_of,
 )
-from ggmltool.ggml.devices.extra import Features, Memory
-from ggmltool.ggml.devices.operands import RESULT, field_of, name_of, optional, source, word
+from ggmltool.ggml.devices.conditions import RESULT, field_of, name_of, optional, source, word
+from ggmltool.ggml.devices.profile import Features, Memory
 from ggmltool.ggml.dtypes import F16, I32, I64, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op

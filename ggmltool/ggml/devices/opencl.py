@@ -32,7 +32,7 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
     unless,
 )
-from ggmltool.ggml.devices.extra import Memory
+from ggmltool.ggml.devices.conditions import RESULT, source, word
 from ggmltool.ggml.devices.op_rules import (
     NO_KERNEL,
     PADS_WITH_ZEROS,
@@ -43,7 +43,7 @@ from ggmltool.ggml.devices.op_rules import (
     same_ne,
     writes_rows,
 )
-from ggmltool.ggml.devices.operands import RESULT, source, word
+from ggmltool.ggml.devices.profile import Memory
 from ggmltool.ggml.dtypes import F16, F32, I32
 from ggmltool.ggml.tensor import Tensor
 

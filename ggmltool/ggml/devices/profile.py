@@ -9,17 +9,59 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import NO, RULE, YES, BatchSize, Device, DeviceType, GraphOrder, OpRule, batch_size, op_table
-from ggmltool.ggml.devices.asks import in_turn
+from ggmltool.ggml.devices.cases import Supports
 from ggmltool.ggml.devices.combinators import ALWAYS, NEVER, Rule
-from ggmltool.ggml.devices.conditions import Supports
-from ggmltool.ggml.devices.extra import ExtraBuft, Features, Memory
+from ggmltool.ggml.devices.conditions import in_turn
 from ggmltool.ggml.devices.unsupported import Unsupported
 from ggmltool.ggml.devices.written_rules import support_rules
 from ggmltool.ggml.op import EMPTY_OPS, SHARED, OpRules
-from ggmltool.ggml.version import SIZE_MAX
+from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 
 CAPS = ("async", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")
 """ggml_backend_dev_caps."""
+
+Features = frozenset[str]
+"""What a piece of hardware can do, by the names that its profile knows."""
+
+
+class Memory(NamedTuple):
+    """What the size of a tensor in a buffer type may depend on: the type's alignment and row padding, the hardware."""
+
+    alignment: int
+    row_padding: int
+    features: Features
+
+
+PINNED = "pinned host memory"
+"""The family of host memory that a device has pinned: it is for the CPU, the device itself cannot use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraBuft:
+    """A further buffer type of a device.
+
+    `{device}` in `name` stands for the device's name. `alignment` and `max_size` are bytes (None: those of the
+    device's own type), `family` is the kind of memory. `rule` decides, given the device's features, about every op
+    that has one of its first four sources in this type (None: no such rule). `alloc_more` says what `alloc_size` does,
+    `slack` how many bytes larger than asked for its buffers are.
+    """
+
+    name: str
+    family: str
+    alignment: int | None = TENSOR_ALIGNMENT
+    max_size: int | None = SIZE_MAX
+    host: bool = False
+    rule: Callable[[Features], OpRule] | None = None
+    alloc_size: AllocSize | None = None
+    alloc_more: str = ""
+    slack: int = 0
+
+
+def pinned(
+    name: str, max_size: int | None = SIZE_MAX, alignment: int | None = TENSOR_ALIGNMENT, slack: int = 0
+) -> ExtraBuft:
+    """A device's pinned host memory."""
+    return ExtraBuft(name, PINNED, alignment, max_size, host=True, slack=slack)
 
 
 class Hardware(NamedTuple):

@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from ggmltool.ggml.devices.profile import (
-    CAPS,
-    Profile,
-    Profiles,
-    alloc_rule,
-    extra_names,
-    make_buft,
-    make_device,
-    make_extra_buft,
-)
+from ggmltool.ggml.devices.profile import Profile, Profiles
 from ggmltool.ggml.devices.unsupported import aborts, asserts, passes_over
 from ggmltool.ggml.version import TENSOR_ALIGNMENT
 
-__all__ = [
-    "CAPS",
-    "PROFILES",
-    "Profile",
-    "alloc_rule",
-    "extra_names",
-    "make_buft",
-    "make_device",
-    "make_extra_buft",
-    "profile_of_name",
-]
-
 
 def _custom() -> Profile:
-    return Profile(
-        "custom",
-        unsupported=aborts("graph_compute", "unsupported op {op}", "refused"),
-    )
+    return Profile("custom", unsupported=aborts("graph_compute", "unsupported op {op}", "refused"))
 
 
 def _cpu() -> Profile:
@@ -93,21 +70,13 @@ def _cuda() -> Profile:
 def _rocm() -> Profile:
     from ggmltool.ggml.devices import cuda
 
-    return Profile(
-        "ROCm",
-        row_padding=cuda.ROW_PADDING,
+    return replace(
+        _cuda(),
+        name="ROCm",
         rules=cuda.AMD_RULES,
-        check=cuda.sources_here,
-        alloc_size=cuda.alloc_size,
-        offload_min_batch=32,
-        events=True,
-        copies_async=True,
         features=cuda.AMD_FEATURES,
         has=frozenset({"wmma"}),
-        caps=frozenset(("async", "host_buffer", "mmap_support")),
-        alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
         extra=cuda.AMD_EXTRA,
-        unsupported=asserts("ggml_cuda_graph_evaluate_and_capture"),
     )
 
 
@@ -206,10 +175,7 @@ def _cann() -> Profile:
 
 
 def _rpc() -> Profile:
-    return Profile(
-        "RPC",
-        caps=frozenset(("mmap_support",)),
-    )
+    return Profile("RPC", caps=frozenset(("mmap_support",)))
 
 
 PROFILES = Profiles(

@@ -29,7 +29,7 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
     unless,
 )
-from ggmltool.ggml.devices.extra import pinned
+from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
 from ggmltool.ggml.devices.op_rules import (
     DSV4_IN_F32,
     MAMBA_2,
@@ -46,7 +46,7 @@ from ggmltool.ggml.devices.op_rules import (
     same_ne,
     takes_rows_of,
 )
-from ggmltool.ggml.devices.operands import RESULT, optional, source, word
+from ggmltool.ggml.devices.profile import pinned
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, TYPES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_permuted, nrows

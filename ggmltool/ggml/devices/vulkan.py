@@ -39,7 +39,7 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
     unless,
 )
-from ggmltool.ggml.devices.extra import pinned
+from ggmltool.ggml.devices.conditions import RESULT, source, word
 from ggmltool.ggml.devices.op_rules import (
     COL2IM_1D,
     MAMBA_2_STATE,
@@ -51,8 +51,7 @@ from ggmltool.ggml.devices.op_rules import (
     takes_rows_of,
     writes_rows,
 )
-from ggmltool.ggml.devices.operands import RESULT, source, word
-from ggmltool.ggml.devices.profile import Hardware
+from ggmltool.ggml.devices.profile import Hardware, pinned
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, DType
 from ggmltool.ggml.op import EMPTY_OPS, Op
 from ggmltool.ggml.tensor import MAX_SRC, Tensor

@@ -20,8 +20,7 @@ from ggmltool.ggml.devices.combinators import (
     same_shape,
     same_type,
 )
-from ggmltool.ggml.devices.conditions import Bounds, Conditions, Contiguity, SupportRule
-from ggmltool.ggml.devices.operands import EVERY_SOURCE
+from ggmltool.ggml.devices.conditions import EVERY_SOURCE, Bounds, Conditions, Contiguity, SupportRule
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import N_OP_KEYS
 from ggmltool.ggml.tensor import MAX_SRC

@@ -16,18 +16,14 @@ from ggmltool.ggml.ops.im2col import im2col, im2col_3d
 from ggmltool.ggml.ops.matmul import mul_mat
 from ggmltool.ggml.ops.operands import requirer
 from ggmltool.ggml.ops.reduce import SORT_ORDERS, argsort
-from ggmltool.ggml.ops.registry import Build, Constructor, int64_t
+from ggmltool.ggml.ops.registry import COMPOSITES, Build, Constructor, int64_t
 from ggmltool.ggml.ops.views import cont, permute, reshape, view
 from ggmltool.ggml.tensor import Tensor
-
-COMPOSITES: dict[str, Constructor] = {}
-"""These functions by name; `op` is that of the last node."""
 
 
 def _composite(op: Op) -> Callable[[Build], Build]:
     def register(build: Build) -> Build:
-        name = build.__name__
-        COMPOSITES[name] = Constructor(name, op, build, (), False, False, None, {})
+        COMPOSITES[build.__name__] = Constructor(op, build.__name__, build=build)
         return build
 
     return register
@@ -138,12 +134,3 @@ def argsort_top_k(ctx: Context, a: Tensor, k: int) -> Tensor:
     requirer("ggml_argsort_top_k")(a.ne[0] >= k, "a->ne[0] >= k", "{} elements cannot be chosen from {}", k, a)
     order = argsort(ctx, a, SORT_ORDERS["desc"])
     return view(ctx, order, (k, *order.ne[1:]), order.nb[1:])
-
-
-def inner_nodes(last: Tensor) -> list[Tensor]:
-    """The nodes without an id that `last` hangs on, sources before those that use them."""
-    found: list[Tensor] = []
-    for t in last.src:
-        if t is not None and t is not last and not t.id:
-            found += [inner for inner in (*inner_nodes(t), t) if inner not in found]
-    return found

@@ -50,7 +50,7 @@ import inspect
 import re
 import struct
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ggmltool.ggml.dtypes import DType
@@ -71,6 +71,10 @@ size_t = int
 
 Build = Callable[..., Tensor]
 """A constructor: (ctx, *sources, **parameters) -> result."""
+
+
+def _unmade(*_: object, **__: object) -> Tensor:
+    raise NotImplementedError("a constructor is declared before its function")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +161,27 @@ class _Signature(NamedTuple):
 
 @dataclass(slots=True)
 class Constructor:
-    """A ggml constructor as a scenario may name it (see the module's docstring)."""
+    """A ggml constructor as a scenario may name it; called with its function it registers that (see the module).
 
-    name: str
+    It has the function's name, without a "_" at the end, or `name`, and by `also` another one. `inplace`: it has an
+    `_inplace` twin, the keyword `inplace=True`, which ggml has since `inplace_since` if that is younger. `canonical`:
+    it is the one that long-form and captured nodes of `op` go through (the first one registered for an op is, unless
+    another claims it). `by_name_only`: nodes of `op` that were not written as a call do not go through it. `parts` are
+    what the op has since other days, `note` is what else is to be said. `prototype` is what ggml's function takes where
+    that is not what the constructor does, as letters (`oracle.prototypes`), or that of each function of these; "" for
+    none.
+    """
+
     op: Op
-    build: Build
-    pack: tuple[str, ...]
-    inplace: bool
-    canonical: bool
-    unpack: Unpack | None
-    choices: Mapping[str, Mapping[str, int]]
-    slots: tuple[str, ...] = ()
+    name: str = ""
+    also: str = ""
+    pack: str = ""
+    inplace: bool = False
+    canonical: bool = False
+    unpack: Unpack | None = None
+    choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    slots: str = ""
+    by_name_only: bool = False
     since: str = ""
     inplace_since: str = ""
     example: str = ""
@@ -176,7 +190,19 @@ class Constructor:
     note: str = ""
     parts: tuple[Part, ...] = ()
     prototype: str | Mapping[str, str] | None = None
+    build: Build = _unmade
     _signature: _Signature | None = field(default=None, repr=False)
+
+    def __call__(self, build: Build) -> Build:
+        """Register the function that makes the result."""
+        for name in (self.name or build.__name__.rstrip("_"), self.also):
+            if name:
+                entry = replace(self, name=name, build=build, inplace_since=self.inplace_since or self.since)
+                CONSTRUCTORS[name] = entry
+                by_op = SELF_BY_OP if entry.makes_self_edge else BY_OP
+                if not self.by_name_only and (self.canonical or self.op not in by_op):
+                    by_op[self.op] = entry
+        return build
 
     def _inspect(self) -> _Signature:
         if self._signature is None:
@@ -247,7 +273,7 @@ class Constructor:
     @property
     def makes_self_edge(self) -> bool:
         """Whether the node is a source of itself (ggml_cast)."""
-        return SELF in self.slots
+        return SELF in self.slots.split()
 
     def call_order(self, src: Sequence[S | None]) -> list[S | None]:
         """What a node's slots hold, in the order of the constructor's arguments; without the node itself.
@@ -256,8 +282,9 @@ class Constructor:
         """
         if not self.slots:
             return list(src)
-        held = {name: src[i] if i < len(src) else None for i, name in enumerate(self.slots)}
-        out = [held.get(name) for name in self.sources] + list(src[len(self.slots) :])
+        slots = self.slots.split()
+        held = {name: src[i] if i < len(src) else None for i, name in enumerate(slots)}
+        out = [held.get(name) for name in self.sources] + list(src[len(slots) :])
         while out and out[-1] is None:
             out.pop()
         return out
@@ -269,7 +296,7 @@ class Constructor:
         if not self.pack and self.params:
             return None
         out: dict[str, Any] = {}
-        for i, word in enumerate(self.pack):
+        for i, word in enumerate(self.pack.split()):
             if word != "_":
                 bits = raw.word(i)
                 out[word[2:]] = float_of(bits) if word[0] == "f" else bits
@@ -284,6 +311,9 @@ BY_OP: dict[int, Constructor] = {}
 
 SELF_BY_OP: dict[int, Constructor] = {}
 """The same for nodes that are a source of themselves."""
+
+COMPOSITES: dict[str, Constructor] = {}
+"""Functions of ggml's that build several nodes, by name (see `composites`); `op` is that of the last node."""
 
 
 def since_of(name: str) -> str:
@@ -321,66 +351,8 @@ def float_of(bits: int) -> float:
     return float(struct.unpack("<f", struct.pack("<i", bits))[0])
 
 
-def constructor(
-    op: Op,
-    *names: str,
-    pack: str = "",
-    inplace: bool = False,
-    canonical: bool = False,
-    unpack: Unpack | None = None,
-    choices: Mapping[str, Mapping[str, int]] | None = None,
-    slots: str = "",
-    by_name_only: bool = False,
-    since: str = "",
-    inplace_since: str = "",
-    example: str = "",
-    shape: str = "",
-    means: Mapping[str, str] | None = None,
-    note: str = "",
-    parts: tuple[Part, ...] = (),
-    prototype: str | Mapping[str, str] | None = None,
-) -> Callable[[Build], Build]:
-    """Register a constructor under `names` (default: the function's name; a trailing "_" is dropped).
-
-    `inplace`: it has an `_inplace` twin, the keyword `inplace=True`. `canonical`: it is the one that long-form and
-    captured nodes of `op` go through (the first one registered for an op is, unless another claims it). `slots` names
-    the constructor's sources in the order of the node's slots, where that is another one. `by_name_only`: nodes of `op`
-    that were not written as a call do not go through it. `since`, `example`, `shape` and `means` are as above;
-    `inplace_since` is the day of the twin where it is younger, `parts` are what the op has since other days, `note` is
-    what else is to be said. `prototype` is what ggml's function takes where that is not what the constructor does, as
-    letters (`oracle.prototypes`), or that of each function of these; "" for none.
-    """
-
-    def register(build: Build) -> Build:
-        for name in names or (build.__name__.rstrip("_"),):
-            entry = Constructor(
-                name,
-                op,
-                build,
-                tuple(pack.split()),
-                inplace,
-                canonical,
-                unpack,
-                choices or {},
-                tuple(slots.split()),
-                since,
-                inplace_since or since,
-                example,
-                shape,
-                means or {},
-                note,
-                parts,
-                prototype,
-            )
-            CONSTRUCTORS[name] = entry
-            if by_name_only:
-                continue
-            by_op = SELF_BY_OP if entry.makes_self_edge else BY_OP
-            if canonical or op not in by_op:
-                by_op[op] = entry
-        return build
-
-    return register
+constructor = Constructor
+"""Declares a constructor: `@constructor(Op.SUM, …)` before its function."""
 
 
 class Arrays(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ggmltool.ggml.devices.cases import Case, Operand, SupportCases
-from ggmltool.ggml.devices.operands import RESULT
+from ggmltool.ggml.devices.conditions import RESULT
 from ggmltool.ggml.dtypes import F32, TYPES, DType
 from ggmltool.ggml.op import FIRST_GLU_KEY, keys_of
 from ggmltool.ggml.tensor import Dims

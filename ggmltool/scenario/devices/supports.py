@@ -9,8 +9,16 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from msgspec import Meta, defstruct, field
 
-from ggmltool.ggml.devices.conditions import Bounds, Conditions, Contiguity, Number, SupportRule, Supports
-from ggmltool.ggml.devices.operands import EVERY_SOURCE, RESULT
+from ggmltool.ggml.devices.cases import Supports
+from ggmltool.ggml.devices.conditions import (
+    EVERY_SOURCE,
+    RESULT,
+    Bounds,
+    Conditions,
+    Contiguity,
+    Number,
+    SupportRule,
+)
 from ggmltool.ggml.devices.questions import NotAQuestion, Question, parsed, without_memory
 from ggmltool.ggml.devices.recorded import Answer, Order, Recorded
 from ggmltool.ggml.dtypes import TYPES, DType

@@ -8,8 +8,7 @@ from typing import Any
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import KEY_NAMES, Op
-from ggmltool.ggml.ops.composites import COMPOSITES
-from ggmltool.ggml.ops.registry import CONSTRUCTORS, Constructor, Param, for_node, since_of
+from ggmltool.ggml.ops.registry import COMPOSITES, CONSTRUCTORS, Constructor, Param, for_node, since_of
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Tensor

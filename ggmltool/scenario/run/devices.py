@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend, Device
-from ggmltool.ggml.devices.extra import PINNED
-from ggmltool.ggml.devices.profile import Profile, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.devices.profile import PINNED, Profile, extra_names, make_buft, make_device, make_extra_buft
 from ggmltool.ggml.devices.recorded import RECORDED, SIZES_SAID, RecordedDevice, recorded_sizes
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import OpRules

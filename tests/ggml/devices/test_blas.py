@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ggmltool.ggml.device import Device
-from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
+from ggmltool.ggml.devices.profile import make_buft, make_device
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import VIEW_OPS, Op
 from ggmltool.ggml.tensor import Tensor

@@ -29,8 +29,7 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
     unless,
 )
-from ggmltool.ggml.devices.conditions import SupportRule
-from ggmltool.ggml.devices.operands import RESULT, operand
+from ggmltool.ggml.devices.conditions import RESULT, SupportRule, operand
 from ggmltool.ggml.devices.profile import Profile, make_buft, make_device
 from ggmltool.ggml.devices.written_rules import read, written
 from ggmltool.ggml.dtypes import F16, F32, TYPES

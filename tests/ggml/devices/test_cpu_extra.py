@@ -6,7 +6,8 @@ import pytest
 
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType, tensor_alloc
 from ggmltool.ggml.device import Device
-from ggmltool.ggml.devices.profiles import PROFILES, extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.devices.profile import extra_names, make_buft, make_device, make_extra_buft
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 from tests.ggml.graphs import Builder

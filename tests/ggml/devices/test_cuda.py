@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType, tensor_alloc
 from ggmltool.ggml.device import Device
 from ggmltool.ggml.devices.cuda import Kernel, best_kernel
-from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
+from ggmltool.ggml.devices.profile import make_buft, make_device
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op

@@ -8,7 +8,8 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.device import Device
-from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
+from ggmltool.ggml.devices.profile import make_buft, make_device
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.devices.questions import NotAQuestion, Question, parsed, question, size_question
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAssert

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from ggmltool.ggml.devices.combinators import ALWAYS, NEVER
-from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
+from ggmltool.ggml.devices.profile import make_buft, make_device
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import FIRST_GLU_KEY, FIRST_UNARY_KEY, VIEW_OPS, Op
 from ggmltool.ggml.tensor import Tensor

@@ -13,9 +13,8 @@ from ggmltool.ggml.dtypes import F16, F32, DType
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops import load
-from ggmltool.ggml.ops.conv import conv_2d, conv_2d_dw, conv_transpose_1d
+from ggmltool.ggml.ops.conv import conv_2d, conv_2d_dw, conv_transpose_1d, pool_1d, pool_2d, pool_output_size
 from ggmltool.ggml.ops.im2col import conv_output_size, im2col, im2col_3d
-from ggmltool.ggml.ops.pool import pool_1d, pool_2d, pool_output_size
 from ggmltool.ggml.ops.registry import BY_OP, CONSTRUCTORS, KERNELS, Raw
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.values.arrays import HostArrays

@@ -8,9 +8,8 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.norm import group_norm, rms_norm
 from ggmltool.ggml.ops.registry import BY_OP, CONSTRUCTORS, Raw, float_bits
-from ggmltool.ggml.ops.softmax import diag_mask_inf, soft_max_ext
+from ggmltool.ggml.ops.softmax import diag_mask_inf, group_norm, rms_norm, soft_max_ext
 from ggmltool.ggml.tensor import Tensor
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Backend, Device, op_table
-from ggmltool.ggml.devices.profiles import PROFILES, make_buft, make_device
+from ggmltool.ggml.devices.profile import make_buft, make_device
+from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.events import Entered, Grown, IdsChanged, Left, Logged, ReallocNeeded, Synchronized
 from ggmltool.ggml.op import Op

@@ -5,19 +5,15 @@ A constructor accepts these, and other devices may compute them. `check` is aske
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ggmltool.ggml.dtypes import F32, TYPES
-from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, NotComputable
+from ggmltool.ggml.errors import GgmlAbort, GgmlError, NotComputable
 from ggmltool.ggml.op import GluOp, Op, OpRules, UnaryOp
-from ggmltool.ggml.ops.cpu import limits_matrix as cpu_limits_matrix
-from ggmltool.ggml.ops.cpu import limits_recurrent as cpu_limits_recurrent
-from ggmltool.ggml.ops.operands import param_i32, show, show_nb
+from ggmltool.ggml.ops.cpu import limits_matrix
+from ggmltool.ggml.ops.cpu.limits_matrix import Check, RuledCheck, ask, fatal, refuse
+from ggmltool.ggml.ops.operands import param_i32, show, source
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_contiguous_1, is_contiguous_rows, op_desc
-
-Check = Callable[[Tensor], None]
-
-RuledCheck = Callable[[Tensor, OpRules], None]
 
 _FLOATS = frozenset(("f32", "f16", "bf16"))
 _QUANTIZED = frozenset(t.name for t in TYPES.values() if t.quantized and t.name not in ("q8_1", "q8_K"))
@@ -34,49 +30,26 @@ _BINARY = frozenset(
 )
 """Types of the first operand, the second and the result."""
 
-_TYPES: dict[int, tuple[str, frozenset[str]]] = {
-    Op.ADD: ("ggml_compute_forward_add", _FLOATS | _QUANTIZED),
-    Op.ADD1: ("ggml_compute_forward_add1", _FLOATS | _QUANTIZED | {"q8_1"}),
-    Op.SET: ("ggml_compute_forward_set", frozenset(("f32", "i32"))),
-    Op.SQR: ("unary_op", _FLOATS),
-    Op.SQRT: ("unary_op", _FLOATS),
-    Op.LOG: ("unary_op", _FLOATS),
-    Op.SIN: ("unary_op", _FLOATS),
-    Op.COS: ("unary_op", _FLOATS),
-    Op.CLAMP: ("ggml_compute_forward_clamp", frozenset(("f32", "f16"))),
-    Op.LEAKY_RELU: ("ggml_compute_forward_leaky_relu", frozenset(("f32", "f16"))),
-    Op.SILU_BACK: ("ggml_compute_forward_silu_back", frozenset(("f32", "f16"))),
-    Op.SUM: ("ggml_compute_forward_sum", _FLOATS),
-    Op.SUM_ROWS: ("ggml_compute_forward_sum_rows", frozenset(("f32",))),
-    Op.MEAN: ("ggml_compute_forward_mean", frozenset(("f32",))),
-    Op.ARGMAX: ("ggml_compute_forward_argmax", frozenset(("f32",))),
-    Op.COUNT_EQUAL: ("ggml_compute_forward_count_equal", frozenset(("i32",))),
-    Op.REPEAT: ("ggml_compute_forward_repeat", _FLOATS | {"i16", "i32"}),
-    Op.REPEAT_BACK: ("ggml_compute_forward_repeat_back", frozenset(("f32",))),
-    Op.NORM: ("ggml_compute_forward_norm", frozenset(("f32",))),
-    Op.RMS_NORM: ("ggml_compute_forward_rms_norm", frozenset(("f32",))),
-    Op.RMS_NORM_BACK: ("ggml_compute_forward_rms_norm_back", frozenset(("f32",))),
-    Op.GROUP_NORM: ("ggml_compute_forward_group_norm", frozenset(("f32",))),
-    Op.L2_NORM: ("ggml_compute_forward_l2_norm", frozenset(("f32",))),
-    Op.SOFT_MAX: ("ggml_compute_forward_soft_max", frozenset(("f32",))),
-    Op.SOFT_MAX_BACK: ("ggml_compute_forward_soft_max_ext_back", frozenset(("f32",))),
-    Op.DIAG_MASK_INF: ("ggml_compute_forward_diag_mask_inf", frozenset(("f32",))),
-    Op.DIAG_MASK_ZERO: ("ggml_compute_forward_diag_mask_zero", frozenset(("f32",))),
-    Op.CROSS_ENTROPY_LOSS: ("ggml_compute_forward_cross_entropy_loss", frozenset(("f32",))),
-    Op.CROSS_ENTROPY_LOSS_BACK: ("ggml_compute_forward_cross_entropy_loss_back", frozenset(("f32",))),
-    Op.DIAG: ("ggml_compute_forward_diag", frozenset(("f32",))),
-    Op.PAD: ("ggml_compute_forward_pad", frozenset(("f32",))),
-    Op.ROLL: ("ggml_compute_forward_roll", frozenset(("f32",))),
-    Op.TIMESTEP_EMBEDDING: ("ggml_compute_forward_timestep_embedding", frozenset(("f32",))),
-    Op.ARGSORT: ("ggml_compute_forward_argsort", frozenset(("f32",))),
-    Op.TOP_K: ("ggml_compute_forward_top_k", frozenset(("f32",))),
-    Op.WIN_PART: ("ggml_compute_forward_win_part", frozenset(("f32",))),
-    Op.WIN_UNPART: ("ggml_compute_forward_win_unpart", frozenset(("f32",))),
-    Op.GET_REL_POS: ("ggml_compute_forward_get_rel_pos", frozenset(("f16", "bf16"))),
-    Op.ADD_REL_POS: ("ggml_compute_forward_add_rel_pos", frozenset(("f32",))),
-    Op.OPT_STEP_ADAMW: ("ggml_compute_forward_opt_step_adamw", frozenset(("f32",))),
+_TYPES: dict[int, frozenset[str]] = {
+    Op[name]: frozenset(types)
+    for types, names in (
+        (_FLOATS | _QUANTIZED, "ADD"),
+        (_FLOATS | _QUANTIZED | {"q8_1"}, "ADD1"),
+        ({"f32", "i32"}, "SET"),
+        (_FLOATS, "SQR SQRT LOG SIN COS SUM"),
+        ({"f32", "f16"}, "CLAMP LEAKY_RELU SILU_BACK"),
+        ({"i32"}, "COUNT_EQUAL"),
+        (_FLOATS | {"i16", "i32"}, "REPEAT"),
+        ({"f32"}, "SUM_ROWS MEAN ARGMAX REPEAT_BACK NORM RMS_NORM RMS_NORM_BACK GROUP_NORM L2_NORM SOFT_MAX"),
+        ({"f32"}, "SOFT_MAX_BACK DIAG_MASK_INF DIAG_MASK_ZERO CROSS_ENTROPY_LOSS CROSS_ENTROPY_LOSS_BACK DIAG PAD"),
+        ({"f32"}, "ROLL TIMESTEP_EMBEDDING ARGSORT TOP_K WIN_PART WIN_UNPART ADD_REL_POS OPT_STEP_ADAMW"),
+        ({"f16", "bf16"}, "GET_REL_POS"),
+    )
+    for name in names.split()
 }
-"""For each op the types its first source may have, and where ggml aborts with "fatal error" for another."""
+"""For each op the types its first source may have: for another ggml aborts with "fatal error"."""
+
+_UNARY_OPS = frozenset((Op.SQR, Op.SQRT, Op.LOG, Op.SIN, Op.COS))
 
 
 def check(dst: Tensor, rules: OpRules) -> None:
@@ -98,43 +71,26 @@ def _check(dst: Tensor, rules: OpRules) -> None:
     if a is None:
         return
     types = _TYPES.get(dst.op)
-    if types is not None and a.type.name not in types[1]:
-        raise _only_for(types[0], a, types[1])
-    further = _ALL.get(dst.op)
-    if further is not None:
-        further(dst)
-    ruled = _RULED.get(dst.op)
-    if ruled is not None:
-        ruled(dst, rules)
+    if types is not None and a.type.name not in types:
+        name = "soft_max_ext_back" if dst.op == Op.SOFT_MAX_BACK else Op(dst.op).name.lower()
+        raise _only_for("unary_op" if dst.op in _UNARY_OPS else f"ggml_compute_forward_{name}", a, types)
+    if dst.op in _ALL:
+        _ALL[dst.op](dst)
+    elif dst.op in _RULED:
+        _RULED[dst.op](dst, rules)
 
 
 def _only_for(function: str, a: Tensor, types: Iterable[str]) -> GgmlAbort:
-    return _fatal(function, a, f", only for {', '.join(sorted(types))}")
-
-
-def _fatal(function: str, a: Tensor, but: str = "") -> GgmlAbort:
-    return GgmlAbort(function, "fatal error", explanation=f"the CPU has no such kernel for {show(a)}{but}")
-
-
-def _refuse(function: str, condition: str, t: Tensor) -> GgmlAssert:
-    return GgmlAssert(function, condition, f"the CPU cannot compute with the layout or type of {show_nb(t)}")
-
-
-def _source(dst: Tensor, i: int) -> Tensor:
-    t = dst.src[i]
-    if t is None:
-        raise ValueError(f"{dst!r} lacks source {i}")
-    return t
+    return fatal(function, a, f"the CPU has no such kernel for {show(a)}, only for {', '.join(sorted(types))}")
 
 
 def _packed(function: str, t: Tensor, condition: str) -> None:
     """The elements of a row lie side by side."""
-    if t.nb[0] != t.type.type_size:
-        raise _refuse(function, condition, t)
+    ask(t.nb[0] == t.type.type_size, function, condition, t)
 
 
 def _binary(dst: Tensor) -> None:
-    a, b = _source(dst, 0), _source(dst, 1)
+    a, b = source(dst), source(dst, 1)
     if (a.type.name, b.type.name, dst.type.name) not in _BINARY:
         raise GgmlAbort(
             "binary_op",
@@ -146,33 +102,29 @@ def _binary(dst: Tensor) -> None:
 
 
 def _add(dst: Tensor) -> None:
-    a, b = _source(dst, 0), _source(dst, 1)
+    a, b = source(dst), source(dst, 1)
     if not a.type.quantized:
         _binary(dst)
         return
     function = "ggml_compute_forward_add_q_f32"
-    if not are_same_shape(a, b):
-        raise _refuse(function, "ggml_are_same_shape(src0, src1) && ggml_are_same_shape(src0, dst)", b)
+    ask(are_same_shape(a, b), function, "ggml_are_same_shape(src0, src1) && ggml_are_same_shape(src0, dst)", b)
     _packed(function, a, "nb00 == ggml_type_size(type)")
-    if b.nb[0] != 4:
-        raise _refuse(function, "nb10 == sizeof(float)", b)
+    ask(b.nb[0] == 4, function, "nb10 == sizeof(float)", b)
     for i in range(3):
-        if dst.nb[i] > dst.nb[i + 1]:
-            raise _refuse(function, f"nb{i} <= nb{i + 1}", dst)
-    if b.type is not F32:
-        raise _refuse(function, "src1->type == GGML_TYPE_F32", b)
+        ask(dst.nb[i] <= dst.nb[i + 1], function, f"nb{i} <= nb{i + 1}", dst)
+    ask(b.type is F32, function, "src1->type == GGML_TYPE_F32", b)
 
 
 def _add1(dst: Tensor) -> None:
-    a, b = _source(dst, 0), _source(dst, 1)
+    a, b = source(dst), source(dst, 1)
     if a.type.quantized and b.type is not F32:
-        raise _refuse("ggml_compute_forward_add1_q_f32", "src1->type == GGML_TYPE_F32", b)
+        raise refuse("ggml_compute_forward_add1_q_f32", "src1->type == GGML_TYPE_F32", b)
     if a.type.name in ("f16", "bf16") and b.type is not F32 and b.type is not a.type:
-        raise _fatal("ggml_compute_forward_add1", b)
+        raise fatal("ggml_compute_forward_add1", b)
 
 
 def _add_id(dst: Tensor) -> None:
-    a, b = _source(dst, 0), _source(dst, 1)
+    a, b = source(dst), source(dst, 1)
     function = "ggml_compute_forward_add_id_f32"
     if a.type is not F32:
         raise GgmlAbort(
@@ -180,21 +132,20 @@ def _add_id(dst: Tensor) -> None:
             f"unsupported type for ggml_compute_forward_add_id: {a.type.name}",
             explanation=f"the CPU has no such kernel for {show(a)}",
         )
-    if b.type is not F32:
-        raise _refuse(function, "src1->type == GGML_TYPE_F32", b)
+    ask(b.type is F32, function, "src1->type == GGML_TYPE_F32", b)
     _packed(function, a, "src0->nb[0] == sizeof(float)")
     _packed(function, b, "src1->nb[0] == sizeof(float)")
 
 
 def _unary_rows(dst: Tensor) -> None:
-    a = _source(dst, 0)
+    a = source(dst)
     function = "apply_unary_op"
-    if not (is_contiguous_rows(a) and is_contiguous_rows(dst)):
-        raise _refuse(
-            function,
-            "ggml_is_contiguous_rows(src0) && ggml_is_contiguous_rows(dst) && ggml_are_same_shape(src0, dst)",
-            a,
-        )
+    ask(
+        is_contiguous_rows(a) and is_contiguous_rows(dst),
+        function,
+        "ggml_is_contiguous_rows(src0) && ggml_is_contiguous_rows(dst) && ggml_are_same_shape(src0, dst)",
+        a,
+    )
     _packed(function, dst, "nb0 == sizeof(dst_t)")
     _packed(function, a, "nb00 == sizeof(src0_t)")
 
@@ -214,21 +165,21 @@ def _floats(rules: OpRules) -> tuple[str, ...]:
 
 
 def _unary(dst: Tensor, rules: OpRules) -> None:
-    a, op = _source(dst, 0), param_i32(dst, 0)
+    a, op = source(dst), param_i32(dst, 0)
     function = _HALF_ONLY.get(op)
     if function is not None:
         if a.type.name not in _floats(rules):
-            raise _fatal(function, a)
+            raise fatal(function, a)
         return
     if a.type.name not in _FLOATS:
-        raise _fatal("unary_op_functor" if op == UnaryOp.XIELU else "unary_op", a)
+        raise fatal("unary_op_functor" if op == UnaryOp.XIELU else "unary_op", a)
     if op != UnaryOp.XIELU:
         _unary_rows(dst)
         return
     function = "apply_unary_op_functor"
     if not is_contiguous_1(a):
         condition = "ggml_is_contiguous_1(src0) && ggml_is_contiguous_1(dst) && ggml_are_same_shape(src0, dst)"
-        raise _refuse(function, condition, a)
+        raise refuse(function, condition, a)
     _packed(function, a, "nb00 == sizeof(src0_t)")
 
 
@@ -236,66 +187,60 @@ _GLU_TYPES = {int(GluOp.SWIGLU_OAI): ("f32",), int(GluOp.SWIGLU_CLAMP): ("f32", 
 
 
 def _glu(dst: Tensor, rules: OpRules) -> None:
-    a, op = _source(dst, 0), param_i32(dst, 0)
+    a, op = source(dst), param_i32(dst, 0)
     types = _GLU_TYPES.get(op) or _floats(rules)
     if 0 <= op < len(GluOp) and a.type.name not in types:
-        raise _fatal(f"ggml_compute_forward_{GluOp(op).name.lower()}", a)
+        raise fatal(f"ggml_compute_forward_{GluOp(op).name.lower()}", a)
 
 
 def _set(dst: Tensor) -> None:
-    a, b = _source(dst, 0), _source(dst, 1)
+    a, b = source(dst), source(dst, 1)
     function = f"ggml_compute_forward_set_{a.type.name}"
-    if not (is_contiguous(dst) and is_contiguous(a)):
-        raise _refuse(function, "ggml_is_contiguous(dst) && ggml_is_contiguous(src0)", a)
-    if b.nb[0] != 4:
-        raise _refuse(function, "nb10 == sizeof(float)" if a.type is F32 else "nb10 == sizeof(int32_t)", b)
+    ask(is_contiguous(dst) and is_contiguous(a), function, "ggml_is_contiguous(dst) && ggml_is_contiguous(src0)", a)
+    ask(b.nb[0] == 4, function, "nb10 == sizeof(float)" if a.type is F32 else "nb10 == sizeof(int32_t)", b)
 
 
 def _acc(dst: Tensor) -> None:
-    b = _source(dst, 1)
-    if b.nb[0] != 4:
-        raise _refuse("ggml_compute_forward_acc_f32", "nb10 == sizeof(float)", b)
+    b = source(dst, 1)
+    ask(b.nb[0] == 4, "ggml_compute_forward_acc_f32", "nb10 == sizeof(float)", b)
 
 
 def _scale(dst: Tensor, rules: OpRules) -> None:
-    a = _source(dst, 0)
+    a = source(dst)
     types = ("f32", "bf16") if rules.has_bf16_functions else ("f32",)
     if a.type.name not in types:
         raise _only_for("ggml_compute_forward_scale", a, types)
-    if not is_contiguous(a):
-        raise _refuse(f"ggml_compute_forward_scale_{a.type.name}", "ggml_is_contiguous(src0)", a)
+    ask(is_contiguous(a), f"ggml_compute_forward_scale_{a.type.name}", "ggml_is_contiguous(src0)", a)
 
 
 def _clamp(dst: Tensor) -> None:
-    a = _source(dst, 0)
+    a = source(dst)
     name = "float" if a.type is F32 else "ggml_fp16_t"
     _packed(f"ggml_compute_forward_clamp_{a.type.name}", dst, f"nb0 == sizeof({name})")
 
 
 def _packed_source(function: str, condition: str) -> Check:
     def check_rows(dst: Tensor) -> None:
-        _packed(function, _source(dst, 0), condition)
+        _packed(function, source(dst), condition)
 
     return check_rows
 
 
 def _repeat(dst: Tensor) -> None:
-    a = _source(dst, 0)
+    a = source(dst)
     kind, c = ("f32", "float") if a.type.type_size == 4 else ("f16", "ggml_fp16_t")
     _packed(f"ggml_compute_forward_repeat_{kind}", a, f"nb00 == sizeof({c})")
 
 
 def _count_equal(dst: Tensor) -> None:
-    b = _source(dst, 1)
-    if b.type.name != "i32":
-        raise _refuse("ggml_compute_forward_count_equal_i32", "src1->type == GGML_TYPE_I32", b)
+    b = source(dst, 1)
+    ask(b.type.name == "i32", "ggml_compute_forward_count_equal_i32", "src1->type == GGML_TYPE_I32", b)
 
 
 def _rms_norm_back(dst: Tensor) -> None:
-    a, b = _source(dst, 0), _source(dst, 1)
+    a, b = source(dst), source(dst, 1)
     function = "ggml_compute_forward_rms_norm_back_f32"
-    if not are_same_shape(a, b):
-        raise _refuse(function, "ggml_are_same_shape(src0, dst) && ggml_are_same_shape(src0, src1)", b)
+    ask(are_same_shape(a, b), function, "ggml_are_same_shape(src0, dst) && ggml_are_same_shape(src0, src1)", b)
     _packed(function, a, "src0->nb[0] == sizeof(float)")
     _packed(function, b, "src1->nb[0] == sizeof(float)")
 
@@ -305,9 +250,8 @@ def _contiguous(function: str, *names: tuple[str, int]) -> Check:
 
     def check_all(dst: Tensor) -> None:
         for name, i in names:
-            t = dst if i < 0 else _source(dst, i)
-            if not is_contiguous(t):
-                raise _refuse(function, f"ggml_is_contiguous({name})", t)
+            t = dst if i < 0 else source(dst, i)
+            ask(is_contiguous(t), function, f"ggml_is_contiguous({name})", t)
 
     return check_all
 
@@ -315,30 +259,27 @@ def _contiguous(function: str, *names: tuple[str, int]) -> Check:
 def _soft_max_back(dst: Tensor) -> None:
     function = "ggml_compute_forward_soft_max_ext_back_f32"
     _contiguous(function, ("src0", 0), ("src1", 1), ("dst", -1))(dst)
-    if not are_same_shape(_source(dst, 1), dst):
-        raise _refuse(function, "ggml_are_same_shape(src1, dst)", _source(dst, 1))
+    ask(are_same_shape(source(dst, 1), dst), function, "ggml_are_same_shape(src1, dst)", source(dst, 1))
 
 
 def _diag_mask(dst: Tensor) -> None:
-    a = _source(dst, 0)
+    a = source(dst)
     function = "ggml_compute_forward_diag_mask_f32"
-    if a.data != dst.data and not is_contiguous(a):
-        raise _refuse(function, "ggml_is_contiguous(dst) && ggml_is_contiguous(src0)", a)
+    ask(a.data == dst.data or is_contiguous(a), function, "ggml_is_contiguous(dst) && ggml_is_contiguous(src0)", a)
     _packed(function, dst, "dst->nb[0] == sizeof(float)")
     _packed(function, a, "src0->nb[0] == sizeof(float)")
 
 
 def _cross_entropy_loss(dst: Tensor) -> None:
-    a, b = _source(dst, 0), _source(dst, 1)
+    a, b = source(dst), source(dst, 1)
     function = "ggml_compute_forward_cross_entropy_loss_f32"
-    if b.type is not F32:
-        raise _refuse(function, "src1->type == GGML_TYPE_F32", b)
+    ask(b.type is F32, function, "src1->type == GGML_TYPE_F32", b)
     _packed(function, a, "src0->nb[0] == ggml_type_size(src0->type)")
     _packed(function, b, "src1->nb[0] == ggml_type_size(src1->type)")
 
 
 def _opt_step_sgd(dst: Tensor) -> None:
-    a = _source(dst, 0)
+    a = source(dst)
     if a.type is not F32:
         raise GgmlAbort(
             "ggml_compute_forward_opt_step_sgd",
@@ -354,11 +295,11 @@ _BY_ELEMENT = frozenset(("f32", "i32", "f16", "bf16", "i16", "i8"))
 
 def _concat(dst: Tensor, rules: OpRules) -> None:
     for i in (0, 1):
-        t = _source(dst, i)
+        t = source(dst, i)
         in_rows = t.type.name not in _BY_ELEMENT if rules.concat_takes_rows else t.type.quantized
         if in_rows and not is_contiguous_rows(t):
             function = "ggml_compute_forward_concat" + ("_any" if rules.concat_takes_rows else "")
-            raise _refuse(function, f"ggml_is_contiguous_rows(src{i})", t)
+            raise refuse(function, f"ggml_is_contiguous_rows(src{i})", t)
 
 
 _CHECKS: dict[int, Check] = {
@@ -405,8 +346,8 @@ _RULED: dict[int, RuledCheck] = {
     Op.GLU: _glu,
     Op.SCALE: _scale,
     Op.CONCAT: _concat,
-    **cpu_limits_matrix.RULED,
+    **limits_matrix.RULED,
 }
 """What not every ggml refuses."""
 
-_ALL = {**_CHECKS, **cpu_limits_matrix.CHECKS, **cpu_limits_recurrent.CHECKS}
+_ALL = {**_CHECKS, **limits_matrix.CHECKS}

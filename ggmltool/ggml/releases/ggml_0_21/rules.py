@@ -11,9 +11,9 @@ from __future__ import annotations
 from ggmltool.ggml.buffer import AllocSize
 from ggmltool.ggml.devices import cann, opencl
 from ggmltool.ggml.devices.combinators import Rule, all_of, among, by_op, f32, param, types
-from ggmltool.ggml.devices.extra import Memory
+from ggmltool.ggml.devices.conditions import RESULT, source
 from ggmltool.ggml.devices.metal import attention_room, extra_bufts, sizes
-from ggmltool.ggml.devices.operands import RESULT, source
+from ggmltool.ggml.devices.profile import Memory
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, nelements
 from ggmltool.ggml.version import pad

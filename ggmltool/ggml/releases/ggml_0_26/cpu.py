@@ -11,7 +11,7 @@ from functools import partial
 
 from ggmltool.ggml.devices import cpu
 from ggmltool.ggml.devices.combinators import Rule, all_of, any_of, by_op, f32, f32_or_f16, holds, param, type_pairs
-from ggmltool.ggml.devices.operands import RESULT
+from ggmltool.ggml.devices.conditions import RESULT
 from ggmltool.ggml.dtypes import BF16, F32, TYPES
 
 _HINT_HADAMARD = 1

@@ -29,8 +29,8 @@ from ggmltool.ggml.devices.combinators import (
     types,
     types_of,
 )
+from ggmltool.ggml.devices.conditions import RESULT, optional, source
 from ggmltool.ggml.devices.cuda import HEADS, NVIDIA, Kernel, nbytes_with_copies, queries_at_once
-from ggmltool.ggml.devices.extra import Features, Memory
 from ggmltool.ggml.devices.op_rules import (
     F16_BY_F16,
     KQ_STRIDE,
@@ -43,7 +43,7 @@ from ggmltool.ggml.devices.op_rules import (
     queries_per_key,
     unit_stride,
 )
-from ggmltool.ggml.devices.operands import RESULT, optional, source
+from ggmltool.ggml.devices.profile import Features, Memory
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.releases.ggml_0_26.fusing import NO_F32_PRECISION

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ggmltool.ggml.device import Keep, SplitNodes, UseCount
+from ggmltool.ggml.devices.conditions import word
 from ggmltool.ggml.devices.op_rules import ZERO
-from ggmltool.ggml.devices.operands import word
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import GluOp, Op, UnaryOp

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.device import Keep, UseCount
 from ggmltool.ggml.devices.combinators import holds
-from ggmltool.ggml.devices.operands import word
+from ggmltool.ggml.devices.conditions import word
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, FLAG_PARAM, Tensor
 
 

@@ -31,10 +31,9 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
     unless,
 )
-from ggmltool.ggml.devices.extra import Memory
+from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
 from ggmltool.ggml.devices.op_rules import NO_KERNEL
-from ggmltool.ggml.devices.operands import RESULT, optional, source, word
-from ggmltool.ggml.devices.profile import Hardware
+from ggmltool.ggml.devices.profile import Hardware, Memory
 from ggmltool.ggml.dtypes import BF16, F16
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.ggml_0_21.rules import room_with_copies

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.device import Keep, UseCount
 from ggmltool.ggml.devices.combinators import FLOATS, types
+from ggmltool.ggml.devices.conditions import optional, source, word
 from ggmltool.ggml.devices.metal import Group, memory_of, reorder
 from ggmltool.ggml.devices.op_rules import ZERO
-from ggmltool.ggml.devices.operands import optional, source, word
 from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.op import EMPTY_OPS, Op, UnaryOp
 from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse, keep_until

@@ -24,8 +24,8 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
     unless,
 )
+from ggmltool.ggml.devices.conditions import RESULT
 from ggmltool.ggml.devices.op_rules import NO_KERNEL
-from ggmltool.ggml.devices.operands import RESULT
 from ggmltool.ggml.dtypes import I32, TYPES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.ggml_0_21.rules import OPENCL_RULES as BEFORE

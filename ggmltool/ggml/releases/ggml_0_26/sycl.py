@@ -26,7 +26,7 @@ from ggmltool.ggml.devices.combinators import (
     types,
     types_of,
 )
-from ggmltool.ggml.devices.extra import Features, Memory
+from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
 from ggmltool.ggml.devices.op_rules import (
     NO_KERNEL,
     ZERO,
@@ -36,8 +36,7 @@ from ggmltool.ggml.devices.op_rules import (
     padded_size,
     queries_per_key,
 )
-from ggmltool.ggml.devices.operands import RESULT, optional, source, word
-from ggmltool.ggml.devices.profile import Hardware
+from ggmltool.ggml.devices.profile import Features, Hardware, Memory
 from ggmltool.ggml.dtypes import F16, I32
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, nelements

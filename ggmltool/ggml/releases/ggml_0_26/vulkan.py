@@ -8,7 +8,6 @@ from __future__ import annotations
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Keep, OpRule, UseCount
 from ggmltool.ggml.devices import vulkan as before
-from ggmltool.ggml.devices.asks import in_turn
 from ggmltool.ggml.devices.combinators import (
     Rule,
     all_of,
@@ -24,8 +23,8 @@ from ggmltool.ggml.devices.combinators import (
     types,
     types_of,
 )
+from ggmltool.ggml.devices.conditions import RESULT, in_turn, name_of, word
 from ggmltool.ggml.devices.op_rules import takes_rows_of
-from ggmltool.ggml.devices.operands import RESULT, name_of, word
 from ggmltool.ggml.devices.profile import Hardware
 from ggmltool.ggml.devices.vulkan import FOLLOWERS, Ordering, by_first
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32

@@ -12,10 +12,9 @@ from dataclasses import replace
 from ggmltool.ggml.buffer import AllocSize, row_padding_of
 from ggmltool.ggml.devices import cpu, profiles
 from ggmltool.ggml.devices.combinators import ALWAYS, F32_OR_F16, Rule, among, by_op, not_types, types
-from ggmltool.ggml.devices.extra import ExtraBuft, Memory, pinned
+from ggmltool.ggml.devices.conditions import RESULT
 from ggmltool.ggml.devices.op_rules import copies, same_ne, takes_rows_of
-from ggmltool.ggml.devices.operands import RESULT
-from ggmltool.ggml.devices.profile import Profile
+from ggmltool.ggml.devices.profile import ExtraBuft, Memory, Profile, pinned
 from ggmltool.ggml.devices.unsupported import asserts_at
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
 from ggmltool.ggml.releases.january_2024 import RELEASE

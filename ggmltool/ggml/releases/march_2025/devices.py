@@ -32,11 +32,10 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
     unless,
 )
-from ggmltool.ggml.devices.extra import ExtraBuft
+from ggmltool.ggml.devices.conditions import RESULT, word
 from ggmltool.ggml.devices.metal import FAMILY
 from ggmltool.ggml.devices.op_rules import F16_BY_F16, NO_ALIBI, copies, multiplies, takes_rows_of, unit_stride
-from ggmltool.ggml.devices.operands import RESULT, word
-from ggmltool.ggml.devices.profile import CAPS, Hardware, Profile
+from ggmltool.ggml.devices.profile import CAPS, ExtraBuft, Hardware, Profile
 from ggmltool.ggml.devices.unsupported import aborts, asserts
 from ggmltool.ggml.dtypes import BF16, F16, F32, I16, I32
 from ggmltool.ggml.op import EMPTY_OPS

@@ -11,9 +11,7 @@ from functools import cached_property
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Device
 from ggmltool.ggml.devices.cpu import REPACK
-from ggmltool.ggml.devices.extra import PINNED
-from ggmltool.ggml.devices.profile import Profile
-from ggmltool.ggml.devices.profiles import extra_names
+from ggmltool.ggml.devices.profile import PINNED, Profile, extra_names
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.tensor import Tensor, nbytes_of
