@@ -51,13 +51,18 @@ def awaited(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             program.process.wait()
 
 
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that are started here have the environment of those that `output_of` runs."""
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture
 def attach(monkeypatch: pytest.MonkeyPatch) -> Attach:
     """`attach("--verify", "--", program)`: what the command and the program print, and the exit status."""
     for name in TERMINAL:
         monkeypatch.delenv(name, raising=False)
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
 
     def invoke(*arguments: object) -> Looked:
         words = ["attach", *map(str, arguments)]

@@ -16,18 +16,12 @@ from ggmltool.attach.gdb.link import Dies
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.show.table import Style
-from tests.attach.programs import core_by_gdb, core_of, environment, output_of
+from tests.attach.programs import core_by_gdb, core_of, output_of
 from tests.needs import compiled, library, needs_gcc, needs_gdb
 
 pytestmark = [needs_gcc, needs_gdb]
 RELEASES = pytest.mark.parametrize("release", ["0.20.2", "0.26"])
 COMPUTE = "ggml_backend_sched_graph_compute_async"
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
 
 
 def end_of(arguments: list[str]) -> tuple[Ended, int]:

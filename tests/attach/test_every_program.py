@@ -20,7 +20,6 @@ from tests.attach.programs import (
     core_by_gdb,
     decoding,
     ended,
-    environment,
     on_vulkan,
     output_of,
     python_program,
@@ -82,14 +81,10 @@ PROGRAMS: dict[str, tuple[Callable[[], list[str]], str, str]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_says_the_same_when_it_is_looked_at(
-    name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_says_the_same_when_it_is_looked_at(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     program, release, device = PROGRAMS[name]
     arguments = program()
     status, out, _ = output_of(arguments)
-    for key, value in environment().items():
-        monkeypatch.setenv(key, value)
     capfd.readouterr()
     with AttachSession.launch(arguments) as session:
         for _ in range(STOPS):
@@ -103,9 +98,7 @@ def test_a_program_says_the_same_when_it_is_looked_at(
     assert capfd.readouterr().out.encode() == out
 
 
-def test_what_the_calls_of_an_older_ggml_leave_is_what_the_plan_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    for key, value in environment().items():
-        monkeypatch.setenv(key, value)
+def test_what_the_calls_of_an_older_ggml_leave_is_what_the_plan_leaves() -> None:
     with AttachSession.launch(whisper()) as session:
         for called in islice(calls(session, None), 4):
             seen = visit(session)

@@ -26,11 +26,6 @@ pytestmark = [needs_gcc, needs_gdb]
 ALLOC = ["ggml_backend_sched_alloc_graph"]
 
 
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GGML_NO_BACKTRACE", "1")
-
-
 @cache
 def hostile() -> str:
     return str(made(lambda: c_program(source="hostile")))

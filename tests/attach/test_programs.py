@@ -9,20 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.attach.programs import (
-    core_by_gdb,
-    core_of,
-    decoding,
-    ended,
     linked,
     on_vulkan,
     output_of,
     python_program,
     started,
-    whispering,
 )
-from tests.needs import compiled, library, made, needs_gcc, needs_gdb, real_vulkan
-from tests.sources.library import needs_library
-from tests.sources.random_weights import random_model
+from tests.needs import compiled, library, made, needs_gcc, real_vulkan
 
 LINES = [
     "graph 0, scheduler 0, tokens 2, splits 14: -11.955",
@@ -59,12 +52,6 @@ def test_it_has_threads_processes_and_schedulers() -> None:
 
 
 @needs_gcc
-def test_it_runs_until_it_is_told_to_end() -> None:
-    with started([compiled(), "--forever", "--pause", "1"], lines=5) as process:
-        assert ended(process) == (0, b"done\n")
-
-
-@needs_gcc
 @pytest.mark.parametrize(
     ("arguments", "killed", "said"),
     [
@@ -85,16 +72,6 @@ def test_its_device_computes_wrong_values_on_demand() -> None:
     assert output_of([program])[1] != output_of([program, "--wrong"])[1]
 
 
-@needs_gcc
-@needs_gdb
-def test_there_are_cores_of_it() -> None:
-    assert core_by_gdb([compiled()], "ggml_backend_sched_graph_compute_async").stat().st_size > 1 << 16
-    written = core_of([compiled(), "--crash"])
-    if written is None:
-        pytest.skip("this system writes core dumps elsewhere: /proc/sys/kernel/core_pattern")
-    assert written.stat().st_size > 1 << 16
-
-
 @pytest.mark.parametrize("release", ["0.20.2", "0.26"])
 def test_the_program_in_python_prints_what_its_schedulers_planned(release: str) -> None:
     library(release)
@@ -113,18 +90,3 @@ def test_the_real_vulkan_device_computes_what_the_tests_device_does() -> None:
     assert [line.rpartition(": ")[2] for line in out.decode().splitlines()[1:-1]] == [
         line.rpartition(": ")[2] for line in LINES
     ]
-
-
-@needs_library
-def test_llama_cpp_decodes_tokens() -> None:
-    program = decoding(random_model("gemma3"), "2,30,40")
-    status, out, err = output_of(program)
-    assert status == 0, err
-    assert len(out.split()) == 4
-    assert output_of(program)[1] == out
-
-
-def test_whisper_cpp_hears_a_word_in_noise(tmp_path: Path) -> None:
-    status, out, err = output_of(made(lambda: whispering(tmp_path)))
-    assert status == 0, err
-    assert out.startswith(b"w")

@@ -20,7 +20,7 @@ from ggmltool.attach.write.written import written
 from ggmltool.cli.attach_values import ReadValues, ValuesAsked, read_values
 from ggmltool.cli.errors import CliError
 from tests import needs
-from tests.attach.programs import decoding, environment, output_of
+from tests.attach.programs import decoding, output_of
 from tests.cli.conftest import Call
 from tests.needs import compiled, library, needs_gcc
 from tests.sources.random_weights import random_model
@@ -29,12 +29,6 @@ pytestmark = needs.program("gdb", "gdb")
 
 COMPUTE = "ggml_backend_sched_graph_compute_async"
 MOST = 1 << 30
-
-
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from tests.cli.conftest import SAMPLES
 from tests.needs import needs_chromium
 
 if TYPE_CHECKING:
-    from tests.views.report.conftest import Show, Shown
+    from tests.ask.report.conftest import Show, Shown
 
 pytestmark = needs_chromium
 

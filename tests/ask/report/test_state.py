@@ -8,11 +8,11 @@ import pytest
 
 import ggmltool
 from ggmltool.state.story.history import record_history
+from tests.ask.report.conftest import SAMPLES
 from tests.needs import needs_chromium
-from tests.views.report.conftest import SAMPLES
 
 if TYPE_CHECKING:
-    from tests.views.report.conftest import Show
+    from tests.ask.report.conftest import Show
 
 pytestmark = needs_chromium
 

@@ -25,19 +25,18 @@ from ggmltool.inspect.watched import watch
 from ggmltool.scenario.samples import sample_name, samples
 from ggmltool.show.html import picture_page
 from ggmltool.show.svg import Box
+from tests.ask.drawn import check_drawing, meeting
+from tests.ask.plans import EVENTS, GOLDEN, TWO_DEVICES
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.golden import random_scenarios as judged_scenarios
 from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 from tests.needs import needs_chromium
-from tests.views.drawn import check_drawing, meeting
-from tests.views.plans import EVENTS, TWO_DEVICES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-GOLDEN = Path(__file__).parent / "golden"
 OLD, SEEDS = ("2025-03", "2024-01"), 12
 HOSTILE = "</text><script>alert(1)</script>&\"'\x1b[31m\x00\ud800\u202e"
 

@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace as replace_struct
 
 import ggmltool
 from ggmltool.ask.dot.folded import fold_dot
@@ -21,12 +19,10 @@ from ggmltool.ask.dot.overview import MOST_ROWS, Group, overview, overview_dot
 from ggmltool.inspect.copied import bytes_of
 from ggmltool.inspect.fold import Fold, FoldNode, Item, fold, fold_plan, layers, masked, unfolded
 from ggmltool.scenario.samples import sample_name, samples
+from tests.ask.plans import GOLDEN, TENSORS, TWO_DEVICES
 from tests.conformance.fuzz import scenario as random_scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.golden import check_golden
-from tests.views.plans import TENSORS, TWO_DEVICES
-
-GOLDEN = Path(__file__).parent / "golden"
 
 
 def chain(keys: Sequence[object], residual: int = 0) -> list[FoldNode]:
@@ -177,9 +173,6 @@ def test_names_cannot_leave_their_labels(hostile: str) -> None:
     assert "\x1b" not in text
 
 
-GOLDEN = Path(__file__).parent / "golden"
-
-
 def test_two_devices_look_as_accepted() -> None:
     check_golden(GOLDEN / "overview.dot", overview_dot(TWO_DEVICES, TENSORS, "two devices"))
 
@@ -191,9 +184,10 @@ def test_a_long_column_goes_on_beside_itself() -> None:
     backends = [name for name, _ in TWO_DEVICES.backends]
     many = replace(
         TWO_DEVICES,
-        nodes=tuple(replace_struct(node, index=i, split=i) for i in range(n)),
+        nodes=tuple(msgspec.structs.replace(node, index=i, split=i) for i in range(n)),
         splits=tuple(
-            replace_struct(split, id=i, backend=backends[i % 2], i_start=i, i_end=i + 1, inputs=()) for i in range(n)
+            msgspec.structs.replace(split, id=i, backend=backends[i % 2], i_start=i, i_end=i + 1, inputs=())
+            for i in range(n)
         ),
     )
     text = overview_dot(many, TENSORS, '"]; evil [label="')

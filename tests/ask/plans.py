@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ggmltool.ggml.events import Allocated, AllocationStarted, Event, Freed, Kept, Reused
 from ggmltool.ggml.plan import (
     CopyPlan,
@@ -15,8 +17,12 @@ from ggmltool.ggml.plan import (
     SplitPlan,
 )
 from ggmltool.scenario.tensor_info import TensorInfo
+from ggmltool.show.table import Style
 
 KIB = 1024
+GOLDEN = Path(__file__).parent / "golden"
+STYLES = {"40": Style(40), "80": Style(80), "color": Style(100, "256")}
+"""What views are looked at in: two widths, and colors."""
 
 
 def node(index: int, id: str, op: str, backend: str, cause: str, split: int, src: tuple[str | None, ...]) -> NodePlan:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from ggmltool.ask.splits.sched_debug import fmt_size, sched_debug
 from ggmltool.ggml.plan import DebugNode, DebugSplit
+from tests.ask.plans import DEBUG, GOLDEN
 from tests.golden import check_golden
-from tests.views.plans import DEBUG
-
-GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.mark.parametrize(
