@@ -4,7 +4,6 @@ one decides, from its entry to its return."""
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +12,6 @@ from typing import Any, Literal, NamedTuple, cast
 from msgspec import structs
 
 from ggmltool.attach.devices.asking import ask
-from ggmltool.attach.files.instance import Instance
 from ggmltool.attach.gdb.link import Dies
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import AttachSession
@@ -167,14 +165,8 @@ def in_scheduler(session: AttachSession) -> bool:
 
 def caller_of(session: AttachSession) -> str:
     """The function that called the one that the program has just entered, as far as symbols tell."""
-    return function_at(session.instance, session.link.ask("entered")[1])
-
-
-def function_at(instance: Instance, address: int) -> str:
-    """The function whose code lies at an address, as far as symbols tell: the last that begins before it."""
-    ordered = sorted((at, name) for name, at in instance.symbols.items())
-    n = bisect_right(ordered, (address, "\x7f"))
-    return ordered[n - 1][1] if n else ""
+    back = session.link.ask("entered")[1]
+    return max(((at, name) for name, at in session.instance.symbols.items() if at <= back), default=(0, ""))[1]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL, Signals
 from types import TracebackType
-from typing import IO, Any, Literal, Self
+from typing import IO, Literal, Self
 
 from ggmltool.attach.files.corefile import CoreFile, program_dumped, read_core, remarks
 from ggmltool.attach.files.emulator import NO_UNICORN, DeadLink, has_unicorn
@@ -185,10 +185,6 @@ class AttachSession:
         """Look at another copy of ggml from now on."""
         self._meant = self.instances.index(instance)
 
-    def about(self) -> dict[str, Any]:
-        """gdb's version, the architecture, the process, its program and files."""
-        return dict(self.link.ask("about"))
-
     def look(self) -> bool:
         """Find ggml in the files that are loaded now; whether there is anything new."""
         found = self._files.look()
@@ -224,22 +220,19 @@ class AttachSession:
         """The function that the program has just entered, "" elsewhere."""
         return self._functions.get(self.stopped.pc, "") if self.stopped else ""
 
-    def finish(self, also: Sequence[str] = (), seconds: float | None = None) -> ProgramStop:
-        """Let it run until the function returns that it has just entered, or it enters one of `also`. Raises
-        AttachError if neither happens."""
+    def finish(self, seconds: float | None = None) -> ProgramStop:
+        """Let it run until the function returns that it has just entered. Raises AttachError if it does not."""
         entered = self.function()
         if self.stopped is None or not entered:
             raise AttachError("the program does not stand at the beginning of a function")
         sp, back = self.link.ask("entered")
-        self._set_points(also)
+        self._set_points(())
         number = self.link.ask("break", [back], self.stopped.thread)
         until = None if seconds is None else time.monotonic() + seconds
         try:
             while True:
                 stop = self._go(until)
-                if stop.reason == "breakpoint" and (
-                    stop.pc in self._functions or (stop.pc == back and stop.sp >= sp and stop.sp - sp <= 8)
-                ):
+                if stop.reason == "breakpoint" and stop.pc == back and 0 <= stop.sp - sp <= 8:
                     self.stopped = stop
                     return stop
                 if stop.reason in ("exited", "gone"):

@@ -161,20 +161,13 @@ class CapturedValues:
     ran_on: dict[str, int] = field(default_factory=dict)
 
 
-class ValuesRequest(NamedTuple):
-    """Which nodes of the graph are wanted (names, ids, globs, `all`), and how many bytes they and their inputs may have
-    together (None: any)."""
-
-    nodes: tuple[str, ...]
-    max_bytes: int | None
-
-
 class Capture:
     """Reads values of a graph that a program has just begun to compute: it stands at the entry of
     ggml_backend_sched_graph_compute or ggml_backend_sched_graph_compute_async.
 
     `document` is the scenario of the graph, `ids` has the id of each tensor by its address. Making it reads nothing but
-    what has to be known before: `nbytes` are the bytes of all values. Raises AttachError, Mistake.
+    what has to be known before: `nbytes` are the bytes of all values. Of the graph `nodes` are wanted (names, ids,
+    globs, `all`), which may have `max_bytes` with their inputs (None: any). Raises AttachError, Mistake.
     """
 
     def __init__(
@@ -184,7 +177,8 @@ class Capture:
         graph: str,
         ids: Mapping[int, str],
         sched: int,
-        wish: ValuesRequest,
+        nodes: tuple[str, ...],
+        max_bytes: int | None,
     ) -> None:
         self.session = session
         self.sched = sched
@@ -193,19 +187,22 @@ class Capture:
         for context in document["contexts"].values():
             self.tensors |= context["tensors"]
         self.callback = EvalCallback(session, sched)
-        self.wanted = chosen_nodes(document, graph, wish.nodes)
+        self.wanted = chosen_nodes(document, graph, nodes)
         self.computed = computed_nodes(document, graph)
         # Where the program's own callback decides what is seen, inputs can only be read before the first node.
         self.cut, self.out = self._readable(document, graph, self.computed if self.callback.own else self.wanted)
         kept = set(self.cut.nodes)
         self.wanted = [id for id in self.wanted if id in kept]
-        self.nbytes = sum(packed_size(*self._layout(id)[:2]) for id in (*self.wanted, *self._inputs()))
-        if wish.max_bytes is not None and self.nbytes > wish.max_bytes:
-            inputs = sum(packed_size(*self._layout(id)[:2]) for id in self._inputs())
-            nodes = f"{len(self.wanted)} nodes" if len(self.wanted) != 1 else "a node"
+        sizes = {
+            id: packed_size(*self._layout(id)[:2]) for id in (*self.wanted, *(id for _, id in self.cut.all_inputs))
+        }
+        inputs = sum(sizes[id] for _, id in self.cut.all_inputs)
+        self.nbytes = inputs + sum(sizes[id] for id in self.wanted)
+        if max_bytes is not None and self.nbytes > max_bytes:
+            of = f"{len(self.wanted)} nodes" if len(self.wanted) != 1 else "a node"
             raise Mistake(
-                f"the values of {nodes} take {_rounded(self.nbytes)}, {_rounded(inputs)} of it for what they are "
-                f"computed from; at most {_rounded(wish.max_bytes)} are read",
+                f"the values of {of} take {_rounded(self.nbytes)}, {_rounded(inputs)} of it for what they are "
+                f"computed from; at most {_rounded(max_bytes)} are read",
                 f"name fewer nodes, or allow more: --max-bytes {_rounded(self.nbytes).replace(' ', '')}",
             )
 
@@ -269,10 +266,6 @@ class Capture:
         while self.tensors[id].get("view_src") is not None:
             id = self.tensors[id]["view_src"]
         return id
-
-    def _inputs(self) -> Iterable[str]:
-        """Every input that is read, under its id in the program's graph."""
-        return (id for _, id in self.cut.all_inputs)
 
     def _layout(self, id: str) -> tuple[DType, Dims, Dims]:
         t = self.tensors[id]

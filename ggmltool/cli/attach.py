@@ -360,6 +360,7 @@ def _visit(session: AttachSession, asked: _Asked, telling: CallReporter) -> None
 def _open(words: tuple[str, ...], remote: str | None, sysroot: str | None, gdb_program: str | None) -> AttachSession:
     """The program of the command line: a process if a number is all that is named. Raises AttachError, CliError."""
     # What takes long to import is there before the program stands still.
+    from ggmltool.attach.end import ending  # noqa: F401
     from ggmltool.attach.session import AttachSession, Remote
 
     if remote is not None:

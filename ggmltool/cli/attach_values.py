@@ -260,14 +260,14 @@ def read_values(
 
     Raises AttachError, CliError.
     """
-    from ggmltool.attach.values import Capture, ValuesRequest
+    from ggmltool.attach.values import Capture
     from ggmltool.scenario.errors import Mistake
     from ggmltool.sources.values.cut import ValueStore
 
     (graph,) = written.document["graphs"]
-    wish = ValuesRequest(asked.nodes or ("all",), asked.max_bytes)
+    nodes = asked.nodes or ("all",)
     try:
-        capture = Capture(session, written.document, graph, written.ids, sched, wish)
+        capture = Capture(session, written.document, graph, written.ids, sched, nodes, asked.max_bytes)
     except Mistake as mistake:
         raise CliError(f"{mistake.message}{'; ' if mistake.expected else ''}{mistake.expected}") from None
     computed = "it is" if len(capture.wanted) == 1 else "they are"

@@ -24,7 +24,7 @@ from ggmltool.ggml.errors import Error
 from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.show.colors import colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
-from ggmltool.show.text import count, printable, shortened, size, wrapped
+from ggmltool.show.text import count, dims, printable, shortened, size, wrapped
 from ggmltool.state.memory.tensors import TensorStruct
 
 _MAX_OPS = 4
@@ -188,7 +188,7 @@ _NODES = Table[tuple[int, LiveTensor]](
     Column("#", lambda n: n[0], right=True),
     Column("node", lambda n: n[1].name, cut=True),
     Column("op", lambda n: n[1].op),
-    Column("shape", lambda n: f"{n[1].type}{_shape(n[1].ne)}", drop=2),
+    Column("shape", lambda n: n[1].type + dims(n[1].ne), drop=2),
     Column("backend", lambda n: n[1].backend or Cell("none", "dim"), drop=1),
     Column("sources", lambda n: ", ".join(s for s in n[1].src if s), cut=True, drop=3),
 )
@@ -201,13 +201,6 @@ def graph_view(seen: NamedSnapshot, style: Style) -> str:
     leafs = wrapped(f"leafs: {', '.join(graph.leafs)}", style.width)
     nodes = _NODES.render(list(enumerate(graph.nodes)), style)
     return _head(seen, facts, style) + nodes + render_lines(["", *leafs], style)
-
-
-def _shape(ne: Sequence[int]) -> str:
-    shown = list(ne)
-    while len(shown) > 1 and shown[-1] == 1:
-        shown.pop()
-    return str(shown)
 
 
 def tensor_view(seen: NamedSnapshot, address: int, style: Style) -> str:
@@ -232,7 +225,13 @@ def tensor_view(seen: NamedSnapshot, address: int, style: Style) -> str:
         ("used by", ", ".join(map(seen.name, users))),
         ("copies", ", ".join(found.copies)),
     ]
-    lines = [line for name, value in facts if value for line in _fact(name, value, style.width)]
+    lines = []
+    for name, value in facts:
+        if value:
+            lines += textwrap.wrap(
+                printable(value), max(style.width, 40), initial_indent=f"  {name:<11}", subsequent_indent=" " * 13,
+                break_on_hyphens=False,
+            )  # fmt: skip
     return heading(f"{title_of(seen)}: {found.name}", state_of(seen), style) + render_lines(["", *lines], style)
 
 
@@ -244,13 +243,6 @@ def _memory(seen: NamedSnapshot, t: TensorStruct) -> str:
     chunk = seen.chunk_names.get(t.buffer)
     name, whose = chunk or seen.buft(buffer.buft), ", of the scheduler" if chunk else ""
     return f"{name} ({usage_of(buffer)}{whose}), buffer {t.buffer:#x}{offset}"
-
-
-def _fact(name: str, value: str, width: int) -> list[str]:
-    return textwrap.wrap(
-        printable(value), max(width, 40), initial_indent=f"  {name:<11}", subsequent_indent=" " * 13,
-        break_on_hyphens=False,
-    )  # fmt: skip
 
 
 def lifetime_view(seen: NamedSnapshot, address: int, style: Style) -> str:
@@ -337,23 +329,13 @@ def live_call(number: int, seen: NamedSnapshot, views: Sequence[WantedView]) -> 
     """A call with these views, as --json prints it. Raises NoViewError."""
     out = LiveCall.of(number, seen)
     for view, tensor in views:
-        match view:
-            case "splits":
-                out.splits = seen.splits()
-            case "hash":
-                out.hash = seen.hash()
-            case "hash --sched":
-                out.sched_hash = seen.sched_hash()
-            case "allocs":
-                out.allocs = seen.allocs()
-            case "buffers":
-                out.buffers = seen.buffers()
-            case "graph":
-                out.graph = seen.graph()
-            case "tensor":
-                out.tensors = [*(out.tensors or ()), seen.facts(address_of(seen, tensor))]
-            case "lifetime":
-                out.lifetimes = [*(out.lifetimes or ()), seen.lifetime(address_of(seen, tensor))]
+        if view == "tensor":
+            out.tensors = [*(out.tensors or ()), seen.facts(address_of(seen, tensor))]
+        elif view == "lifetime":
+            out.lifetimes = [*(out.lifetimes or ()), seen.lifetime(address_of(seen, tensor))]
+        else:
+            field = "sched_hash" if view == "hash --sched" else view
+            setattr(out, field, getattr(seen, field)())
     return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Iterator, Sequence
 
-from ggmltool.ask.dot.splits import LARGE_LAYOUT, escaped, title_node
+from ggmltool.ask.dot.splits import LARGE_LAYOUT, escaped, label_of, title_node
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.fold import Fold, Folded, Item, fold_plan, layers, masked, unfolded
 from ggmltool.scenario.tensor_info import Tensors
@@ -206,9 +206,9 @@ class _FoldDrawing:
         color = self.colors.get(node.backend or "", NO_BACKEND)
         tooltip = escaped(shortened(names, 4) + (f": {node.cause}" if node.cause else ""))
         if node.op in _VIEWS and info.view_src is not None:
-            label, look = _label(f"{info.op} {dims(node.ne)}"), 'fillcolor="#ffffff", fontsize=8, height=0.15'
+            label, look = label_of(f"{info.op} {dims(node.ne)}"), 'fillcolor="#ffffff", fontsize=8, height=0.15'
         else:
-            label = _label(masked(names) if self._named(ids) else "", f"{info.op} {node.type} {dims(node.ne)}")
+            label = label_of(masked(names) if self._named(ids) else "", f"{info.op} {node.type} {dims(node.ne)}")
             look = f'fillcolor="{color.fill}"'
         return f'n{index} [label="{label}", {look}, color="{color.ink}", tooltip="{tooltip}"];'
 
@@ -216,7 +216,7 @@ class _FoldDrawing:
         """Leafs and copies that a section reads, and nodes whose edges are told in words."""
         for (start, end), words in self.told.items():
             if self.section[end] == section:
-                yield f'{start}_{end} [label="{_label(words)}", shape=plaintext, style="", fontsize=9];'
+                yield f'{start}_{end} [label="{label_of(words)}", shape=plaintext, style="", fontsize=9];'
         for key in self.boxes.get(section, ()):
             ids = self.folded.members[key]
             if key.startswith("l"):
@@ -232,7 +232,7 @@ class _FoldDrawing:
         names = [self._name(id) for id in ids]
         name = masked(names) or shortened(names, 2)
         types = ", ".join(dict.fromkeys(info.type for info in infos))
-        label = _label(f"{word}{name}", f"{types} {dims(infos[0].ne)} · {self._bytes(ids)}")
+        label = label_of(f"{word}{name}", f"{types} {dims(infos[0].ne)} · {self._bytes(ids)}")
         return f'label="{label}", fillcolor="#ffffff", fontsize=8, margin="0.05,0.02", height=0.15'
 
     def _name(self, id: str) -> str:
@@ -304,7 +304,3 @@ def split_numbers(splits: Iterable[int]) -> str:
     if len(ids) < 3:
         return " and ".join(f"#{id}" for id in ids)
     return f"#{ids[0]}, #{ids[1]} … #{ids[-1]}"
-
-
-def _label(*lines: str) -> str:
-    return "\\n".join(escaped(line) for line in lines if line)

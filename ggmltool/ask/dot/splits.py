@@ -135,7 +135,7 @@ class _SplitDrawing:
                 where = f"{leaf.buffer}, {leaf.usage}"
             # ggml_build_forward_expand gives one without a name `leaf_<index>`.
             shape = f"{info.type} {dims(info.ne)}" if info.type else bytes_of([info])
-            label = _label(info.name or f"leaf_{leaf.index}", shape, where)
+            label = label_of(info.name or f"leaf_{leaf.index}", shape, where)
             look = f'shape=box, style="filled", fillcolor="#ffffff", color="{color.ink}", fontsize=10'
             yield f'{self.names[leaf.id]} [label="{label}", {look}];'
 
@@ -152,7 +152,7 @@ class _SplitDrawing:
         yield f"  {title_node(f't{split.id}', f'split #{split.id} · {split.backend}', look, first)}"
         dashed = f'shape=box, style="filled,dashed", fillcolor="#ffffff", color="{color.ink}", fontsize=10'
         for of in copied:
-            yield f'  {self.copies[of, split.backend]} [label="{_label("copy of", of)}", {dashed}];'
+            yield f'  {self.copies[of, split.backend]} [label="{label_of("copy of", of)}", {dashed}];'
         for node in nodes:
             yield f"  {self.names[node.id]} [{_node_attributes(node, self.tensors[node.id], self.colors)}];"
         yield "}"
@@ -189,13 +189,14 @@ def title_node(name: str, title: str, look: str, first: str) -> str:
     return f"{node} {name} -> {first} [style=invis, weight=30];"
 
 
-def _label(*lines: str) -> str:
+def label_of(*lines: str) -> str:
+    """Lines inside a quoted label."""
     return "\\n".join(escaped(line) for line in lines if line)
 
 
 def _node_attributes(node: NodePlan, info: TensorInfo, inks: dict[str, Color]) -> str:
     color = inks.get(node.backend or "", NO_BACKEND)
-    label = _label(node.name, info.op, f"{node.type} {dims(node.ne)}" if node.type else bytes_of([info]))
+    label = label_of(node.name, info.op, f"{node.type} {dims(node.ne)}" if node.type else bytes_of([info]))
     tooltip = f"node {node.index}: {node.backend or 'no backend'}{f', {node.cause}' if node.cause else ''}"
     small = info.view_src is not None and node.op in ("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE")
     fill = "#ffffff" if small else color.fill

@@ -289,16 +289,20 @@ class BackendReader:
             add(("description", address), table.functions.get("get_description", 0), "unsigned long", address)
         return self.questions.words()
 
+    def _asked(
+        self, tables: Mapping[int, InterfaceTable], results: Mapping[str, str]
+    ) -> dict[tuple[str, int], int | None]:
+        """What these functions of each table answer, whose results have these types."""
+        for a, table in tables.items():
+            for name, result in results.items():
+                self.questions.add((name, a), table.functions.get(name, 0), result, a)
+        return self.questions.answers()
+
     def _bufts(
         self, tables: Mapping[int, InterfaceTable], names: Mapping[tuple[str, int], str]
     ) -> dict[int, BuftState]:
-        for a, table in tables.items():
-            for name, result in (
-                ("get_alignment", "unsigned long"), ("get_max_size", "unsigned long"), ("is_host", "unsigned char"),
-            ):  # fmt: skip
-                self.questions.add((name, a), table.functions.get(name, 0), result, a)
-        answers = self.questions.answers()
-        out = {}
+        results = {"get_alignment": "unsigned long", "get_max_size": "unsigned long", "is_host": "unsigned char"}
+        answers, out = self._asked(tables, results), {}
         for a, table in tables.items():
             max_size, host = answers.get(("get_max_size", a)), answers.get(("is_host", a))
             max_size = max_size if "get_max_size" in table.functions else SIZE_MAX
@@ -331,14 +335,10 @@ class BackendReader:
     def _devices(
         self, tables: Mapping[int, InterfaceTable], names: Mapping[tuple[str, int], str]
     ) -> dict[int, DeviceState]:
-        for a, table in tables.items():
-            self.questions.add(("type", a), table.functions.get("get_type", 0), "int", a)
-            self.questions.add(("buft", a), table.functions.get("get_buffer_type", 0), "unsigned long", a)
-        answers = self.questions.answers()
+        answers, out = self._asked(tables, {"get_type": "int", "get_buffer_type": "unsigned long"}), {}
         props = self._props(tables)
-        out = {}
         for a, table in tables.items():
-            type = answers.get(("type", a))
+            type = answers.get(("get_type", a))
             told = props.get(a, {})
             out[a] = DeviceState(
                 a,
@@ -348,7 +348,7 @@ class BackendReader:
                 told.get("memory_free"),
                 told.get("memory_total"),
                 bool(told["events"]) if told else "event_new" in table.functions,
-                answers.get(("buft", a)) or 0,
+                answers.get(("get_buffer_type", a)) or 0,
             )
         return out
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
+from ggmltool.attach.calls import COMPUTE, FUNCTIONS
 from ggmltool.attach.devices.asking import ask, with_answers, with_devices
 from ggmltool.attach.devices.backends import Questions, op_names, type_names
 from ggmltool.attach.end.abort import AbortReport, read_abort, read_death
@@ -16,18 +17,13 @@ from ggmltool.attach.end.seeking import Suspect, graph_of, schedulers_dumped, sc
 from ggmltool.attach.gdb.link import mappings_of
 from ggmltool.attach.reading import ProcessReader, read_snapshot
 from ggmltool.attach.session import AttachSession
-from ggmltool.attach.state import Answers, Function, Snapshot
+from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.write.written import Written, decided, with_assignments, written
 from ggmltool.ggml.state import SchedState
 from ggmltool.state.errors import AttachError, LinkError
 
-CALLS: tuple[Function, ...] = (
-    "ggml_backend_sched_reserve",
-    "ggml_backend_sched_alloc_graph",
-    "ggml_backend_sched_graph_compute_async",
-    "ggml_backend_sched_graph_compute",
-)
-_COMPUTE: Function = "ggml_backend_sched_graph_compute_async"
+CALLS = FUNCTIONS["any"]
+_COMPUTE = COMPUTE[0]
 
 
 class EndNames(NamedTuple):

@@ -402,9 +402,12 @@ class Server:
         """Breakpoints at addresses outlive the program that they are in, and cannot be set in the one that it has
         become."""
         for number, point in list(self.points.items()):
-            if point.is_valid() and not _there(int(point.location[1:])):
-                point.delete()
-                del self.points[number]
+            if point.is_valid():
+                try:
+                    gdb.selected_inferior().read_memory(int(point.location[1:]), 1)
+                except gdb.MemoryError:
+                    point.delete()
+                    del self.points[number]
 
 
 _LASTING = {
@@ -549,14 +552,6 @@ def _run(command):
     elif isinstance(stop, gdb.SignalEvent):
         out.update(reason="signal", signal=stop.stop_signal)
     return out
-
-
-def _there(address):
-    try:
-        gdb.selected_inferior().read_memory(address, 1)
-    except gdb.MemoryError:
-        return False
-    return True
 
 
 def _number(expression):
