@@ -77,11 +77,7 @@ class Estimator:
     """
 
     def __init__(
-        self,
-        work: GraphWork,
-        rates: Mapping[str, Rates],
-        weights_pinned: bool = False,
-        copies_experts: bool = True,
+        self, work: GraphWork, rates: Mapping[str, Rates], weights_pinned: bool = False, copies_experts: bool = True
     ) -> None:
         self.work = work
         self.rates = rates

@@ -28,10 +28,7 @@ from ggmltool.scenario.spec import (
 from ggmltool.scenario.values import key_names
 from ggmltool.scenario.versions import has_no_flags, without_unknown
 
-_FAMILIES = {
-    int(Op.UNARY): range(FIRST_UNARY_KEY, FIRST_GLU_KEY),
-    int(Op.GLU): range(FIRST_GLU_KEY, N_OP_KEYS),
-}
+_FAMILIES = {int(Op.UNARY): range(FIRST_UNARY_KEY, FIRST_GLU_KEY), int(Op.GLU): range(FIRST_GLU_KEY, N_OP_KEYS)}
 
 
 def dump(model: ScenarioSpec) -> dict[str, Any]:

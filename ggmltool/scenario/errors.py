@@ -36,12 +36,7 @@ class ScenarioError(Error):
     """
 
     def __init__(
-        self,
-        message: str,
-        source: str = "<dict>",
-        place: Place | None = None,
-        expected: str = "",
-        line_text: str = "",
+        self, message: str, source: str = "<dict>", place: Place | None = None, expected: str = "", line_text: str = ""
     ) -> None:
         self.message = message
         self.source = source

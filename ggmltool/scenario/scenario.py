@@ -159,11 +159,7 @@ class Scenario:
         return self.outputs(run, name, outputs)
 
     def outputs(
-        self,
-        run: Run,
-        name: str,
-        outputs: Sequence[str] | None = None,
-        progress: Callable[[], None] | None = None,
+        self, run: Run, name: str, outputs: Sequence[str] | None = None, progress: Callable[[], None] | None = None
     ) -> dict[str, NDArray[Any]]:
         """Compute the allocated graph of `run` and read `outputs` (see `compute`); `progress` hears of every node.
 

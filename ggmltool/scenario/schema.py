@@ -34,18 +34,7 @@ from ggmltool.scenario.past import PastKeys
 from ggmltool.scenario.read_data import KINDS, DataKeys
 from ggmltool.scenario.spec import BackendKeys, BufferTypeKeys, SchedulerKeys
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, OTHER_STEPS, StepKeys
-from ggmltool.scenario.values import (
-    INT64_MAX,
-    Bool,
-    Count,
-    Id,
-    Keys,
-    Number,
-    Schema,
-    any_case,
-    defined,
-    said,
-)
+from ggmltool.scenario.values import INT64_MAX, Bool, Count, Id, Keys, Number, Schema, any_case, defined, said
 from ggmltool.scenario.versions import release_names
 
 _SECTIONS: dict[Any, tuple[str, str]] = {

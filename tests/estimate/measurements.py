@@ -97,19 +97,11 @@ def measurements() -> Sequence[Row]:
     with FILE.open(encoding="utf-8", newline="") as file:
         return [
             Row(
-                r["device"],
-                int(r["count"]),
-                r["backend"],
-                r["model"],
-                r["test"],
-                int(r["depth"]),
-                int(r["ubatch"]),
-                r["fa"] == "1",
-                float(r["tps"]),
-                r["source"],
-                r["assumed"],
-                r["half"],
-                float(r["bandwidth"]) if r["bandwidth"] else None,
+                **{key: r[key] for key in ("device", "backend", "model", "test", "source", "assumed", "half")},
+                **{key: int(r[key]) for key in ("count", "depth", "ubatch")},
+                flash=r["fa"] == "1",
+                rate=float(r["tps"]),
+                bandwidth=float(r["bandwidth"]) if r["bandwidth"] else None,
             )
             for r in csv.DictReader(file)
         ]

@@ -142,10 +142,7 @@ VIEWED = {
     "part": {"op": "reshape", "src": ["x"], "ne": [64, 20, 2]}, "h": "mul_mat(w0, part)",
     "y": {"op": "mul_mat", "src": ["w1", "h"], "flags": ["output"]},
 }  # fmt: skip
-THERE = {
-    "buft": "CUDA1",
-    "tensors": {"x": {"type": "f32", "ne": [64, 40], "flags": ["input"], "data": {"fill": 0}}},
-}
+THERE = {"buft": "CUDA1", "tensors": {"x": {"type": "f32", "ne": [64, 40], "flags": ["input"], "data": {"fill": 0}}}}
 SCENARIOS = {
     "two GPUs": scenario(TWO_GPUS),
     "two GPUs without pipeline copies": scenario(TWO_GPUS, parallel=False),

@@ -13,10 +13,14 @@ Kind = Literal["scenario", "attached", "gguf", "log", "record", "prompt"]
 Through = Literal["api", "cli"]
 KINDS: tuple[Kind, ...] = ("scenario", "attached", "gguf", "log", "record", "prompt")
 
-SCENARIO_CALLS = ("plan", "reserve", "run", "compute", "steps", "given")
-GGUF_CALLS = ("tensors", "compute")
-LOG_CALLS = ("summary", "graph", "all")
-RECORD_CALLS = ("history", "history", "plan")
+_SCENARIO = ("plan", "reserve", "run", "compute", "steps", "given")
+CALLS: dict[Kind, tuple[str, ...]] = {
+    "scenario": _SCENARIO,
+    "attached": _SCENARIO,
+    "gguf": ("tensors", "compute"),
+    "log": ("summary", "graph", "all"),
+    "record": ("history", "history", "plan"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,56 +72,62 @@ def make(kind: Kind, seed: int, through: Through | None = None) -> Case:
     """The case of that number: half of them go through the API, half through the command line."""
     rng = random.Random(f"{kind} {seed}")
     way: Through = through or ("api" if rng.random() < 0.5 else "cli")
-    if kind == "scenario":
-        return _scenario(seed, way, rng)
-    if kind == "attached":
-        return _attached(seed, way, rng)
-    if kind == "gguf":
-        return _gguf(seed, way, rng)
-    if kind == "record":
-        return _record(seed, way, rng)
-    if kind == "prompt":
-        return _prompt(seed, rng)
-    return _log(seed, way, rng)
+    match kind:
+        case "scenario":
+            return _scenario(seed, way, rng)
+        case "attached":
+            value = attached.mutated(rng)
+            if rng.random() < 0.7:
+                return _done(kind, seed, way, rng, "case.json", written(value), value)
+            return _done(kind, seed, way, rng, "case.json.gz", attached.packed(value, rng), names_of=value)
+        case "gguf":
+            return _gguf(seed, way, rng)
+        case "record":
+            raw, name = records.mutated(rng), rng.choice(("case.ggtrace", "case.ggtrace", "case.yaml", "case"))
+            return _done(kind, seed, way, rng, name, raw, stdin=0.1)
+        case "log":
+            raw, name = logs.mutated(rng), rng.choice(("case.log", "case.log", "case.log.gz", "case.txt"))
+            return _done(kind, seed, way, rng, name, raw, stdin=0.2)
+        case "prompt":
+            return _prompt(seed, rng)
+
+
+def _done(
+    kind: Kind,
+    seed: int,
+    through: Through,
+    rng: random.Random,
+    name: str,
+    raw: bytes,
+    value: Any = None,
+    stdin: float = 0.0,
+    names_of: Any = None,
+) -> Case:
+    """Something done to the file `name`, or to the `value` in it; `stdin`: how often a command reads it from there."""
+    if through == "api":
+        files = {} if value is not None else {name: raw}
+        return Case(kind, seed, "api", rng.choice(CALLS[kind]), (), name, value, files)
+    piped = rng.random() < stdin
+    names = ["x", "y", "h"] if kind == "record" else commands.names_in(value if names_of is None else names_of)
+    file = "-" if piped else name
+    args = commands.log_line(rng, file) if kind == "log" else commands.scenario_line(rng, file, names)
+    tty = rng.random() < 0.5
+    return Case(kind, seed, "cli", "", tuple(args), name, value, {name: raw}, raw if piped else b"", tty)
 
 
 def _scenario(seed: int, through: Through, rng: random.Random) -> Case:
     if rng.random() < 0.12:
         text = scenarios.mutated_text(rng).encode("utf-8", "surrogatepass")
         name = rng.choice(("case.yaml", "case.json", "case.yaml.gz", "case"))
-        content = (text, None)
-    else:
-        value = scenarios.mutated(rng)
-        if through == "api" and rng.random() < 0.1:
-            places = list(scenarios.everywhere(value))
-            if places:
-                where, key, _ = rng.choice(places)
-                where[key] = junk.foreign(rng)
-            return Case("scenario", seed, "api", rng.choice(SCENARIO_CALLS), value=value)
-        name, content = "case.json", (written(value), value)
-    raw, as_dict = content
-    if through == "api":
-        files = {} if as_dict is not None else {name: raw}
-        return Case("scenario", seed, "api", rng.choice(SCENARIO_CALLS), (), name, as_dict, files)
-    stdin = rng.random() < 0.05
-    args = commands.scenario_line(rng, "-" if stdin else name, commands.names_in(as_dict))
-    return Case(
-        "scenario", seed, "cli", "", tuple(args), name, as_dict, {name: raw}, raw if stdin else b"", rng.random() < 0.5
-    )
-
-
-def _attached(seed: int, through: Through, rng: random.Random) -> Case:
-    """A scenario as attach writes it, packed now and then."""
-    value = attached.mutated(rng)
-    if rng.random() < 0.7:
-        name, raw, as_dict = "case.json", written(value), value
-    else:
-        name, raw, as_dict = "case.json.gz", attached.packed(value, rng), None
-    if through == "api":
-        files = {} if as_dict is not None else {name: raw}
-        return Case("attached", seed, "api", rng.choice(SCENARIO_CALLS), (), name, as_dict, files)
-    args = commands.scenario_line(rng, name, commands.names_in(value))
-    return Case("attached", seed, "cli", "", tuple(args), name, as_dict, {name: raw}, b"", rng.random() < 0.5)
+        return _done("scenario", seed, through, rng, name, text, stdin=0.05)
+    value = scenarios.mutated(rng)
+    if through == "api" and rng.random() < 0.1:
+        places = list(scenarios.everywhere(value))
+        if places:
+            where, key, _ = rng.choice(places)
+            where[key] = junk.foreign(rng)
+        return Case("scenario", seed, "api", rng.choice(CALLS["scenario"]), value=value)
+    return _done("scenario", seed, through, rng, "case.json", written(value), value, stdin=0.05)
 
 
 def _gguf(seed: int, through: Through, rng: random.Random) -> Case:
@@ -132,31 +142,9 @@ def _gguf(seed: int, through: Through, rng: random.Random) -> Case:
     }
     files = {"case.gguf": raw, "beside.json": written(scenario)}
     if through == "api":
-        return Case("gguf", seed, "api", rng.choice(GGUF_CALLS), (), "case.gguf", None, files)
+        return Case("gguf", seed, "api", rng.choice(CALLS["gguf"]), (), "case.gguf", None, files)
     args = commands.gguf_line(rng, "case.gguf", "beside.json")
     return Case("gguf", seed, "cli", "", tuple(args), "case.gguf", None, files, b"", rng.random() < 0.5)
-
-
-def _log(seed: int, through: Through, rng: random.Random) -> Case:
-    raw = logs.mutated(rng)
-    name = rng.choice(("case.log", "case.log", "case.log.gz", "case.txt"))
-    if through == "api":
-        return Case("log", seed, "api", rng.choice(LOG_CALLS), (), name, None, {name: raw})
-    stdin = rng.random() < 0.2
-    args = commands.log_line(rng, "-" if stdin else name)
-    return Case("log", seed, "cli", "", tuple(args), name, None, {name: raw}, raw if stdin else b"", rng.random() < 0.5)
-
-
-def _record(seed: int, through: Through, rng: random.Random) -> Case:
-    raw = records.mutated(rng)
-    name = rng.choice(("case.ggtrace", "case.ggtrace", "case.yaml", "case"))
-    if through == "api":
-        return Case("record", seed, "api", rng.choice(RECORD_CALLS), (), name, None, {name: raw})
-    stdin = rng.random() < 0.1
-    args = commands.scenario_line(rng, "-" if stdin else name, ["x", "y", "h"])
-    return Case(
-        "record", seed, "cli", "", tuple(args), name, None, {name: raw}, raw if stdin else b"", rng.random() < 0.5
-    )
 
 
 def _prompt(seed: int, rng: random.Random) -> Case:

@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,7 +70,7 @@ def _api(case: Case) -> Outcome:
     from ggmltool import GgmlError, ScenarioError
 
     try:
-        _CALLS["scenario" if case.kind == "attached" else case.kind, case.call](case)
+        _do(case)
     except ScenarioError as error:
         if len(str(error)) > LONGEST:
             return Outcome("long", "a message that is too long", str(error)[:300])
@@ -83,41 +83,44 @@ def _api(case: Case) -> Outcome:
     return Outcome("fine")
 
 
-def _source(case: Case) -> Any:
-    return case.name if case.value is None else case.value
-
-
-def _plan(case: Case) -> None:
-    ggmltool.load(_source(case)).plan().as_dict()
-
-
-def _reserve(case: Case) -> None:
-    repr(ggmltool.load(_source(case)).plan(step="reserve"))
-
-
-def _run(case: Case) -> None:
-    ggmltool.load(_source(case)).run()
-
-
-def _compute(case: Case) -> None:
-    ggmltool.load(_source(case)).compute()
-
-
-def _steps(case: Case) -> None:
-    """Its own steps with values, one after the other."""
-    scenario = ggmltool.load(_source(case))
-    run = scenario.start(values=True)
-    for step in scenario.steps():
-        run.step(step)
-        if run.plans and not run.plans[-1].ok:
-            break
-
-
-def _given(case: Case) -> None:
-    """Steps that the file does not have."""
-    scenario = ggmltool.load(_source(case))
-    name = scenario.graph_name()
-    scenario.run([f"reserve {name}", "reset", f"alloc {name}", f"compute {name}", "reset", f"compute {name}"])
+def _do(case: Case) -> None:
+    """What the case does through the API. Raises what the API does."""
+    source: Any = case.name if case.value is None else case.value
+    match "scenario" if case.kind == "attached" else case.kind, case.call:
+        case "scenario" | "record", "plan":
+            ggmltool.load(source).plan().as_dict()
+        case "scenario", "reserve":
+            repr(ggmltool.load(source).plan(step="reserve"))
+        case "scenario", "run":
+            ggmltool.load(source).run()
+        case "scenario", "compute":
+            ggmltool.load(source).compute()
+        case "scenario", "steps":  # its own, with values
+            scenario = ggmltool.load(source)
+            run = scenario.start(values=True)
+            for step in scenario.steps():
+                run.step(step)
+                if run.plans and not run.plans[-1].ok:
+                    break
+        case "scenario", "given":  # steps that the file does not have
+            scenario = ggmltool.load(source)
+            name = scenario.graph_name()
+            scenario.run([f"reserve {name}", "reset", f"alloc {name}", f"compute {name}", "reset", f"compute {name}"])
+        case "gguf", "tensors":
+            _tensors(case)
+        case "gguf", "compute":
+            ggmltool.load("beside.json").compute()
+        case "record", "history":  # walked through both ways
+            history = ggmltool.open_record(case.name)
+            last = len(history.points) - 1
+            cursor = history.cursor(last)
+            for at in (0, last // 2, last):
+                cursor.move_to(at)
+                history.stack(at)
+                history.changed(at)
+                history.cells(at)
+        case _:
+            _log(case)
 
 
 def _tensors(case: Case) -> None:
@@ -133,64 +136,19 @@ def _tensors(case: Case) -> None:
     raise error
 
 
-def _beside(case: Case) -> None:
-    ggmltool.load("beside.json").compute()
-
-
-def _history(case: Case) -> None:
-    """A record read, and walked through both ways."""
-    history = ggmltool.open_record(case.name)
-    last = len(history.points) - 1
-    cursor = history.cursor(last)
-    for at in (0, last // 2, last):
-        cursor.move_to(at)
-        history.stack(at)
-        history.changed(at)
-        history.cells(at)
-
-
-def _log(case: Case, read: Callable[[Any], Any]) -> None:
+def _log(case: Case) -> None:
+    from ggmltool.sources.sched_log.plan import log_plan
+    from ggmltool.sources.sched_log.reader import read_all, read_graph, read_summary
     from ggmltool.sources.sched_log.stream import open_log
 
     with open_log(case.name, case.name) as lines:
-        read(lines)
-
-
-def _summary(case: Case) -> None:
-    from ggmltool.sources.sched_log.reader import read_summary
-
-    _log(case, read_summary)
-
-
-def _graph(case: Case) -> None:
-    from ggmltool.sources.sched_log.plan import log_plan
-    from ggmltool.sources.sched_log.reader import read_graph
-
-    _log(case, lambda lines: log_plan(read_graph(lines)[0]))
-
-
-def _all(case: Case) -> None:
-    from ggmltool.sources.sched_log.plan import log_plan
-    from ggmltool.sources.sched_log.reader import read_all
-
-    _log(case, lambda lines: read_all(lines, lambda graph: (log_plan(graph), None)[1]))
-
-
-_CALLS: dict[tuple[str, str], Callable[[Case], None]] = {
-    ("scenario", "plan"): _plan,
-    ("scenario", "reserve"): _reserve,
-    ("scenario", "run"): _run,
-    ("scenario", "compute"): _compute,
-    ("scenario", "steps"): _steps,
-    ("scenario", "given"): _given,
-    ("gguf", "tensors"): _tensors,
-    ("gguf", "compute"): _beside,
-    ("record", "history"): _history,
-    ("record", "plan"): _plan,
-    ("log", "summary"): _summary,
-    ("log", "graph"): _graph,
-    ("log", "all"): _all,
-}
+        match case.call:
+            case "summary":
+                read_summary(lines)
+            case "graph":
+                log_plan(read_graph(lines)[0])
+            case "all":
+                read_all(lines, lambda graph: (log_plan(graph), None)[1])
 
 
 class _Stream(io.TextIOWrapper):

@@ -139,11 +139,7 @@ TOO_MUCH = {
         "pool_2d(a, op=max, k0=100000, k1=100000, s0=1, s1=1, p0=50000, p1=50000)",
         "operations",
     ),
-    "tokens": (
-        {"k": "f32[1, 1, 10000000]", "s": "f32[1]"},
-        "gated_linear_attn(k, k, k, k, s, scale=1)",
-        "operations",
-    ),
+    "tokens": ({"k": "f32[1, 1, 10000000]", "s": "f32[1]"}, "gated_linear_attn(k, k, k, k, s, scale=1)", "operations"),
     "strides": ({"a": {"type": "f32", "ne": [8, 4], "nb": [1 << 32], "data": {"fill": 1}}}, "cont(a)", "of memory"),
     "arange": ({}, "arange(start=0, stop=2147483648, step=1)", "computing y (ARANGE) needs about 48.0 GiB of memory"),
     "repeated": ({"a": {"type": "f32", "ne": [1 << 32], "nb": [0]}}, "cont(a)", "of memory"),

@@ -121,8 +121,7 @@ def _scenario(rates: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "rates",
-    ["RTX 3090", {"like": "RTX 3090", "to_device": 12.0}, {"bandwidth": 60.0, "f32": 1.5, "int8": 3.0}],
+    "rates", ["RTX 3090", {"like": "RTX 3090", "to_device": 12.0}, {"bandwidth": 60.0, "f32": 1.5, "int8": 3.0}]
 )
 def test_rates_of_a_scenario_are_read_and_written_alike(rates: object) -> None:
     spec = load_spec(_scenario(rates)).backends[0]

@@ -101,11 +101,7 @@ def ordered(nodes: dict[str, str], device: dict[str, Any]) -> list[tuple[str, in
 
 @pytest.mark.parametrize(
     ("nodes", "more", "order"),
-    [
-        (["z", "u", "y"], {}, "zuy"),
-        (["z", "u", "y"], {"graph_optimize": False}, "yzu"),
-        (["z", "u"], {}, "yzu"),
-    ],
+    [(["z", "u", "y"], {}, "zuy"), (["z", "u", "y"], {"graph_optimize": False}, "yzu"), (["z", "u"], {}, "yzu")],
 )
 def test_a_device_leaves_a_split_in_the_order_that_it_had(nodes: list[str], more: dict[str, Any], order: str) -> None:
     found = ordered({"y": "silu x", "z": "neg x", "u": "sqr x"}, {"answers": {"orders": [{"nodes": nodes}]}, **more})

@@ -332,9 +332,7 @@ def _measure_cpu() -> Measured:
         memory = sum(part.nbytes for part in parts) / _fastest(read)
     f32 = _product_rate(np.ones((SIDE, SIDE), np.float32))
     rates = OwnRates(
-        bandwidth=_rounded(memory / 1e9),
-        f32=_rounded(f32 / 1e12),
-        int8=_rounded(INTEGERS_BESIDE_F32 * f32 / 1e12),
+        bandwidth=_rounded(memory / 1e9), f32=_rounded(f32 / 1e12), int8=_rounded(INTEGERS_BESIDE_F32 * f32 / 1e12)
     )
     names = (line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name"))
     name = next(names, "") or platform.processor() or platform.machine()

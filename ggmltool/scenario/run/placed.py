@@ -34,12 +34,7 @@ class PlacedGraph:
     """
 
     def __init__(
-        self,
-        compiled: Compiled,
-        name: str,
-        backend: Backend,
-        events: Listener | None,
-        copier: type[Copier] = Copier,
+        self, compiled: Compiled, name: str, backend: Backend, events: Listener | None, copier: type[Copier] = Copier
     ) -> None:
         self.backend = backend
         self.copier = copier

@@ -9,13 +9,7 @@ from msgspec.structs import replace
 from ggmltool.scenario.errors import ScenarioError, quoted
 from ggmltool.sources.sched_log.lines import HEADER_MARK, Header, NodeLine, read_header, read_node
 from ggmltool.sources.sched_log.plan import Backends
-from ggmltool.sources.sched_log.records import (
-    GraphSummary,
-    LogGraph,
-    LogNode,
-    LogSplit,
-    LogSummary,
-)
+from ggmltool.sources.sched_log.records import GraphSummary, LogGraph, LogNode, LogSplit, LogSummary
 from ggmltool.sources.sched_log.scan import OpenGraph, RawLine, Scanner
 from ggmltool.sources.sched_log.stream import Lines, is_scenario
 
