@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from ggmltool.estimate.records import NOTHING, CopiedTensor, Estimate, Link, Range, Rates, Split, lasting
+from ggmltool.estimate.records import CopiedTensor, Estimate, Link, Range, Rates, Split, lasting
 from ggmltool.estimate.timeline import Step, StepCopy, Way, duration
 from ggmltool.estimate.work import VIEW, Cells, Kind, NodeWork, used_experts, work_of
 from ggmltool.ggml.op import Op
@@ -146,10 +146,9 @@ class Estimator:
         """The seconds of copying a tensor to a split's backend."""
         share = self._share(copied, split)
         key = (copied.id, copied.source, split.backend, share)
-        seconds = self._copies.get(key)
-        if seconds is None:
-            seconds = self._copies[key] = self._copy(*key)
-        return seconds
+        if key not in self._copies:
+            self._copies[key] = self._copy(*key)
+        return self._copies[key]
 
     def copied_nbytes(self, copied: CopiedTensor, split: Split) -> float:
         """The bytes that are copied of a tensor: of experts those that are used, of a cache the filled cells."""
@@ -177,14 +176,8 @@ class Estimator:
         """For a backend the seconds of all nodes before the i-th: at least, likely, at most."""
         sums = self._sums.get(backend)
         if sums is None:
-            rates = self.rates[backend]
-            known: dict[NodeWork, Estimate] = {VIEW: NOTHING}
-            rows = []
-            for w in self.work.works:
-                if w not in known:
-                    known[w] = node_seconds(w, rates)
-                rows.append(known[w])
-            low, mid, high = (list(accumulate((r[i] for r in rows), initial=0.0)) for i in range(3))
+            known = {w: node_seconds(w, self.rates[backend]) for w in set(self.work.works)}
+            low, mid, high = (list(accumulate((known[w][i] for w in self.work.works), initial=0.0)) for i in range(3))
             sums = self._sums[backend] = low, mid, high
         return sums
 

@@ -86,20 +86,18 @@ class Scenario:
         borrows = self.model.release.reserves and events is None and self.compiled.borrow()
         try:
             run = ReservingRun(self.compiled, borrows=True) if borrows else self.start(events)
-            plan = self._planned(run, name, step)
+            measures = not self.model.release.reserves
+            if step == "alloc" or (measures and step == "compute"):
+                plan = run.alloc(name)
+            elif step == "reserve" or (measures and step == "measure"):
+                plan = run.reserve(name)
+            else:
+                expected = "expected alloc, reserve, compute or measure" if measures else "expected alloc or reserve"
+                raise ScenarioError(f"no step is called {quoted(step)}", self.model.source, None, expected)
             return run.as_computed(plan) if computes else plan
         finally:
             if borrows:
                 self.compiled.give_back()
-
-    def _planned(self, run: Run, name: str, step: str) -> Plan:
-        measures = not self.model.release.reserves
-        if step == "alloc" or (measures and step == "compute"):
-            return run.alloc(name)
-        if step == "reserve" or (measures and step == "measure"):
-            return run.reserve(name)
-        expected = "alloc, reserve, compute or measure" if measures else "alloc or reserve"
-        raise ScenarioError(f"no step is called {quoted(step)}", self.model.source, None, f"expected {expected}")
 
     def run(self, steps: Sequence[str | dict[str, Any] | Step] | None = None) -> list[dict[str, Any]]:
         """The plans of all reserve and alloc steps, in order, on one scheduler: each as `Plan.as_dict` gives it.

@@ -270,7 +270,18 @@ def build_short(id: str, text: str, scope: Scope) -> Tensor:
     except Mistake as mistake:
         mistake.offset = call.offset
         raise
-    binding = _bind(c, call, id, inplace, scope)
+    # The op's full constructor may take more arguments.
+    full = for_node(c.op, (), object())
+    alone = full is None or full is c or c.makes_self_edge or c.name not in OPS
+    try:
+        binding = Binding(c, call, lambda word: word in scope or word == id, inplace)
+    except Mistake as first:
+        if alone or full is None:
+            raise
+        try:
+            binding = Binding(full, call, lambda word: word in scope or word == id, inplace)
+        except Mistake:
+            raise first from None
     sources: list[Tensor | None] = []
     for name, offset in zip(binding.sources, binding.offsets, strict=True):
         if name is not None and name not in scope:
@@ -298,19 +309,6 @@ def constructor_of(name: str) -> tuple[Constructor, bool]:
     if until is not None:
         raise Mistake(f"{name} was an op of ggml until {until}; no version in ggmltool has it")
     raise Mistake(f"{quoted(name)} is not an op", did_you_mean(name, {**OPS, **CONSTRUCTORS, **COMPOSITES}))
-
-
-def _bind(c: Constructor, call: Call, id: str, inplace: bool, scope: Scope) -> Binding:
-    """The call's arguments for its constructor, or for the op's full one, which may take more of them."""
-    full = for_node(c.op, (), object())
-    alone = full is None or full is c or c.makes_self_edge or c.name not in OPS
-    first: Mistake | None = None
-    for candidate in [c] if alone or full is None else [c, full]:
-        try:
-            return Binding(candidate, call, lambda word: word in scope or word == id, inplace)
-        except Mistake as mistake:
-            first = first or mistake
-    raise first if first is not None else Mistake(f"{quoted(call.name)} cannot be called")
 
 
 def check_function(name: str, release: Release) -> None:

@@ -122,6 +122,21 @@ def _offset(text: str, line: int, column: int) -> int:
     return min(start + column, len(text))
 
 
+def _resolved(text: str) -> object:
+    """The value of a plain scalar."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) > _MAX_DIGITS:
+        return text
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if _INF.fullmatch(text):
+        return float("-inf") if text[0] == "-" else float("inf")
+    return text
+
+
 class _Composer:
     """Builds the value from events."""
 
@@ -160,43 +175,22 @@ class _Composer:
         if event.tag is not None and event.tag not in _TAGS and event.tag != "!":
             raise self._mistake(event, f"the tag {quoted(event.tag)} is not allowed", "a scenario needs no tags")
         if self._wants_key():
-            self._key(event)
+            top = self.stack[-1]
+            if event.value in top.value.places:
+                raise self._mistake(event, f"the key {quoted(event.value)} is there twice")
+            if event.anchor is not None:
+                self.anchors[event.anchor] = (event.value, 1)
+            top.key, top.key_place = event.value, self._place(event)
             return
         text = event.value
-        if event.implicit[0] or (event.tag is not None and not event.tag.endswith((":str", "!"))):
-            value = self._resolve(event, text)
-        else:
-            value = text
+        plain = event.implicit[0] or (event.tag is not None and not event.tag.endswith((":str", "!")))
+        value = _resolved(text) if plain else text
         if event.anchor is not None:
             self.anchors[event.anchor] = (value, 1)
         self._add(event, value, 1)
 
-    def _resolve(self, event: Any, text: str) -> object:
-        """The value of a plain scalar."""
-        if text in _WORDS:
-            return _WORDS[text]
-        if len(text) > _MAX_DIGITS:
-            return text
-        if _INT.fullmatch(text):
-            return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
-        if _FLOAT.fullmatch(text):
-            return float(text)
-        if _INF.fullmatch(text):
-            return float("-inf") if text[0] == "-" else float("inf")
-        return text
-
     def _wants_key(self) -> bool:
         return bool(self.stack) and isinstance(self.stack[-1].value, Map) and self.stack[-1].key is None
-
-    def _key(self, event: Any) -> None:
-        top = self.stack[-1]
-        key = event.value
-        if key in top.value.places:
-            raise self._mistake(event, f"the key {quoted(key)} is there twice")
-        if event.anchor is not None:
-            self.anchors[event.anchor] = (key, 1)
-        top.key = key
-        top.key_place = self._place(event)
 
     def _open(self, event: Any, value: Map | Seq) -> None:
         if event.tag is not None and event.tag not in _TAGS and event.tag != "!":

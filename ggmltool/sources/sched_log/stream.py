@@ -8,7 +8,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -101,7 +101,9 @@ class Lines:
         while chunk := _read(self.stream, CHUNK, self.source):
             self.head = self.head or chunk[:_HEAD]
             end = chunk.rfind(b"\n") + 1
-            if end and not cutting and marks and not self.every and not _has(marks, rest, chunk):
+            first = rest + chunk[: chunk.find(b"\n")]
+            skips = end and not cutting and marks and not self.every
+            if skips and not any(mark in chunk or mark in first for mark in marks):
                 rest = chunk[end:]
                 yield chunk.count(b"\n"), []
                 continue
@@ -131,12 +133,6 @@ class Lines:
         return _read(self.stream, n, self.source)
 
 
-def _has(marks: Sequence[bytes], before: bytes, chunk: bytes) -> bool:
-    """Whether any mark is in `before + chunk`, of which `before` is the beginning of a line."""
-    first = before + chunk[: chunk.find(b"\n")]
-    return any(mark in chunk or mark in first for mark in marks)
-
-
 def _read(stream: Readable, n: int, source: str) -> bytes:
     try:
         return stream.read(n)
@@ -156,28 +152,23 @@ def open_log(name: str, source: str, stream: Readable | None = None) -> Iterator
     """
     if stream is None and name == "-":
         stream = sys.stdin.buffer
-    if stream is not None:
-        yield Lines(Rejoined(_unpacked(stream, source)), source)
-        return
-    with _file(name, source) as file:
+    with nullcontext(stream) if stream is not None else _file(name, source) as file:
         yield Lines(Rejoined(_unpacked(file, source)), source)
 
 
-@contextmanager
-def _file(name: str, source: str) -> Iterator[BinaryIO]:
+def _file(name: str, source: str) -> BinaryIO:
+    """The file that is called `name`. Raises ScenarioError."""
     try:
         path = Path(name)
         if stat.S_ISDIR(path.stat().st_mode):
             raise ScenarioError("this is a directory", source, expected="name a file")
-        file = path.open("rb")
+        return path.open("rb")
     except FileNotFoundError:
         raise ScenarioError("there is no such file", source, expected=file_meant(name)) from None
     except OSError as e:
         raise ScenarioError(f"cannot be read: {e.strerror or e}", source) from None
     except ValueError:
         raise ScenarioError("this is not a file name", source) from None
-    with file:
-        yield file
 
 
 def _unpacked(stream: Readable, source: str) -> Readable:
