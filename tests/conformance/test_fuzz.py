@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from ggmltool.oracle import run_many
@@ -11,6 +13,7 @@ from tests.conformance.fuzz import scenario
 from tests.conformance.longform import model_of
 from tests.conformance.releases import seeds_of
 from tests.conformance.run import engine_run, outcomes
+from tests.drawn import Drawn
 
 BLOCK, BLOCKS = 50, 3
 
@@ -28,14 +31,16 @@ def test_a_seed_always_gives_the_same_scenario() -> None:
 
 
 def test_scenarios_reach_all_ends_and_shapes() -> None:
-    models = [model_of(scenario(seed, short_forms=False)) for seed in range(150)]
-    plans = [plan for model in models for plan in engine_run(Scenario(model), model, debug=False)[0]]
-    assert sum(not plan["ok"] for plan in plans) > 10
-    fine = [plan for plan in plans if plan["ok"]]
-    assert sum(len(plan["splits"]) > 3 for plan in fine) > 25
-    assert any(copy["copy"] == 3 for plan in fine for copy in plan["copies"])
-    assert max(node["chunk"] or 0 for plan in fine for node in plan["nodes"]) == 15
-    assert max(len(split["inputs"]) for plan in fine for split in plan["splits"]) >= 30
+    seen: Counter[str] = Counter()
+    for seed in (drawn := Drawn(range(150), 1)):
+        model = model_of(scenario(seed, short_forms=False))
+        for plan in engine_run(Scenario(model), model, debug=False)[0]:
+            seen["refused"] += not plan["ok"]
+            seen["split often"] += len(plan["splits"]) > 3
+            seen["pipeline copies"] += 10 * any(copy["copy"] == 3 for copy in plan["copies"])
+            seen["all chunks"] += 10 * any(node["chunk"] == 15 for node in plan["nodes"])
+            seen["many inputs"] += 10 * any(len(split["inputs"]) >= 30 for split in plan["splits"])
+        drawn.found = min(seen.values()) >= 10
 
 
 def test_a_comparison_names_the_field_that_differs(release: str) -> None:
@@ -70,3 +75,12 @@ def test_the_engine_computes_what_the_real_library_computes(release: str) -> Non
     results = list(computed(seeds_of(release, 40), release))
     assert {seed: differences for seed, differences, _ in results if differences} == {}
     assert sum(arrays for _, _, arrays in results) > 20
+
+
+@pytest.mark.parametrize("seed", [332, 392, 690])
+def test_a_value_is_not_held_against_the_engine_for_what_no_rule_settles(seed: int, release: str) -> None:
+    """Rounding that grows from step to step, the sign of a NaN; and a gradient that is written over what it reads."""
+    from tests.conformance.values import outcomes as computed
+
+    ((_, differences, _),) = computed([seed], release)
+    assert differences == []

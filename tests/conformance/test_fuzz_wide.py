@@ -18,8 +18,7 @@ from ggmltool.oracle import run
 from tests.conformance.fuzz_wide import OWN_ORDER, wide_scenario
 from tests.conformance.releases import seeds_of
 from tests.conformance.run import outcomes
-
-SEEDS = range(100)
+from tests.drawn import Drawn
 
 
 def test_the_engine_does_what_the_real_library_does(release: str) -> None:
@@ -46,7 +45,7 @@ def test_a_seed_always_gives_the_same_scenario() -> None:
 
 def test_scenarios_have_what_is_rare(release: str) -> None:
     seen: Counter[str] = Counter()
-    for seed in SEEDS:
+    for seed in (drawn := Drawn(range(100), 1)):
         loaded = ggmltool.load({**wide_scenario(seed), "ggml": release})
         model = loaded.model
         nodes = [n for graph in model.graphs.values() for n in graph.nodes]
@@ -58,8 +57,7 @@ def test_scenarios_have_what_is_rare(release: str) -> None:
         seen["many inputs"] += any(len(split["inputs"]) >= 30 for plan in plans for split in plan["splits"])
         seen["pipeline copies"] += any(copy["copy"] == 3 for plan in plans for copy in plan["copies"])
         seen["good"] += bool(plans) and plans[-1]["ok"]
-    assert min(seen.values()) > 5, seen
-    assert seen["good"] > len(SEEDS) / 2
+        drawn.found = min(seen.values()) > 5 and seen["good"] > 50
 
 
 def test_a_device_that_pads_what_it_must_not_stops_ggml(release: str, monkeypatch: pytest.MonkeyPatch) -> None:

