@@ -22,7 +22,7 @@ from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.compare import compare_runs, is_crash
-from tests.conformance.fuzz_builds import builds_scenario
+from tests.conformance.fuzz_wide import builds_scenario
 from tests.conformance.releases import JUDGED
 from tests.conformance.values import Read, compare_values, stepped, tolerance
 

@@ -30,6 +30,7 @@ PROFILES = {
     "CL": "OpenCL",
     "CANN": "CANN",
 }
+FEATURES = (["avx2"], ["avx2", "avx512"], ["neon", "dotprod"], ["neon", "dotprod", "i8mm"], [])
 KNOWN_BUFTS = {
     "CUDA": ("CUDA_Host",),
     "ROCm": ("ROCm_Host",),
@@ -38,10 +39,6 @@ KNOWN_BUFTS = {
     "SYCL": ("SYCL_Host",),
 }
 """What a context can name without saying what it is."""
-
-
-def rng_features(rng: Random) -> list[str]:
-    return rng.choice((["avx2"], ["avx2", "avx512"], ["neon", "dotprod"], ["neon", "dotprod", "i8mm"], []))
 
 
 def scenario(seed: int, short_forms: bool = True, values: bool = False, inputs_anywhere: bool = False) -> Spec:
@@ -79,6 +76,11 @@ class Generator:
     def chance(self, p: float) -> bool:
         return self.rng.random() < p
 
+    def maybe(self, spec: Spec, p: float, key: str, *values: Any) -> None:
+        """With chance `p` a key with one of these values."""
+        if self.chance(p):
+            spec[key] = values[0] if len(values) == 1 else self.rng.choice(values)
+
     def scenario(self, seed: int) -> Spec:
         self.make_backends()
         self.make_buffer_types()
@@ -89,8 +91,7 @@ class Generator:
         scheduler: Spec = {}
         if self.parallel:
             scheduler["parallel"] = True
-        if self.chance(0.1):
-            scheduler["op_offload"] = False
+        self.maybe(scheduler, 0.1, "op_offload", False)
         if self.chance(0.04):
             scheduler["graph_size"] = self.rng.choice((4, 16, 30, 64, 100, 500, 5000))
         elif self.chance(0.05):
@@ -130,28 +131,20 @@ class Generator:
             self.profiles[name] = "CUDA"
         if name in self.profiles:
             device["profile"] = self.profiles[name]
-            if self.chance(0.15):
-                device["graph_optimize"] = False
-        if self.chance(0.7):
-            device["alignment"] = rng.choice((16, 32, 64, 128, 256, 512))
-        if self.chance(0.35):
-            device["row_padding"] = rng.choice((64, 256, 512))
-        if self.chance(0.2):
-            device["max_size"] = rng.choice((512, 1024, 4096, 10000, 65536))
-        if self.chance(0.15):
-            device["host"] = True
+            self.maybe(device, 0.15, "graph_optimize", False)
+        self.maybe(device, 0.7, "alignment", 16, 32, 64, 128, 256, 512)
+        self.maybe(device, 0.35, "row_padding", 64, 256, 512)
+        self.maybe(device, 0.2, "max_size", 512, 1024, 4096, 10000, 65536)
+        self.maybe(device, 0.15, "host", True)
         if self.chance(0.25):
             device["supports"] = (
                 {"only": rng.sample(ONLY, rng.randint(1, 6))} if self.chance(0.4) else {"except": self.some_ops()}
             )
         if self.chance(0.2):
             device["supports_bufts"] = [b for b in [*self.device_names_so_far(), name, "CPU"] if self.chance(0.5)]
-        if self.chance(0.35):
-            device["offload_min_batch"] = rng.choice((0, 1, 2, 8, 32, 33))
-        if self.chance(0.6 if self.parallel else 0.1):
-            device["events"] = True
-        if self.chance(0.1):
-            device["type"] = rng.choice(("igpu", "accel"))
+        self.maybe(device, 0.35, "offload_min_batch", 0, 1, 2, 8, 32, 33)
+        self.maybe(device, 0.6 if self.parallel else 0.1, "events", True)
+        self.maybe(device, 0.1, "type", "igpu", "accel")
         if device == {"name": name, "profile": self.profiles.get(name)} and self.chance(0.8):
             return {"name": name}
         if self.chance(0.06):
@@ -178,16 +171,12 @@ class Generator:
         if self.chance(0.85):
             return "CPU"
         cpu: Spec = {"name": "CPU"}
-        if self.chance(0.2):
-            cpu["features"] = rng_features(self.rng)
-        if self.chance(0.4):
-            cpu["alignment"] = self.rng.choice((16, 32, 64, 256))
-        if self.chance(0.3):
-            cpu["max_size"] = self.rng.choice((1024, 8192))
+        self.maybe(cpu, 0.2, "features", *FEATURES)
+        self.maybe(cpu, 0.4, "alignment", 16, 32, 64, 256)
+        self.maybe(cpu, 0.3, "max_size", 1024, 8192)
         if self.chance(0.2):
             cpu["supports"] = {"except": self.some_ops()}
-        if self.chance(0.15):
-            cpu["host"] = False
+        self.maybe(cpu, 0.15, "host", False)
         if self.chance(0.2) and self.device_names_so_far():
             cpu["supports_bufts"] = [self.rng.choice(self.device_names_so_far())]
         return cpu
@@ -201,14 +190,10 @@ class Generator:
         while self.chance(0.2) and len(self.buffer_types) < 2:
             device = rng.choice(["CPU", *names])
             buft: Spec = {"device": device}
-            if self.chance(0.5):
-                buft["alignment"] = rng.choice((16, 32, 128, 512))
-            if self.chance(0.3):
-                buft["max_size"] = rng.choice((1024, 8192))
-            if self.chance(0.3):
-                buft["row_padding"] = rng.choice((64, 512))
-            if self.chance(0.3):
-                buft["host"] = True
+            self.maybe(buft, 0.5, "alignment", 16, 32, 128, 512)
+            self.maybe(buft, 0.3, "max_size", 1024, 8192)
+            self.maybe(buft, 0.3, "row_padding", 64, 512)
+            self.maybe(buft, 0.3, "host", True)
             if self.chance(0.6):
                 buft["ops"] = rng.sample(("mul_mat", "mul_mat_id", "get_rows", "mul", "add", "rope"), rng.randint(1, 3))
             self.buffer_types[f"{device}_Extra{len(self.buffer_types)}"] = buft
@@ -242,8 +227,8 @@ class Generator:
         entry: Any = {"type": type, "ne": list(ne)}
         if nb != contiguous(type, ne) or self.chance(0.1):
             entry["nb"] = list(nb)
-        if self.odd and self.chance(0.2):
-            entry["name"] = self.rng.choice(ODD_NAMES)
+        if self.odd:
+            self.maybe(entry, 0.2, "name", *ODD_NAMES)
         if self.chance(0.01):
             entry["backend"] = self.rng.choice(self.all_names())
         spec["tensors"][id] = entry
@@ -275,11 +260,9 @@ class Generator:
             t = self.place("inputs", None, None, "x", type, ne)
             self.contexts["inputs"]["tensors"][t.id]["flags"] = ["input"]
         else:
-            t = self.place("loose" if self.chance(0.5) else "inputs", None, None, "l", type, ne)
-            flags = self.contexts["loose" if "loose" in self.contexts and t.id in self.contexts["loose"]["tensors"]
-                                  else "inputs"]["tensors"][t.id]  # fmt: skip
-            if self.chance(0.1):
-                flags["flags"] = [self.rng.choice(("output", "param", "loss"))]
+            context = "loose" if self.chance(0.5) else "inputs"
+            t = self.place(context, None, None, "l", type, ne)
+            self.maybe(self.contexts[context]["tensors"][t.id], 0.1, "flags", ["output"], ["param"], ["loss"])
         if self.chance(0.02) and t.is_contiguous:
             self.view_in_context(next(name for name, c in self.contexts.items() if t.id in c["tensors"]), t)
         return self.remember("input", t)
@@ -292,8 +275,7 @@ class Generator:
         usage = self.rng.choices(("weights", "any", "compute"), (85, 12, 3))[0]
         t = self.place(f"{usage}-{buft}", buft, usage, "w", type, ne)
         entry = self.contexts[f"{usage}-{buft}"]["tensors"][t.id]
-        if self.chance(0.03):
-            entry["flags"] = [self.rng.choice(("param", "output", "input"))]
+        self.maybe(entry, 0.03, "flags", ["param"], ["output"], ["input"])
         if self.chance(0.06) and t.is_contiguous:
             self.view_in_context(f"{usage}-{buft}" if self.chance(0.85) else f"views{self.counter}", t)
         return self.remember("weight", t)
@@ -437,7 +419,6 @@ class Generator:
 
     def add(self, node: Node) -> T:
         """Writes a node, in one of the forms it may have."""
-        rng = self.rng
         id, short = self.new_id("n")
         nb = node.nb or contiguous(node.type, node.ne)
         t = T(id, node.type, node.ne, nb, node.root, node.offset, short, node.room)
@@ -446,10 +427,10 @@ class Generator:
             extra["flags"] = ["output"]
         elif self.chance(0.01):
             extra["flags"] = ["input"] if self.inputs_anywhere else []
-        if self.odd and self.chance(0.2):
-            extra["name"] = rng.choice(ODD_NAMES)
+        if self.odd:
+            self.maybe(extra, 0.2, "name", *ODD_NAMES)
         if self.chance(0.02):
-            extra["backend"] = rng.choice(self.all_names())
+            extra["backend"] = self.rng.choice(self.all_names())
         if self.short_forms and node.short is not None and not extra and self.chance(0.4):
             self.nodes[id] = node.short
         else:
@@ -480,8 +461,7 @@ class Generator:
         types = {t.id: t.type for t in self.visible}
         kind = rng.randrange(4)
         if kind == 0 and len(ids) > 2:
-            for id in ids[-rng.randint(1, 2) :]:
-                del nodes[id]
+            nodes = {id: nodes[id] for id in ids[: -rng.randint(1, 2)]}
         elif kind == 1:
             for id in rng.sample(ids, min(2, len(ids))):
                 if isinstance(nodes[id], dict):

@@ -65,7 +65,7 @@ class T:
 
 @dataclass
 class Node:
-    """A node to be: `words` are its op_params, `short` its short form or None, `named` its parameters by name."""
+    """A node to be: `words` are its op_params, `short` its short form or None."""
 
     op: str
     src: list[T | None]
@@ -96,16 +96,3 @@ class Maker(Protocol):
     def weight(self, type: str, ne: Ne) -> T: ...
     def cache(self, type: str, ne: Ne) -> T: ...
     def parameter(self, ne: Ne) -> T: ...
-
-
-def call(op: str, *args: T | str | None) -> str | None:
-    """The short form, where every source's id can stand in one."""
-    parts = []
-    for a in args:
-        if isinstance(a, T):
-            if not a.short:
-                return None
-            parts.append(a.id)
-        else:
-            parts.append("null" if a is None else a)
-    return f"{op}({', '.join(parts)})"

@@ -14,8 +14,7 @@ from typing import Any
 
 from tests.conformance.fuzz import Generator
 from tests.conformance.fuzz_nodes import TYPES, contiguous
-from tests.conformance.fuzz_rules import with_rules
-from tests.conformance.fuzz_wide import CHANGES, Spec, _devices, _expand, _names, _node, _tensor
+from tests.conformance.fuzz_wide import CHANGES, Spec, _devices, _expand, _names, _node, _tensor, with_rules
 
 STEPS = (
     "compute A",

@@ -10,10 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tests.conformance.fuzz import scenario
+from tests.conformance.fuzz import ONLY, Generator, Spec, scenario
 from tests.conformance.fuzz_nodes import bits
-
-Spec = dict[str, Any]
 
 OWN_ORDER = ("CUDA", "ROCm", "Vulkan", "Metal")
 OUTSIDE = ("CUDA9", "NPU9", "MTL9", "Vulkan9", "OTHER")
@@ -228,3 +226,118 @@ def graph_number(graph: Spec) -> str:
 def _expand(graph: Spec, id: str) -> None:
     if "expand" in graph:
         graph["expand"].append(id)
+
+
+Spec = dict[str, Any]
+
+OPS = (*ONLY, "any", "silu", "mul_mat_id", "set_rows", "flash_attn_ext", "view")
+TYPES = ("f32", "f16", "bf16", "q4_0", "q8_0", "q4_K", "i32", "i64")
+OPERANDS = ("result", "src", "src0", "src1", "src2")
+
+
+def scenario_with_rules(seed: int) -> Spec:
+    """The scenario of a seed, whose devices have rules where they are not those of a known profile."""
+    out = scenario(seed)
+    rng = Random(f"rules {seed}")
+    out["backends"] = [with_rules(rng, backend) for backend in out["backends"]]
+    return out
+
+
+def with_rules(rng: Random, backend: Any) -> Any:
+    """A backend that may have rules, as some of those have that are no known device."""
+    given: Spec = {"name": backend} if isinstance(backend, str) else dict(backend)
+    if (given["name"] != "CPU" and given.get("profile") != "custom") or rng.random() < 0.2:
+        return backend
+    if given["name"] == "CPU":
+        if rng.random() < 0.8:
+            return backend
+        return given | {"supports": {"profile": True, "rules": _rules(rng)}}
+    supports = dict(given.get("supports") or {"except": []})
+    lacked = supports.get("except", ())
+    supports["rules"] = [rule for rule in _rules(rng) if not set(_ops(rule["op"])) & set(lacked) and not lacked]
+    return given | {"profile": "custom", "supports": supports}
+
+
+def _ops(op: Any) -> list[str]:
+    return [op] if isinstance(op, str) else list(op)
+
+
+def _rules(rng: Random) -> list[Spec]:
+    return [_rule(rng) for _ in range(rng.randint(1, 6))]
+
+
+def _rule(rng: Random) -> Spec:
+    rule: Spec = {"op": rng.choice(OPS) if rng.random() < 0.8 else rng.sample(ONLY, 3)}
+    if rule["op"] == "any":
+        return rule | {rng.choice(("result", "src")): {"types": rng.sample(TYPES, 7)}}
+    for operand in rng.sample(OPERANDS, rng.randint(0, 2)):
+        rule[operand] = _conditions(rng, operand)
+    if rng.random() < 0.2:
+        rule[rng.choice(("same_type", "same_shape"))] = rng.choice((["src0", "src1"], ["src0", "result"]))
+    return rule
+
+
+def _conditions(rng: Random, operand: str) -> Spec:
+    out: Spec = {}
+    if rng.random() < 0.5:
+        out["types"] = rng.sample(TYPES, rng.randint(2, 6))
+    if rng.random() < 0.3:
+        out["contiguous"] = rng.choice((True, "rows", "from 1", "from 2"))
+    if operand.startswith("src") and operand != "src" and rng.random() < 0.1:
+        out["present"] = rng.random() < 0.7
+    if rng.random() < 0.5:
+        number = rng.choice(("ne0", "ne1", "ne2", "nb1", "nb2", "rows", "bytes"))
+        out[number] = rng.choice(({"max": rng.choice((8, 64, 4096))}, {"multiple": rng.choice((2, 8, 32))}, {"min": 4}))
+    return out
+
+
+class Builds(Generator):
+    """Two to four graphs and steps that go back to older builds of them."""
+
+    def make_graphs(self) -> Spec:
+        rng = self.rng
+        graphs: Spec = {}
+        for i in range(rng.choice((2, 2, 3, 4))):
+            if graphs and self.chance(0.3):
+                graphs[f"g{i}"] = self.mutated(rng.choice(list(graphs.values())))
+            else:
+                graphs[f"g{i}"] = self.make_graph(rng.choice((1, 2, 3, 5, 12, 25)))
+        return graphs
+
+    def make_computing_steps(self, graphs: Spec) -> list[Any]:
+        rng = self.rng
+        steps: list[Any] = []
+        built: dict[str, bool] = {}
+        allocated = False
+        for _ in range(rng.choice((4, 6, 9, 12, 16))):
+            name = rng.choice(list(built)) if built and self.chance(0.4) else rng.choice(list(graphs))
+            kind = rng.choices(("reserve", "alloc", "compute", "reset", "set", "get"), (2, 5, 5, 3, 2, 3))[0]
+            if kind == "alloc" and allocated and self.chance(0.97):
+                steps.append("reset")
+            if kind == "reset":
+                steps.append("reset")
+                allocated = False
+            elif kind in ("set", "get"):
+                steps += self._access(kind, graphs, built)
+            else:
+                steps.append(f"{kind} {name}")
+                if kind != "compute" or not allocated:
+                    built[name] = kind != "reserve"
+                allocated = kind != "reserve"
+        return steps
+
+    def _access(self, kind: str, graphs: Spec, built: dict[str, bool]) -> list[Any]:
+        nodes = [id for name, has_memory in built.items() for id in graphs[name]["nodes"] if has_memory]
+        given = {id: t for c in self.contexts.values() for id, t in c["tensors"].items() if t["type"] == "f32"}
+        if kind == "set" and given:
+            id = self.rng.choice(list(given))
+            return [{"set": {id: {"uniform": {"seed": self.rng.randrange(100), "low": -1, "high": 1}}}}]
+        known = nodes if nodes and self.chance(0.9) else [*nodes, *given]
+        return [{"get": self.rng.sample(known, min(len(known), self.rng.randint(1, 3)))}] if known else []
+
+
+def builds_scenario(seed: int, inputs_anywhere: bool = False) -> Spec:
+    """The scenario of a seed."""
+    out = Builds(Random(f"builds {seed}"), True, True, inputs_anywhere).scenario(seed)
+    out["name"] = f"builds {seed}"
+    return out

@@ -31,9 +31,8 @@ from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz import scenario
-from tests.conformance.fuzz_builds import builds_scenario
 from tests.conformance.fuzz_rare import rare_scenario
-from tests.conformance.fuzz_wide import wide_scenario
+from tests.conformance.fuzz_wide import builds_scenario, wide_scenario
 from tests.conformance.releases import JUDGED
 
 CHUNK = 100

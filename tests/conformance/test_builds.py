@@ -8,7 +8,7 @@ import ggmltool
 from ggmltool.ggml.events import UsedAfterFree
 from ggmltool.oracle import run
 from tests.conformance.builds import engine_run, outcomes
-from tests.conformance.fuzz_builds import builds_scenario
+from tests.conformance.fuzz_wide import builds_scenario
 from tests.conformance.releases import seeds_of
 from tests.conformance.run import outcomes as plan_outcomes
 

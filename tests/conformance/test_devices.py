@@ -25,7 +25,7 @@ from ggmltool.oracle.tensors import Mirror
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance import captured
 from tests.conformance.compare import compare_runs
-from tests.conformance.fuzz_rules import scenario_with_rules
+from tests.conformance.fuzz_wide import scenario_with_rules
 from tests.conformance.judged import Judging
 from tests.conformance.releases import in_turn, release_of, seeds_of
 from tests.conformance.run import engine_run, judge, planning_only

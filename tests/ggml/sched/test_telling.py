@@ -26,7 +26,7 @@ from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.fuzz import scenario
-from tests.conformance.fuzz_rules import scenario_with_rules
+from tests.conformance.fuzz_wide import scenario_with_rules
 from tests.ggml.sched.bench import Bench
 
 BLOCK = 50

@@ -9,7 +9,7 @@ import pytest
 import ggmltool
 from ggmltool.ggml.events import UsedAfterFree
 from tests.conformance.builds import MOST_ELEMENTS, elements
-from tests.conformance.fuzz_builds import builds_scenario
+from tests.conformance.fuzz_wide import builds_scenario
 from tests.state.story.randomly import check
 
 
