@@ -58,10 +58,6 @@ class T:
     def elements(self) -> int:
         return self.ne[0] * self.ne[1] * self.ne[2] * self.ne[3]
 
-    @property
-    def quantized(self) -> bool:
-        return TYPES[self.type][0] > 1
-
 
 @dataclass
 class Node:

@@ -1,7 +1,8 @@
 """Random scenarios with more of what is rare: `wide_scenario(seed)` is that of `fuzz` with one to four changes.
 
 Pipeline copies of inputs that no node reads, splits with many inputs, chains of CLAMP, experts and weights on the host,
-nodes that the user assigned, buffer types of devices outside the scheduler, devices with their own order, many steps.
+nodes that the user assigned, buffer types of devices outside the scheduler, devices with their own order, many steps;
+rules of devices (`with_rules`), and steps that go back to older builds (`builds_scenario`).
 """
 
 from __future__ import annotations
@@ -227,8 +228,6 @@ def _expand(graph: Spec, id: str) -> None:
     if "expand" in graph:
         graph["expand"].append(id)
 
-
-Spec = dict[str, Any]
 
 OPS = (*ONLY, "any", "silu", "mul_mat_id", "set_rows", "flash_attn_ext", "view")
 TYPES = ("f32", "f16", "bf16", "q4_0", "q8_0", "q4_K", "i32", "i64")
