@@ -180,7 +180,10 @@ def refusals() -> Iterator[tuple[str, str]]:
     for path in sorted(ENGINE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call):
-                kind = ast.unparse(node.func).rpartition(".")[2]
+                called = ast.unparse(node.func)
+                # `require(holds, condition, …)`, which a `requirer` of a function's assertions makes.
+                is_required = called.lstrip("_").startswith("require") and len(node.args) > 2
+                kind = "GgmlAssert" if is_required else called.rpartition(".")[2]
                 place = {"GgmlAssert": 1, "GgmlAbort": 1, "LineAssert": 3}.get(kind)
                 text = literal(node.args[place]) if place is not None and len(node.args) > place else None
                 if text is not None:
