@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
@@ -11,7 +11,7 @@ from msgspec import Struct, convert
 from msgspec.structs import asdict
 
 from ggmltool.ggml.alloc.common import AnyGallocr, hash_keys
-from ggmltool.ggml.buffer import Buffer, BufferType
+from ggmltool.ggml.buffer import Buffer
 from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.errors import Breach
 from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Event, Freed
@@ -19,7 +19,7 @@ from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES, own_data
 from ggmltool.ggml.sched.common import AnyScheduler
-from ggmltool.ggml.tensor import MAX_DIMS, MAX_NAME, MAX_OP_PARAMS, MAX_SRC, Tensor, n_dims
+from ggmltool.ggml.tensor import MAX_DIMS, MAX_NAME, MAX_OP_PARAMS, MAX_SRC, n_dims
 from ggmltool.ggml.version import MAX_FREE_BLOCKS, SIZE_MAX, VBUFFER_MAX_CHUNKS, hash_size
 from ggmltool.inspect.decisions import Part
 
@@ -163,24 +163,20 @@ def _all(of: Checked) -> Iterator[Gauge]:
     yield Gauge("backends", len(of.backends), of.release.max_backends, ", ".join(b.name for b in of.backends))
     sched, graph = of.sched, of.graph
     if graph is not None:
-        yield from _graph(graph)
-        yield from _tensors(graph, of.names)
+        for key, tensors in (("cgraph_nodes", graph.nodes), ("cgraph_leafs", graph.leafs)):
+            yield Gauge(key, len(tensors), graph.size, f"the last is {tensors[-1].label}" if tensors else "")
+        yield Gauge("cgraph_slots", len(graph.visited), hash_size(2 * graph.size))
+        yield from map(_name, of.names)
+        for t in (*graph.leafs, *graph.nodes):
+            yield Gauge("dims", n_dims(t), MAX_DIMS, t.label)
+            yield Gauge("src", len(t.src), MAX_SRC, t.label)
+            yield Gauge("op_params", 4 * len(t.op_params), 4 * MAX_OP_PARAMS, t.label)
     if sched is None:
         return
     planned = of.ok or bool(sched.gallocr.node_allocs)
     yield from _scheduler(sched, graph, of.watch, planned)
     yield from _allocator(sched.gallocr, of.watch, planned, of.breach)
     yield from _memory(sched, of.buffers, planned)
-
-
-def _graph(graph: CGraph) -> Iterator[Gauge]:
-    yield Gauge("cgraph_nodes", graph.n_nodes, graph.size, _last(graph.nodes))
-    yield Gauge("cgraph_leafs", graph.n_leafs, graph.size, _last(graph.leafs))
-    yield Gauge("cgraph_slots", len(graph.visited), hash_size(2 * graph.size))
-
-
-def _last(tensors: Sequence[Tensor]) -> str:
-    return f"the last is {tensors[-1].label}" if tensors else ""
 
 
 def _scheduler(s: AnyScheduler, graph: CGraph | None, watch: LimitWatch, planned: bool) -> Iterator[Gauge]:
@@ -223,25 +219,10 @@ def _allocator(g: AnyGallocr, watch: LimitWatch, planned: bool, breach: Breach |
         others = n - sum(k for _, k in own)
         of = (*own, ("roots of views", others)) if others > 0 else own
         yield Gauge("gallocr_slots", n, g.hash_size, "copies are both" if others < 0 else "", of)
-    for buft, chunks in _chunks(g):
-        yield Gauge("chunks", len(chunks) if reached else None, VBUFFER_MAX_CHUNKS, buft.name)
-    yield Gauge("free_blocks", watch.free_blocks if reached else None, MAX_FREE_BLOCKS, watch.free_blocks_at)
-
-
-def _chunks(g: AnyGallocr) -> Iterator[tuple[BufferType, list[int]]]:
-    """The sizes of the chunks of every buffer type, as planned."""
     for i, tallocr in enumerate(g.buf_tallocs):
         if g.buf_tallocs.index(tallocr) == i:
-            yield g.bufts[i], [c.max_size for c in tallocr.chunks]
-
-
-def _tensors(graph: CGraph, names: Iterable[str]) -> Iterator[Gauge]:
-    yield from map(_name, names)
-    for t in (*graph.leafs, *graph.nodes):
-        name = t.label
-        yield Gauge("dims", n_dims(t), MAX_DIMS, name)
-        yield Gauge("src", len(t.src), MAX_SRC, name)
-        yield Gauge("op_params", 4 * len(t.op_params), 4 * MAX_OP_PARAMS, name)
+            yield Gauge("chunks", len(tallocr.chunks) if reached else None, VBUFFER_MAX_CHUNKS, g.bufts[i].name)
+    yield Gauge("free_blocks", watch.free_blocks if reached else None, MAX_FREE_BLOCKS, watch.free_blocks_at)
 
 
 def _name(name: str) -> Gauge:

@@ -77,17 +77,13 @@ def colors(backends: Iterable[str]) -> dict[str, Color]:
     """
     places: dict[str, int] = {}
     for name in dict.fromkeys(backends):
-        place = _place(name)
+        kind, number = _NUMBER.match(name).groups()  # type: ignore[union-attr] # it matches any text
+        first = _FIRST.get(kind, crc32(kind.encode("utf-8", "surrogateescape")))
+        place = (first + int(number or 0)) % len(_OTHERS)
         while _OTHERS[place] in places.values() and len(places) < len(_OTHERS):
             place = (place + 1) % len(_OTHERS)
         places[name] = _CPU if name == "CPU" else _OTHERS[place]
     return {name: PALETTE[place] for name, place in places.items()}
-
-
-def _place(name: str) -> int:
-    kind, number = _NUMBER.match(name).groups()  # type: ignore[union-attr] # it matches any text
-    first = _FIRST.get(kind, crc32(kind.encode("utf-8", "surrogateescape")))
-    return int(first + int(number or 0)) % len(_OTHERS)
 
 
 def term_colors(backends: Iterable[str]) -> dict[str, str]:

@@ -113,16 +113,14 @@ def _rows(fields: _Item, table: str, parts: Mapping[str, TablePart]) -> Iterator
     keys = table.split(".")
     for depth in range(1, len(keys) + 1):
         name = ".".join(keys[:depth])
-        found = [
-            ({**head, **_head(name, row)} if depth < len(keys) else head, row)
-            for head, around in found
-            for row in _items(around.get(keys[depth - 1]), parts[name])
-        ]
-    return ({**head, **row} for head, row in found)
-
-
-def _head(name: str, row: _Item) -> _Item:
-    return {f"{name}.{key}": value for key, value in row.items() if not isinstance(value, (list, tuple, dict))}
+        inner = [(head, row) for head, around in found for row in _items(around.get(keys[depth - 1]), parts[name])]
+        if depth == len(keys):
+            return ({**head, **row} for head, row in inner)
+        found = []
+        for head, row in inner:
+            plain = {k: value for k, value in row.items() if not isinstance(value, (list, tuple, dict))}
+            found.append(({**head, **{f"{name}.{key}": value for key, value in plain.items()}}, row))
+    return iter(())
 
 
 def _items(value: Any, part: TablePart) -> Iterable[_Item]:

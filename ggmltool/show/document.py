@@ -154,18 +154,18 @@ def dumped(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        value = _finite(value)
+        value = spelled(value)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text if text == printable(text) else json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
 
 
-def _finite(value: Any) -> Any:
-    """A value with texts for numbers that are not finite."""
+def spelled(value: Any) -> Any:
+    """A value with texts for numbers that are not finite: NaN, Infinity and -Infinity."""
     match value:
         case dict():
-            return {key: _finite(inner) for key, inner in value.items()}
+            return {key: spelled(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_finite(inner) for inner in value]
+            return [spelled(inner) for inner in value]
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

@@ -202,7 +202,17 @@ def perfetto_events(trace: PerfettoTrace) -> Iterator[Event]:
     within."""
     pids = {name: i for i, name in enumerate((HOST, *trace.backends), 1)}
     tids = _threads(trace, pids)
-    yield from _names(trace, pids, tids)
+
+    def named(what: str, pid: int, tid: int, **args: Any) -> Event:
+        return {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": args}
+
+    for name, pid in pids.items():
+        yield named("process_name", pid, 0, name=name)
+        yield named("process_sort_index", pid, 0, sort_index=pid)
+    yield named("process_labels", pids[HOST], 0, labels=trace.about)
+    for track, tid in tids.items():
+        yield named("thread_name", pids[track.process], tid, name=track.thread)
+        yield named("thread_sort_index", pids[track.process], tid, sort_index=tid)
     timed = [*_slices(trace), *_instants(trace), *_counters(trace)]
     for *_, track, event in sorted(timed, key=lambda found: found[:4]):
         yield event | {"pid": pids[track.process]} | ({"tid": tids[track]} if track in tids else {})
@@ -210,31 +220,17 @@ def perfetto_events(trace: PerfettoTrace) -> Iterator[Event]:
 
 def _threads(trace: PerfettoTrace, pids: dict[str, int]) -> dict[Track, int]:
     """The number of each track, no two the same: of a process first what is computed, then the copies."""
+
+    def order(track: Track) -> tuple[int, int, str]:
+        name, _, number = track.thread.rpartition(" ")
+        return (1, int(number), name) if number.isdecimal() else (0, 0, track.thread)
+
     found = {s.track for s in trace.slices} | {Track(HOST, CALLS)}
     out: dict[Track, int] = {}
     for process in (HOST, *trace.backends):
-        threads = sorted((track for track in found if track.process == process), key=lambda track: _order(track.thread))
+        threads = sorted((track for track in found if track.process == process), key=order)
         out.update({track: tid for tid, track in enumerate(threads, 1000 * pids[process] + 1)})
     return out
-
-
-def _order(thread: str) -> tuple[int, int, str]:
-    name, _, number = thread.rpartition(" ")
-    return (0 if thread == "compute" else 1, int(number), name) if number.isdecimal() else (0, 0, thread)
-
-
-def _names(trace: PerfettoTrace, pids: dict[str, int], tids: dict[Track, int]) -> Iterator[Event]:
-    for name, pid in pids.items():
-        yield _named("process_name", pid, 0, name=name)
-        yield _named("process_sort_index", pid, 0, sort_index=pid)
-    yield _named("process_labels", pids[HOST], 0, labels=trace.about)
-    for track, tid in tids.items():
-        yield _named("thread_name", pids[track.process], tid, name=track.thread)
-        yield _named("thread_sort_index", pids[track.process], tid, sort_index=tid)
-
-
-def _named(what: str, pid: int, tid: int, **args: Any) -> Event:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": args}
 
 
 _Timed = tuple[int, int, int, int, Track, Event]

@@ -99,6 +99,8 @@ def _safe(cell: Shown) -> Cell:
 def render_table(columns: Sequence[Head], rows: Sequence[Row], style: Style) -> str:
     """The table as text, one line per row, below a header, and last the columns that there was no room for; ends with a
     newline. Where a row is short, its last cells are empty."""
+    from textwrap import wrap
+
     from rich.cells import cell_len
 
     blank = [Cell("")] * len(columns)
@@ -119,16 +121,12 @@ def render_table(columns: Sequence[Head], rows: Sequence[Row], style: Style) -> 
     shown = [i for i, width in enumerate(widths) if width]
     lines = [_stripped([(fitted(columns[i].header, i), "dim") for i in shown])]
     lines += [_stripped([(fitted(row[i].text, i), row[i].style) for i in shown]) for row in cells]
-    gone = [columns[i].header for i, width in enumerate(widths) if not width and not empty[i]]
-    lines += [[(line, "dim")] for line in _left_out(list(filter(None, gone)), style.width)]
-    return _written(lines, style)
-
-
-def _left_out(headers: Sequence[str], width: int) -> list[str]:
-    from textwrap import wrap
-
-    text = f"left out at this width: {', '.join(headers)}" if headers else ""
-    return wrap(printable(text), max(width, 20), initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    gone = [
+        c.header for c, width, none in zip(columns, widths, empty, strict=True) if c.header and not width and not none
+    ]
+    text = printable(f"left out at this width: {', '.join(gone)}") if gone else ""
+    left_out = wrap(text, max(style.width, 20), initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    return _written([*lines, *([(line, "dim")] for line in left_out)], style)
 
 
 def _cut_text(text: str, width: int, numbers: bool) -> str:
@@ -200,13 +198,12 @@ def without_middle(rows: Sequence[Row], most: int, gap: Callable[[int], Row]) ->
 def render_lines(lines: Sequence[str | Text], style: Style) -> str:
     """Lines as text, colored where the style says so; never wrapped. Here every view's text is made harmless: what
     comes from outside gets neither colors of its own nor anything else that a terminal obeys."""
-    return _written([[(line, "")] if isinstance(line, str) else _pieces(line) for line in lines], style)
 
+    def pieces(line: Text) -> list[Piece]:
+        whole = line.blank_copy().append_text(line)  # the style of the line is one of its parts' now
+        return [(part.text, part.style or "") for part in whole.render(_console())]
 
-def _pieces(line: Text) -> list[Piece]:
-    """The parts of a line that have one style each."""
-    whole = line.blank_copy().append_text(line)  # the style of the line is one of its parts' now
-    return [(part.text, part.style or "") for part in whole.render(_console())]
+    return _written([[(line, "")] if isinstance(line, str) else pieces(line) for line in lines], style)
 
 
 def _written(lines: Iterable[Sequence[Piece]], style: Style) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.show.table import Style, heading, render_lines
@@ -78,7 +77,11 @@ def _rows(matrix: NDArray[Any], cut: bool, width: int) -> list[str]:
 
 
 def _aligned(matrix: NDArray[Any], rows: Sequence[int | None], cols: Sequence[int | None]) -> list[str]:
-    show = _formatter(matrix)
+    whole = matrix.dtype.kind in "iub"
+
+    def show(value: Any) -> str:
+        return str(int(value)) if whole else f"{float(value):.5g}"
+
     cells = [["…" if r is None or c is None else show(matrix[r, c]) for c in cols] for r in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cols))]
     common = max(widths)
@@ -90,27 +93,11 @@ def _aligned(matrix: NDArray[Any], rows: Sequence[int | None], cols: Sequence[in
     return out
 
 
-def _formatter(matrix: NDArray[Any]) -> Callable[[Any], str]:
-    if matrix.dtype.kind in "iub":
-        return lambda value: str(int(value))
-    return lambda value: f"{float(value):.5g}"
-
-
 def nested(values: NDArray[Any]) -> list[Any]:
     """The values as nested lists; JSON has no NaN and no infinities, they become "NaN", "Infinity", "-Infinity"."""
     import numpy as np
 
+    from ggmltool.show.document import spelled
+
     lists: list[Any] = values.tolist()
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        return [_finite(item) for item in lists]
-    return lists
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value
+    return spelled(lists) if values.dtype.kind == "f" and not np.isfinite(values).all() else lists
