@@ -9,15 +9,16 @@ MOST = 20
 
 
 class Drawn:
-    """All of `seeds`, and those behind them until `least` were of use: a test counts these in `found`."""
+    """All of `seeds` and `also`, and those behind them until `least` were of use: a test counts these in `found`."""
 
-    def __init__(self, seeds: range, least: int) -> None:
+    def __init__(self, seeds: range, least: int, *also: int) -> None:
         self.seeds = seeds
+        self.also = also
         self.least = least
         self.found = 0
 
     def __iter__(self) -> Iterator[int]:
-        yield from self.seeds
+        yield from (*self.seeds, *self.also)
         for seed in range(self.seeds.stop, self.seeds.stop + MOST * len(self.seeds)):
             if self.found >= self.least:
                 return

@@ -505,7 +505,8 @@ def made(m: Maker, c: Constructor, src: list[T | None], params: Params, inplace:
     while words and words[-1] == 0:
         words.pop()
     root = None if result.view_src is None else result.view_src.id
-    if m.values and result.op in WRITERS and sum(root in (t.id, t.root) for t in src if t is not None) > 1:
+    is_twice = root is not None and sum(root in (t.id, t.root) for t in src if t is not None) > 1
+    if m.values and result.op in WRITERS and is_twice:
         return None
     return Node(
         op,
@@ -563,7 +564,7 @@ COMPUTED = frozenset((
 """The ops whose results follow smoothly from their sources, so that they can be compared where they are computed."""
 
 
-WRITERS = (Op.CPY, Op.SET_ROWS, Op.ACC, Op.SET)
+WRITERS = (Op.CPY, Op.SET_ROWS, Op.ACC, Op.SET, Op.SOFT_MAX_BACK)
 """Where the order of a kernel's loops shows if sources overlap."""
 
 

@@ -153,7 +153,7 @@ def test_the_tables_of_random_graphs_are_those_of_the_real_allocator(seed: int, 
         pytest.skip("the scenario is one on which ggml fails")
 
 
-SEEDS = (*range(60), 388)
+SEEDS = range(60)
 """In the last graphs are of the same size."""
 
 LEVELS = (1, 2)
@@ -206,7 +206,7 @@ def test_the_samples_graphs_serve_each_other_as_in_ggml(release: str, monkeypatc
 
 def test_random_graphs_serve_each_other_as_in_ggml(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = []
-    for seed in (drawn := Drawn(SEEDS, len(SEEDS) // 10)):
+    for seed in (drawn := Drawn(SEEDS, len(SEEDS) // 10, 388)):
         loaded = ggmltool.load(scenario(seed), ggml=release)
         cases += cases_of([loaded]) if len(loaded.model.graphs) > 1 else []
         drawn.found = len(cases) if any(facts.unexpected for facts, _ in cases) else 0

@@ -207,9 +207,7 @@ def _soft_max_back(x: Arrays, dst: Tensor) -> None:
     require_same(dst, *sources_of(dst))
     grad, y = flat_operand(x, dst, 0), flat_operand(x, dst, 1)
     dot = (y * grad).sum(axis=-1, keepdims=True, dtype=x.xp.float64).astype(x.xp.float32)
-    shifted = grad - dot
-    is_overwritten = dst.src[1] is not None and dst.src[1].data == dst.data  # in place ggml writes it before it reads y
-    x.put(dst, shifted * (shifted if is_overwritten else y) * x.xp.float32(param_f32(dst, 0)))
+    x.put(dst, (grad - dot) * y * x.xp.float32(param_f32(dst, 0)))
 
 
 def _mask_kernel(op: Op, value: float) -> None:
