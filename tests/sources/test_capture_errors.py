@@ -54,12 +54,8 @@ def test_what_is_no_model(call: Call, content: bytes | None, said: str) -> None:
 
 
 @needs_library
-def test_a_folder_is_no_model(call: Call) -> None:
-    assert refused(call, ".") == ". is a folder without config.json and safetensors; name a GGUF file in it"
-
-
-@needs_library
 def test_what_is_no_regular_file_is_not_read(call: Call) -> None:
+    assert refused(call, ".") == ". is a folder without config.json and safetensors; name a GGUF file in it"
     os.mkfifo("pipe.gguf")
     assert refused(call, "pipe.gguf") == "pipe.gguf is not a regular file"
     Path("loop.gguf").symlink_to("loop.gguf")
@@ -83,10 +79,9 @@ def test_a_model_cut_in_its_header(call: Call, keep: int, said: str) -> None:
 @needs_library
 def test_tokens_need_the_weights(call: Call) -> None:
     Path("model.gguf").write_bytes(cached("llama").read_bytes()[:-1])
-    message = refused(call, "model.gguf", "--tokens", "1,2")
-    assert message == "--prompt and --tokens need the weights' values; of model.gguf there is only the header"
-    message = refused(call, "model.gguf", "--weights")
-    assert message == "--weights needs the weights' values; of model.gguf there is only the header"
+    why = "the weights' values; of model.gguf there is only the header"
+    assert refused(call, "model.gguf", "--tokens", "1,2") == f"--prompt and --tokens need {why}"
+    assert refused(call, "model.gguf", "--weights") == f"--weights needs {why}"
 
 
 @needs_library

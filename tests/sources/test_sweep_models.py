@@ -51,21 +51,6 @@ def test_without_a_size_it_is_llama_cpps_own(call: Call, model: str) -> None:
     assert (result.status, row["file"]) == (0, "model.gguf")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("-ub", "0"), "0 is not from 1 to "),
-        (("-ub", "all"), "'all' is not a number or a range"),
-        (("-ub", "many"), "'many' is not a number or a range"),
-        (("-ub", "1..100"), "100 graphs are too many to capture; the limit is 64"),
-    ],
-)
-def test_sizes_that_make_no_graph_are_refused(call: Call, model: str, options: tuple[str, ...], message: str) -> None:
-    result = call("sweep", *options, model)
-    assert (result.status, result.out) == (2, "")
-    assert message in result.err
-
-
 def test_a_damaged_model_is_capture_s_message(call: Call, tmp_path: Path) -> None:
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + b"\xff" * 60)
     result = call("sweep", "-ub", "64", str(tmp_path / "bad.gguf"))
@@ -112,32 +97,6 @@ def test_every_option_of_a_capture_can_be_swept(call: Call, model: str) -> None:
     assert placed["devices"][0]["total"] == best["needs"]["CUDA0"]
 
 
-@pytest.mark.parametrize("command", ["place", "sweep"])
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("-ctk", "q9"), "'q9' is not one of"),
-        (("-np", "0"), "'-np'"),
-        (("--for", "cli", "-np", "auto"), "-np auto exists in llama-server only"),
-        (("-c", "1099511627776"), "1099511627776"),
-    ],
-)
-def test_options_that_no_capture_has_are_refused(
-    call: Call, model: str, command: str, options: tuple[str, ...], said: str
-) -> None:
-    """U19, U20"""
-    result = call(command, *options, model)
-    assert (result.status, result.out) == (2, "")
-    assert said in result.err
-
-
-@pytest.mark.parametrize("option", ["-ub", "-c", "-np"])
-def test_a_capture_is_of_one_ubatch_and_one_context(call: Call, option: str) -> None:
-    result = call("sweep", option, "512", "gemma-3-270m")
-    assert result.status == 2
-    assert f"{option} changes the graph: name the model itself" in result.err
-
-
 def test_kinds_of_files_are_swept_and_each_is_placed_alike(call: Call, model: str) -> None:
     options = ("-ngl", "all", "-c", "512", "--device", "CUDA0:64MiB", "--json")
     swept = json.loads(call("sweep", "--as", "q4_k,q8_0,f16:pure", *options, model).out)["placements"]
@@ -159,24 +118,35 @@ def test_the_best_kind_of_file_is_told_with_its_line(call: Call, model: str) -> 
     assert call(*shlex.split(line)[1:]).status == 0
 
 
-@pytest.mark.parametrize(
-    ("command", "option", "said"),
-    [
-        ("sweep", "q4_K_N", "'q4_K_N' is no kind of file that llama-quantize makes; did you mean"),
-        ("place", "q4_0,q8_0", "q4_0,q8_0 are several kinds of files; name one"),
-        ("capture", "q8_0:best", "'best' after q8_0 is neither pure nor imatrix, for example q8_0:imatrix"),
-    ],
-)
-def test_kinds_that_do_not_exist_are_refused(call: Call, model: str, command: str, option: str, said: str) -> None:
-    result = call(command, "--as", option, model)
+REFUSED = [
+    ("sweep MODEL -ub 0", "0 is not from 1 to "),
+    ("sweep MODEL -ub all", "'all' is not a number or a range"),
+    ("sweep MODEL -ub many", "'many' is not a number or a range"),
+    ("sweep MODEL -ub 1..100", "100 graphs are too many to capture; the limit is 64"),
+    *(
+        (f"{command} MODEL {options}", said)
+        for command in ("place", "sweep")
+        for options, said in (
+            ("-ctk q9", "'q9' is not one of"),
+            ("-np 0", "'-np'"),
+            ("--for cli -np auto", "-np auto exists in llama-server only"),
+            ("-c 1099511627776", "1099511627776"),
+        )
+    ),
+    *((f"sweep gemma-3-270m {name} 512", f"{name} changes the graph: name the model") for name in ("-ub", "-c", "-np")),
+    ("place gemma-3-270m --as q8_0", "--as changes the graph: name the model itself"),
+    ("sweep MODEL --as q4_K_N", "'q4_K_N' is no kind of file that llama-quantize makes; did you mean"),
+    ("place MODEL --as q4_0,q8_0", "q4_0,q8_0 are several kinds of files; name one"),
+    ("capture MODEL --as q8_0:best", "'best' after q8_0 is neither pure nor imatrix, for example q8_0:imatrix"),
+]
+"""What no capture can have (U19, U20), and what a capture that was made cannot have any more."""
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED)
+def test_what_makes_no_graph_is_refused(call: Call, model: str, words: str, said: str) -> None:
+    result = call(*words.replace("MODEL", str(model)).split())
     assert (result.status, result.out) == (2, "")
     assert said in result.err
-
-
-def test_a_capture_has_no_other_kind(call: Call) -> None:
-    result = call("place", "--as", "q8_0", "gemma-3-270m")
-    assert (result.status, result.out) == (2, "")
-    assert "--as changes the graph: name the model itself" in result.err
 
 
 def test_weights_that_are_not_made_have_no_values(call: Call, model: str) -> None:

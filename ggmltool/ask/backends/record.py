@@ -370,10 +370,6 @@ class KnownRates(DevicesRates, kw_only=True):
 
     view = "known_rates"
 
-    def document(self) -> DevicesRates:
-        """The devices alone."""
-        return part(self, DevicesRates)
-
 
 def rates_of_known() -> KnownRates:
     """Every known device, run by its usual backend."""

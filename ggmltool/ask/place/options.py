@@ -162,13 +162,6 @@ def _type(model: ScenarioSpec, spec: BackendSpec) -> str:
     return spec.type or profiles_of(model.release)[spec.family].type
 
 
-def _exact(nbytes: int) -> str:
-    """A size in the largest unit that leaves it whole."""
-    units = (("GiB", 30), ("MiB", 20), ("KiB", 10))
-    whole = next((f"{nbytes >> k}{unit}" for unit, k in units if not nbytes % (1 << k)), f"{nbytes}B")
-    return whole if nbytes else "0"
-
-
 def asked(common: Common, **given: str) -> str:
     """The options as one would write them again: `given` by name, then what differs from its default."""
     words = [f"{name} {value}" for name, value in given.items() if value]
@@ -179,7 +172,12 @@ def asked(common: Common, **given: str) -> str:
     words += [f"--n-cpu-ffn {common.n_cpu_ffn}"] if common.n_cpu_ffn else []
     words += [f"--lazy-mode {common.lazy_mode}"] if common.lazy_mode != "auto" else []
     if common.margin != DEFAULT_MARGIN:
-        words.append(f"--margin {','.join(map(_exact, common.margin))}")
+        # Each in the largest unit that leaves it whole.
+        units = (("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0))
+        margins = (
+            next(f"{n >> k}{unit}" for unit, k in units if not n % (1 << k)) if n else "0" for n in common.margin
+        )
+        words.append(f"--margin {','.join(margins)}")
     if common.parallel is not None:
         words.append("--pipeline" if common.parallel else "--no-pipeline")
     return " ".join(words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from msgspec import UNSET, UnsetType
 
@@ -18,9 +18,6 @@ from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.spec import BackendSpec
 from ggmltool.show.document import Error, ReleaseDocument, Row, error_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 State = Literal["yes", "no", "copy", "offload"]
 STATES: tuple[State, ...] = get_args(State)
@@ -134,6 +131,7 @@ class SupportsNode(Row):
 class SupportsDocument(ReleaseDocument, kw_only=True):
     """`supports --json`: which backend supports which node of a graph, and why not."""
 
+    view = "supports"
     kind: Literal["supports"] = "supports"
     graph: str | None
     ok: bool
@@ -142,37 +140,14 @@ class SupportsDocument(ReleaseDocument, kw_only=True):
     error: Error | UnsetType = UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class SupportMatrix:
-    """The nodes of a graph that are shown, out of `total`, with the answers of its `backends`; a row for every node, or
-    for all of a kind."""
+class SupportMatrix(SupportsDocument, kw_only=True):
+    """The nodes that are shown, out of `total`, with the answers of its `backends` as they were given; a row for every
+    node, or for all of a kind."""
 
     plan: Plan
-    nodes: Sequence[NodeAnswers]
+    asked: tuple[NodeAnswers, ...]
     total: int
-    backends: Sequence[str]
     by_node: bool
-
-    @property
-    def view(self) -> str:
-        """What shows it."""
-        return "supports"
-
-    def document(self) -> SupportsDocument:
-        """Every node with its answers, and whether the plan came about."""
-        rows = []
-        for n in self.nodes:
-            answers = {b: SupportsAnswer.of(a) for b, a in zip(self.backends, n.answers, strict=True)}
-            rows.append(SupportsNode(n.index, n.id, n.op, n.op, n.type, n.ne, n.src, n.backend, answers))
-        plan = self.plan
-        return SupportsDocument(
-            ggml=plan.ggml,
-            graph=plan.graph,
-            ok=plan.ok,
-            backends=list(self.backends),
-            nodes=rows,
-            error=error_of(plan.error),
-        )
 
 
 def supports(opened: Opened, graph: str, by_node: bool, state: State | None) -> SupportMatrix:
@@ -180,5 +155,21 @@ def supports(opened: Opened, graph: str, by_node: bool, state: State | None) -> 
     plan = opened.scenario.plan(graph)
     run = opened.scenario.start()
     nodes = asked(run, graph, plan)
-    chosen = [n for n in nodes if state is None or any(a.state == state for a in n.answers)]
-    return SupportMatrix(plan, chosen, len(nodes), [b.name for b in run.backends], by_node)
+    chosen = tuple(n for n in nodes if state is None or any(a.state == state for a in n.answers))
+    backends = [b.name for b in run.backends]
+    rows = []
+    for n in chosen:
+        answers = {b: SupportsAnswer.of(a) for b, a in zip(backends, n.answers, strict=True)}
+        rows.append(SupportsNode(n.index, n.id, n.op, n.op, n.type, n.ne, n.src, n.backend, answers))
+    return SupportMatrix(
+        ggml=plan.ggml,
+        graph=plan.graph,
+        ok=plan.ok,
+        backends=backends,
+        nodes=rows,
+        error=error_of(plan.error),
+        plan=plan,
+        asked=chosen,
+        total=len(nodes),
+        by_node=by_node,
+    )

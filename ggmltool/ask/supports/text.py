@@ -26,7 +26,7 @@ _RUNS_ON = {False: "runs on", True: "on"}
 def supports(answer: Answer[SupportMatrix], style: Style) -> str:
     """A row per kind of node (or per node), a column per backend, and below each backend's reasons."""
     found = answer.facts
-    nodes, backends = found.nodes, found.backends
+    nodes, backends = found.asked, found.backends
     shown = count(found.total, "node") if len(nodes) == found.total else f"{len(nodes)} of {count(found.total, 'node')}"
     top = heading(answer.title, [answer.heading, shown], style)
     if not nodes:

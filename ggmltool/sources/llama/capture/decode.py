@@ -51,19 +51,17 @@ class DecodedGraphWriter(GraphWriter):
     def name_of(self, graph: int, phase: str) -> str:
         """The name of a graph of that phase, which is written unless the same one was before."""
         nodes, leafs = self.lib.graph_tensors(graph)
-        key = tuple(self._content(address) for address in (*leafs, *nodes))
+        # What tells a graph from another one, which llama.cpp builds in the same memory.
+        tensors = [(address, Tensor.from_address(address)) for address in (*leafs, *nodes)]
+        key = tuple(
+            (at, t.op, t.type, *t.ne, *t.nb, *t.op_params, *t.src, t.view_src, t.view_offs, t.name) for at, t in tensors
+        )
         name = self._known.get(key)
         if name is None:
             n = sum(other.partition("_")[0] == phase for other in self.graphs)
             name = self._known[key] = f"{phase}_{n + 1}" if n else phase
             self.ids_of[name] = self.add(name, graph)
         return name
-
-    def _content(self, address: int) -> Hashable:
-        """What tells a tensor from that of another graph, which llama.cpp builds in the same memory."""
-        t = Tensor.from_address(address)
-        shape = (t.type, *t.ne, *t.nb)
-        return address, t.op, shape, tuple(t.op_params), tuple(t.src), t.view_src, t.view_offs, t.name
 
     def read_inputs(self, graph: int, name: str) -> Inputs:
         """The values of the inputs that any node of the graph reads that is computed."""
@@ -75,15 +73,13 @@ class DecodedGraphWriter(GraphWriter):
             tensor = self.memory.tensor(address)
             if address in read and tensor.data and not tensor.view_src and not self.has_memory(tensor):
                 content = ctypes.string_at(tensor.data, self.lib.ggml_nbytes(address))
-                out[self.ids_of[name][address]] = _data(content, tensor.type)
+                data: Any = {"fill": 0}
+                if tensor.type in _NUMBERS:
+                    data = array(_NUMBERS[tensor.type], content).tolist()
+                elif any(content):
+                    data = {"base64": base64.b64encode(content).decode("ascii")}
+                out[self.ids_of[name][address]] = data
         return out
-
-
-def _data(content: bytes, type: int) -> Any:
-    """Bytes as the `data` of a tensor."""
-    if type in _NUMBERS:
-        return array(_NUMBERS[type], content).tolist()
-    return {"base64": base64.b64encode(content).decode("ascii")} if any(content) else {"fill": 0}
 
 
 class Decoder(Session):

@@ -118,26 +118,19 @@ def find(wanted: str = "") -> Found:
 
 def _found() -> Iterator[Found]:
     """All that are there, the installed ones first."""
+    from ggmltool.oracle.lib import LIBRARIES  # what belongs to the judge is needed only where something is captured
+
     seen = set()
-    for paths in (sys.path, *([folder] for folder in _folders())):
+    folders = [[folder] for folder in os.environ.get(LIBRARIES, "").split(os.pathsep) if folder]
+    for paths in (sys.path, *folders):
         for package in PACKAGES:
             for distribution in importlib.metadata.distributions(name=package.name, path=paths):
-                found = Found(package, distribution.version, _file(package, distribution))
+                folder = Path(str(distribution.locate_file(package.folder)))
+                file = next((path for name in package.files for path in sorted(folder.glob(name))), None)
+                found = Found(package, distribution.version, file)
                 if found not in seen:
                     seen.add(found)
                     yield found
-
-
-def _folders() -> list[str]:
-    """Those that are named besides; what belongs to the library that judges is not needed where nothing is captured."""
-    from ggmltool.oracle.lib import LIBRARIES
-
-    return [folder for folder in os.environ.get(LIBRARIES, "").split(os.pathsep) if folder]
-
-
-def _file(package: Package, distribution: importlib.metadata.Distribution) -> Path | None:
-    folder = Path(str(distribution.locate_file(package.folder)))
-    return next((path for name in package.files for path in sorted(folder.glob(name))), None)
 
 
 BEFORE = (0, 28)
@@ -194,11 +187,7 @@ def behavior_of(version: str, build: int, exports: Callable[[str], bool]) -> Beh
     else:
         oldest = later[-1][0]
         return Behavior(oldest, f"ggml {version} is older than {oldest.name}; its graphs are planned as by that")
-    return _between(*later[-1], version, build)
-
-
-def _between(release: Release, library: Library, version: str, build: int) -> Behavior:
-    """A library that is older than this release, and later than the one before it."""
+    release, library = later[-1]  # the library is older than this release, and later than the one before it
     changed = [
         change.says
         for change in CHANGES

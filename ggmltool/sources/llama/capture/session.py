@@ -195,19 +195,10 @@ class Session:
             params.n_outputs_max = max(options.n_outputs, options.n_parallel)
         params.n_seq_max = options.n_parallel
         params.flash_attn_type = FLASH_ATTN[options.flash_attn]
-        params.type_k = TYPES[options.type_k].id
-        params.type_v = TYPES[options.type_v].id
-        params.swa_full = options.swa_full
-        params.kv_unified = options.kv_unified
-        params.offload_kqv = options.offload_kqv
-        params.embeddings = options.embeddings
+        params.type_k, params.type_v = TYPES[options.type_k].id, TYPES[options.type_v].id
+        for name in ("swa_full", "kv_unified", "offload_kqv", "embeddings"):
+            setattr(params, name, getattr(options, name))
         return params
-
-    def streams(self) -> int:
-        """The parts that attention takes a batch in: one for each sequence that has a KV cache of its own."""
-        lib = self.lib
-        attends = lib.llama_get_memory(self.ctx) and not lib.llama_model_is_recurrent(self.model)
-        return int(lib.llama_n_seq_max(self.ctx)) if attends and not self.options.kv_unified else 1
 
     def batch(self, phase: str) -> tuple[int, int, int]:
         """Tokens, sequences and outputs of a graph. Raises CaptureError for a batch that no context can have."""
@@ -222,10 +213,14 @@ class Session:
             n_tokens = n_seqs if phase == "token" else min(lib.llama_n_ctx(self.ctx), n_ubatch)
         if n_tokens > n_ubatch:
             raise CaptureError(f"--n-tokens {n_tokens} needs --ubatch-size {n_tokens}; the context has {n_ubatch}")
-        n_outputs = self.outputs(n_tokens)
+        # The outputs that the program reserves memory for: a model with an encoder gives one of every token.
+        most = 0 if lib.llama_model_has_encoder(self.model) else options.n_outputs_max
+        n_outputs = min(n_tokens, most) if most else n_tokens
         # llama.cpp reserves for as many tokens in every sequence.
         n_tokens = -(-n_tokens // n_seqs) * n_seqs
-        n_streams = self.streams()
+        # Attention takes a batch in as many parts as there are sequences with a KV cache of their own.
+        attends = lib.llama_get_memory(self.ctx) and not lib.llama_model_is_recurrent(self.model)
+        n_streams = int(n_seq_max) if attends and not options.kv_unified else 1
         if n_tokens % n_streams:
             raise CaptureError(
                 f"{n_tokens} tokens are not a multiple of {n_streams}, the number of sequences with separate KV "
@@ -238,11 +233,6 @@ class Session:
         if not n_outputs:
             raise CaptureError("--outputs 0: llama.cpp reserves memory for one output at least")
         return n_tokens, n_seqs, n_outputs
-
-    def outputs(self, n_tokens: int) -> int:
-        """The outputs that the program reserves memory for: a model with an encoder gives one of every token."""
-        most = self.options.n_outputs_max
-        return min(n_tokens, most) if most and not self.lib.llama_model_has_encoder(self.model) else n_tokens
 
     def reserve(self, phase: str) -> int:
         """The graph of a phase, until the next one is reserved. Raises CaptureError if it cannot be."""
@@ -270,17 +260,9 @@ class Session:
             "n_tokens": n_tokens,
             "n_seqs": n_seqs,
             "n_outputs": n_outputs,
-            "n_ctx": lib.llama_n_ctx(ctx),
-            "n_ctx_seq": lib.llama_n_ctx_seq(ctx),
-            "n_batch": lib.llama_n_batch(ctx),
-            "n_ubatch": lib.llama_n_ubatch(ctx),
-            "n_seq_max": lib.llama_n_seq_max(ctx),
+            **{n: getattr(lib, f"llama_{n}")(ctx) for n in ("n_ctx", "n_ctx_seq", "n_batch", "n_ubatch", "n_seq_max")},
             "flash_attn": flash_attn,
-            "type_k": options.type_k,
-            "type_v": options.type_v,
-            "swa_full": options.swa_full,
-            "kv_unified": options.kv_unified,
-            "offload_kqv": options.offload_kqv,
+            **{n: getattr(options, n) for n in ("type_k", "type_v", "swa_full", "kv_unified", "offload_kqv")},
         }
 
     def scenario(self, path: str, facts: dict[str, Any], batch: str, written: dict[str, Any]) -> dict[str, Any]:

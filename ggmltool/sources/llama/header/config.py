@@ -93,7 +93,12 @@ class Config:
             if self.get(*names) is not None:
                 self.add(key, self.number(self.get(*names), names[0]), F32)
         self._add_rope()
-        self._add_gating()
+        functions = {"softmax": 1, "sigmoid": 2}
+        gating = self.get("score_function", "scoring_func", "score_func", "moe_router_activation")
+        if gating is not None and (not isinstance(gating, str) or gating not in functions):
+            raise self.wrong(f"scoring_func is {str(gating)[:40]!r}", " or ".join(functions))
+        if gating is not None:
+            self.add("expert_gating_func", functions[gating], U32)
 
     def number(self, value: object, name: str) -> float:
         """A value as a number that is finite."""
@@ -159,12 +164,3 @@ class Config:
             self.add("rope.freq_base", self.number(full["rope_theta"], "rope_theta"), F32)
         if sliding.get("rope_theta") is not None:
             self.add("rope.freq_base_swa", self.number(sliding["rope_theta"], "rope_theta"), F32)
-
-    def _add_gating(self) -> None:
-        functions = {"softmax": 1, "sigmoid": 2}
-        name = self.get("score_function", "scoring_func", "score_func", "moe_router_activation")
-        if name is None:
-            return
-        if not isinstance(name, str) or name not in functions:
-            raise self.wrong(f"scoring_func is {str(name)[:40]!r}", " or ".join(functions))
-        self.add("expert_gating_func", functions[name], U32)

@@ -383,13 +383,12 @@ def _read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
             f"(curl -r 0-{needed - 1})"
         )
     for name, given in _object(path, content).items():
-        if name != "__metadata__":
-            yield name, _tensor(path, name, given)
-
-
-def _tensor(path: Path, name: str, given: object) -> StoredTensor:
-    match given:
-        case {"dtype": str(dtype), "shape": list(shape)} if len(shape) <= _MAX_DIMS:
-            if all(type(n) is int and 0 < n < _MAX_EXTENT for n in shape):
-                return StoredTensor(dtype, tuple(shape))
-    raise CaptureError(f"{path}: the tensor {name[:100]!r} has no dtype and shape that safetensors knows")
+        match given:
+            case _ if name == "__metadata__":
+                pass
+            case {"dtype": str(dtype), "shape": list(shape)} if len(shape) <= _MAX_DIMS and all(
+                type(n) is int and 0 < n < _MAX_EXTENT for n in shape
+            ):
+                yield name, StoredTensor(dtype, tuple(shape))
+            case _:
+                raise CaptureError(f"{path}: the tensor {name[:100]!r} has no dtype and shape that safetensors knows")

@@ -118,17 +118,17 @@ def _limited() -> Iterator[None]:
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGALRM, _too_long)
+
+    def too_long(*_: object) -> NoReturn:
+        raise PlaceError(f"the patterns of -ot search for longer than {SECONDS:g} s; avoid repeated groups like (a+)+")
+
+    before = signal.signal(signal.SIGALRM, too_long)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _too_long(*_: object) -> NoReturn:
-    raise PlaceError(f"the patterns of -ot search for longer than {SECONDS:g} s; avoid repeated groups like (a+)+")
 
 
 ALL = -1
@@ -266,27 +266,21 @@ def context_settings(tool: Tool, options: CaptureOptions) -> Iterator[Setting]:
     """The options of a context; of several defaults, llama-server's own number of sequences is not ours."""
     yield Setting("-c", str(options.n_ctx))
     if tool == "llama-server":
-        if options.kv_unified and options.n_parallel != AUTO_PARALLEL:
+        # Several sequences that share one cache are what it has without being told.
+        alone = options.n_parallel != AUTO_PARALLEL
+        if options.kv_unified and alone:
             yield Setting("-kvu")
-        yield from [] if _auto(options) else [Setting("-np", str(options.n_parallel))]
+        if alone or not options.kv_unified:
+            yield Setting("-np", str(options.n_parallel))
     n_batch = max(options.n_batch, options.n_ubatch)
     if n_batch != _DEFAULTS.n_batch:
         yield Setting("-b", str(n_batch))
-    if options.n_ubatch != _DEFAULTS.n_ubatch:
-        yield Setting("-ub", str(options.n_ubatch))
-    if options.flash_attn != _DEFAULTS.flash_attn:
-        yield Setting("-fa", options.flash_attn)
-    if options.type_k != _DEFAULTS.type_k:
-        yield Setting("-ctk", options.type_k)
-    if options.type_v != _DEFAULTS.type_v:
-        yield Setting("-ctv", options.type_v)
+    named = {"-ub": "n_ubatch", "-fa": "flash_attn", "-ctk": "type_k", "-ctv": "type_v"}
+    for name, field in named.items():
+        if (value := getattr(options, field)) != getattr(_DEFAULTS, field):
+            yield Setting(name, str(value))
     if options.swa_full:
         yield Setting("--swa-full")
-
-
-def _auto(options: CaptureOptions) -> bool:
-    """Whether llama-server does so without being told: several sequences that share one cache."""
-    return options.n_parallel == AUTO_PARALLEL and options.kv_unified
 
 
 def place_settings(options: PlaceOptions, devices: Sequence[str], build: str = "") -> Iterator[Setting]:
