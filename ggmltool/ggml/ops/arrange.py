@@ -159,8 +159,7 @@ def pad_ext_circular(
 )
 def pad_reflect_1d(ctx: Context, a: Tensor, p0: int, p1: int) -> Tensor:
     """ggml_pad_reflect_1d: each row mirrored at its ends, by p0 elements in front and p1 behind."""
-    function = "ggml_pad_reflect_1d"
-    require = requirer(function)
+    require = requirer("ggml_pad_reflect_1d")
     for name, p in (("p0", p0), ("p1", p1)):
         require(p >= 0, f"{name} >= 0", "{} is {}; it must be 0 or more", name, p)
     for name, p in (("p0", p0), ("p1", p1)):

@@ -82,8 +82,7 @@ def conv_2d_dw(
 
     Where the channels of b lie innermost, so do those of the result.
     """
-    function = "ggml_conv_2d_dw_direct"
-    require = requirer(function)
+    require = requirer("ggml_conv_2d_dw_direct")
     require(a.ne[2] == 1, "a->ne[2] == 1", "{} must have one kernel per channel: ne[2] is 1", a)
     require(a.ne[3] == b.ne[2], "a->ne[3] == b->ne[2]", "{} must have a kernel per channel of {}", a, b)
     ow = conv_output_size(b.ne[0], a.ne[0], stride0, pad0, dilation0)

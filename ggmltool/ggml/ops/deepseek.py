@@ -23,11 +23,6 @@ HC = 4
 CHUNK = 1 << 24
 """Scores computed at once, at most (elements)."""
 
-_require_indexer = requirer("ggml_lightning_indexer")
-_require_comb = requirer("ggml_dsv4_hc_comb")
-_require_pre = requirer("ggml_dsv4_hc_pre")
-_require_post = requirer("ggml_dsv4_hc_post")
-
 
 @constructor(
     Op.LIGHTNING_INDEXER,
@@ -45,7 +40,7 @@ def lightning_indexer(ctx: Context, q: Tensor, k: Tensor, weights: Tensor, mask:
     q [d, heads, tokens, streams], k [d, 1, kv, streams], weights [heads, tokens, 1, streams], mask f16 [kv, tokens, 1,
     streams or a divisor]; the result is [kv, tokens, 1, streams].
     """
-    require = _require_indexer
+    require = requirer("ggml_lightning_indexer")
     require(q.type is F32, "q->type == GGML_TYPE_F32", "{:nb} must be f32", q)
     require(weights.type is F32, "weights->type == GGML_TYPE_F32", "{:nb} must be f32", weights)
     require(mask.type is F16, "mask->type == GGML_TYPE_F16", "{:nb} must be f16: cast it first", mask)
@@ -86,7 +81,7 @@ def dsv4_hc_comb(ctx: Context, mixes: Tensor, scale: Tensor, base: Tensor, eps: 
     mixes [24, tokens], of which the last 16 are the matrix, scale [3 or more], of which it takes the third, base [24];
     the result is [4, 4, tokens].
     """
-    require = _require_comb
+    require = requirer("ggml_dsv4_hc_comb")
     for name, t in (("mixes", mixes), ("scale", scale), ("base", base)):
         require(t.type is F32, f"{name}->type == GGML_TYPE_F32", "{:nb} must be f32", t)
     require(n_iter > 0, "n_iter > 0", f"n_iter is {n_iter}")
@@ -131,7 +126,7 @@ def dsv4_hc_pre(ctx: Context, x: Tensor, weights: Tensor, scale: float = 1.0, ga
 
     `scale` multiplies the sum; `gated`: the weights [n_embd, hc, tokens] are gates (ggml_dsv4_hc_pre_gated).
     """
-    require = _require_pre
+    require = requirer("ggml_dsv4_hc_pre")
     require(x.type is F32, "x->type == GGML_TYPE_F32", "{:nb} must be f32", x)
     require(weights.type is F32, "weights->type == GGML_TYPE_F32", "{:nb} must be f32", weights)
     require(x.ne[1] > 0, "hc > 0", "{:nb} must have a stream, ne[1]", x)
@@ -176,9 +171,10 @@ def dsv4_hc_post(ctx: Context, x: Tensor, residual: Tensor, post: Tensor, comb: 
     x [n_embd, tokens], residual [n_embd, hc, tokens], post [hc, tokens], comb [hc, hc, tokens]; without comb each
     stream keeps its own residual. The result is shaped as residual.
     """
-    require = _require_post
+    require = requirer("ggml_dsv4_hc_post")
     if comb is None and not ctx.rules.comb_is_optional:
-        raise _no_comb("ggml_dsv4_hc_post")
+        why = "this release reads the type of comb, which is not there; later ones go without"
+        raise GgmlCrash("ggml_dsv4_hc_post", "a read at the address NULL", why)
     given = [("x", x), ("residual", residual), ("post", post)]
     if comb is not None:
         given.append(("comb", comb))
@@ -218,11 +214,6 @@ def lightning_indexer_kernel(x: Arrays, dst: Tensor) -> None:
             out[stream, 0, tokens] = (factors[stream, 0, tokens, None, :] @ scores)[:, 0]
             out[stream, 0, tokens] += masks[stream % mask.ne[3], 0, tokens]
     x.put(dst, out)
-
-
-def _no_comb(function: str) -> GgmlCrash:
-    why = "this release reads the type of comb, which is not there; later ones go without"
-    return GgmlCrash(function, "a read at the address NULL", why)
 
 
 def _normalised(values: Any, axis: int, eps: Any) -> Any:

@@ -27,7 +27,7 @@ from ggmltool.ggml.ops.operands import (
     show,
     sources_of,
 )
-from ggmltool.ggml.ops.registry import Arrays, Build, Part, Raw, constructor, float_bits, kernel, size_t, words
+from ggmltool.ggml.ops.registry import Arrays, Build, Part, constructor, float_bits, kernel, size_t, words
 from ggmltool.ggml.tensor import (
     Tensor,
     can_repeat,
@@ -50,15 +50,11 @@ def _require_padded_1d(function: str, a: Tensor) -> None:
     requirer(function)(is_padded_1d(a), "ggml_is_padded_1d(a)", why, a)
 
 
-def _add_type(raw: Raw) -> dict[str, Any]:
-    return {"type": raw.type}
-
-
 @constructor(
     Op.ADD,
     inplace=True,
     canonical=True,
-    unpack=_add_type,
+    unpack=lambda raw: {"type": raw.type},
     example="x: f32[8, 4]; bias: f32[8]; add(x, bias)",
     shape="b repeats into a -> a.type[a.ne]",
     means={"type": "type of the result; a's where left out"},

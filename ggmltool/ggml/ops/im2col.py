@@ -96,10 +96,6 @@ def _window_params(raw: Raw) -> dict[str, Any]:
     return {**{name: raw.word(i) for i, name in enumerate(names)}, "is_2D": raw.word(6) == 1}
 
 
-def _im2col_params(raw: Raw) -> dict[str, Any]:
-    return {**_window_params(raw), "dst_type": raw.type}
-
-
 def _too_small(function: str, condition: str, a: Tensor, b: Tensor) -> GgmlAssert:
     return GgmlAssert(
         function,
@@ -110,7 +106,7 @@ def _too_small(function: str, condition: str, a: Tensor, b: Tensor) -> GgmlAsser
 
 @constructor(
     Op.IM2COL,
-    unpack=_im2col_params,
+    unpack=lambda raw: {**_window_params(raw), "dst_type": raw.type},
     example="kernel: f16[3, 3, 2, 4]; image: f32[8, 8, 2]; "
     "im2col(kernel, image, s0=1, s1=1, p0=1, p1=1, d0=1, d1=1, is_2D=true, dst_type=f16)",
     shape="a.ne[2] = b.ne[2] where is_2D; a.ne[1] = b.ne[1] where not is_2D; "

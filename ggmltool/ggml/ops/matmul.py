@@ -16,7 +16,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.cpu.mathfn import on_host
 from ggmltool.ggml.ops.cpu.vec_dot import other_operand, weights
 from ggmltool.ggml.ops.operands import not_computable, param_i32, requirer, show, show_nb, sources_of
-from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_transposed
 from ggmltool.ggml.values.product import times
 
@@ -237,17 +237,10 @@ def out_prod_kernel(x: Arrays, dst: Tensor) -> None:
     x.put(dst, x.f32(b).swapaxes(-1, -2) @ left)
 
 
-_require = requirer("ggml_solve_tri")
-
-
-def _the_only_variant(raw: Raw) -> dict[str, Any]:
-    # ggml stores none of the three: it builds no other variant.
-    return {"left": True, "lower": True, "uni": False}
-
-
 @constructor(
     Op.SOLVE_TRI,
-    unpack=_the_only_variant,
+    # ggml stores none of the three: it builds no other variant.
+    unpack=lambda _: {"left": True, "lower": True, "uni": False},
     since="2025-11-13",
     example="a: f32[4, 4]; b: f32[8, 4]; solve_tri(a, b)",
     shape="a.type = f32; b.type = f32; a is contiguous; b is contiguous; a.ne[0] = a.ne[1]; a.ne[1] = b.ne[1]; "
@@ -260,7 +253,7 @@ def _the_only_variant(raw: Raw) -> dict[str, Any]:
 )
 def solve_tri(ctx: Context, a: Tensor, b: Tensor, left: bool = True, lower: bool = True, uni: bool = False) -> Tensor:
     """ggml_solve_tri: x of a x = b, where a [n, n] is lower triangular and b [k, n]; f32, the same batches."""
-    require = _require
+    require = requirer("ggml_solve_tri")
     require(a.type is F32, "a->type == GGML_TYPE_F32", "{:nb} must be f32", a)
     require(b.type is F32, "b->type == GGML_TYPE_F32", "{:nb} must be f32", b)
     require(a.ne[0] == a.ne[1], "a->ne[0] == a->ne[1]", "{:nb} must be square", a)

@@ -296,9 +296,6 @@ def gated_delta_net_kernel(x: Arrays, dst: Tensor) -> None:
 
 INT32_MAX = 2**31 - 1
 
-_require_conv = requirer("ggml_ssm_conv")
-_require_scan = requirer("ggml_ssm_scan")
-
 
 @constructor(
     Op.SSM_CONV,
@@ -311,7 +308,7 @@ def ssm_conv(ctx: Context, sx: Tensor, c: Tensor) -> Tensor:
 
     The result is [d_inner, tokens, seqs].
     """
-    require = _require_conv
+    require = requirer("ggml_ssm_conv")
     require(is_3d(sx), "ggml_is_3d(sx)", "{:nb} must have no fourth dimension", sx)
     require(is_matrix(c), "ggml_is_matrix(c)", "{:nb} must be a matrix", c)
     n_t = sx.ne[0] - c.ne[0] + 1
@@ -359,7 +356,7 @@ def ssm_scan(
 
 
 def _check_scan_layout(s: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, ids: Tensor, k: int) -> None:
-    require = _require_scan
+    require = requirer("ggml_ssm_scan")
     require(k >= 1, "K >= 1", f"at least the last state is kept, but K is {k}")
     require(k <= INT32_MAX, "K <= INT32_MAX", f"K is {k}")
     for name, t in (("s", s), ("dt", dt), ("A", a)):
@@ -375,7 +372,7 @@ def _check_scan_layout(s: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c
 
 
 def _check_scan_shape(s: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, ids: Tensor, k: int) -> None:
-    require = _require_scan
+    require = requirer("ggml_ssm_scan")
     _, n_head, n_tokens, n_seqs = x.ne
     steps = "{:nb} must be [heads, tokens, seqs] of {:nb}"
     require(dt.ne[0] == n_head, "dt->ne[0] == n_head", steps, dt, x)

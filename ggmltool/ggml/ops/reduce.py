@@ -20,7 +20,7 @@ from ggmltool.ggml.ops.operands import (
     sources_of,
     target_shape,
 )
-from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, can_repeat, is_matrix
 
 INT32_MAX = 2**31 - 1
@@ -106,17 +106,9 @@ def argsort(ctx: Context, a: Tensor, order: int) -> Tensor:
     return ctx.new_tensor(I32, a.ne).set_op(Op.ARGSORT, words(order), a)
 
 
-def _require_k(function: str, a: Tensor, k: int) -> None:
-    requirer(function)(a.ne[0] >= k, "a->ne[0] >= k", "{} elements cannot be chosen from the rows of {}", k, a)
-
-
-def _read_k(raw: Raw) -> dict[str, Any]:
-    return {"k": raw.ne[0]}
-
-
 @constructor(
     Op.TOP_K,
-    unpack=_read_k,
+    unpack=lambda raw: {"k": raw.ne[0]},
     since="2025-11-25",
     example="x: f32[8, 4]; top_k(x, k=2)",
     shape="k <= a.ne[0] -> i32[k, a.ne[1], a.ne[2], a.ne[3]]",
@@ -124,7 +116,8 @@ def _read_k(raw: Raw) -> dict[str, Any]:
 )
 def top_k(ctx: Context, a: Tensor, k: int) -> Tensor:
     """ggml_top_k: the places of the k largest elements of each row, i32[k, …]; their order means nothing."""
-    _require_k("ggml_top_k", a, k)
+    why = "{} elements cannot be chosen from the rows of {}"
+    requirer("ggml_top_k")(a.ne[0] >= k, "a->ne[0] >= k", why, k, a)
     return new_tensor(ctx, I32, (k, *a.ne[1:])).set_op(Op.TOP_K, (), a)
 
 

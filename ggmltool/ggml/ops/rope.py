@@ -81,8 +81,7 @@ def _require(a: Tensor, b: Tensor, c: Tensor | None, n_dims: int, mode: int) -> 
 
 def _require_offset(offset: int, mode: int) -> None:
     """The assertions of ggml_rope_set_offset, which is called where there is an offset."""
-    function = "ggml_rope_set_offset"
-    require = requirer(function)
+    require = requirer("ggml_rope_set_offset")
     require(offset >= 0, "n_offs >= 0", "the offset is {}; it is a number of elements", offset)
     why = "vision turns whole rows: there is no offset"
     require(not offset or mode != VISION, "mode != GGML_ROPE_TYPE_VISION", why)

@@ -9,7 +9,7 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F16, F32, I32, I64
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import requirer, show, sources_of
+from ggmltool.ggml.ops.operands import read_ne, requirer, show, sources_of
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows, is_matrix, is_vector
 from ggmltool.ggml.values.extent import check
@@ -37,7 +37,7 @@ def get_rows(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
 @constructor(
     Op.GET_ROWS_BACK,
     slots="a b",
-    unpack=lambda raw: {"ne": raw.ne},
+    unpack=read_ne,
     example="grad: f32[64, 4]; ids: i32[4]; get_rows_back(grad, ids, ne=[64, 1000])",
     shape="a is a matrix; b is a vector; b.type = i32; a.ne[0] = ne[0] -> f32[ne]",
     prototype="ttt",

@@ -26,8 +26,7 @@ from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_scala
 
 
 def _check_mask(a: Tensor, mask: Tensor) -> None:
-    function = "ggml_soft_max_impl"
-    require = requirer(function)
+    require = requirer("ggml_soft_max_impl")
     condition = "mask->type == GGML_TYPE_F16 || mask->type == GGML_TYPE_F32"
     require(mask.type is F16 or mask.type is F32, condition, "the mask must be f16 or f32, not {}", mask)
     require(is_contiguous(mask), "ggml_is_contiguous(mask)", "the mask {:nb} must be contiguous", mask)
@@ -140,8 +139,7 @@ def cross_entropy_loss(ctx: Context, a: Tensor, b: Tensor) -> Tensor:
 )
 def cross_entropy_loss_back(ctx: Context, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """ggml_cross_entropy_loss_back: the gradient at the logits b with labels c, given the gradient a of the loss."""
-    function = "ggml_cross_entropy_loss_back"
-    require = requirer(function)
+    require = requirer("ggml_cross_entropy_loss_back")
     require(is_scalar(a), "ggml_is_scalar(a)", "{} must have exactly one element", a)
     require(are_same_shape(b, c), "ggml_are_same_shape(b, c)", "{} and {} differ in shape", b, c)
     return ctx.dup_tensor(b).set_op(Op.CROSS_ENTROPY_LOSS_BACK, (), a, b, c)

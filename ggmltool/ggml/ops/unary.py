@@ -123,26 +123,14 @@ def xielu(ctx: Context, a: Tensor, alpha_n: float, alpha_p: float, beta: float, 
     return result.set_op(Op.UNARY, words(UnaryOp.XIELU, *(float_bits(v) for v in stored)), a)
 
 
-def _elu(xp: Any, v: Any) -> Any:
-    return xp.where(v > 0, v, xp.expm1(v))
-
-
-def _relu(xp: Any, v: Any) -> Any:
-    return xp.where(v > 0, v, xp.float32(0))
-
-
-def _sgn(xp: Any, v: Any) -> Any:
-    return (v > 0).astype(xp.float32) - (v < 0).astype(xp.float32)
-
-
 FUNCTIONS: dict[int, Callable[[Any, Any], Any]] = {
     UnaryOp.ABS: lambda xp, v: xp.abs(v),
-    UnaryOp.SGN: _sgn,
+    UnaryOp.SGN: lambda xp, v: (v > 0).astype(xp.float32) - (v < 0).astype(xp.float32),
     UnaryOp.NEG: lambda xp, v: -v,
     UnaryOp.STEP: lambda xp, v: (v > 0).astype(xp.float32),
     UnaryOp.TANH: mathfn.tanh,
-    UnaryOp.ELU: _elu,
-    UnaryOp.RELU: _relu,
+    UnaryOp.ELU: lambda xp, v: xp.where(v > 0, v, xp.expm1(v)),
+    UnaryOp.RELU: lambda xp, v: xp.where(v > 0, v, xp.float32(0)),
     UnaryOp.SIGMOID: mathfn.sigmoid,
     UnaryOp.GELU_QUICK: mathfn.gelu_quick_table,
     UnaryOp.SILU: mathfn.silu,

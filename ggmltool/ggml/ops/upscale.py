@@ -45,8 +45,7 @@ def _read(raw: Raw) -> dict[str, Any]:
 )
 def interpolate(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int, mode: int) -> Tensor:
     """ggml_interpolate and ggml_upscale_ext: a in the size ne0 … ne3; `mode` is a word or ggml's number."""
-    function = "ggml_interpolate_impl"
-    require = requirer(function)
+    require = requirer("ggml_interpolate_impl")
     require(mode & 255 < N_MODES, "(mode & 0xFF) < GGML_SCALE_MODE_COUNT", "there is no mode {}", mode & 255)
     condition = "!(mode & GGML_SCALE_FLAG_ANTIALIAS) || (mode & 0xFF) == GGML_SCALE_MODE_BILINEAR"
     require(mode & ANTIALIAS == 0 or mode & 255 == BILINEAR, condition, "antialias goes with bilinear only")

@@ -6,13 +6,14 @@ A view of a view is a view of the root, with the offsets added; op_params of a V
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, DType
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import requirer, show
+from ggmltool.ggml.ops.operands import read_ne, requirer, show
 from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, int64_t, kernel, size_t, words
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, Tensor, cut_name, is_contiguous, nelements
 from ggmltool.ggml.version import SIZE_MAX
@@ -104,17 +105,10 @@ def _reshaped(ctx: Context, a: Tensor, ne: Sequence[int], function: str, extents
     return result.set_op(Op.RESHAPE, (), a)
 
 
-def _product(ne: Sequence[int]) -> int:
-    out = 1
-    for n in ne:
-        out *= n
-    return out
-
-
 @constructor(
     Op.RESHAPE,
     canonical=True,
-    unpack=lambda raw: {"ne": raw.ne},
+    unpack=read_ne,
     slots="a",
     example="x: {type: f32, ne: [8, 4, 2], flags: [input]}; reshape(x, ne=[4, 2, 8])",
     shape="a is contiguous; a has as many elements as ne -> a.type[ne]",
@@ -128,7 +122,7 @@ def reshape(ctx: Context, a: Tensor, b: Tensor | None = None, ne: Sequence[int] 
         raise ValueError("reshape needs the new extents: ne, or a tensor that has them")
     n = len(ne)
     extents = "*".join(f"ne{i}" for i in range(n))
-    return _reshaped(ctx, a, ne, f"ggml_reshape_{n}d", extents, _product(ne))
+    return _reshaped(ctx, a, ne, f"ggml_reshape_{n}d", extents, math.prod(ne))
 
 
 @constructor(Op.RESHAPE)
@@ -237,21 +231,19 @@ def cast(ctx: Context, a: Tensor, type: DType) -> Tensor:
     return result.set_op(Op.CPY, (), a, result)
 
 
-@constructor(
-    Op.CONT, unpack=lambda raw: {"ne": raw.ne}, example="x: f32[8, 4]; cont(x)", shape="-> a.type[a.ne]", prototype="t"
-)
+@constructor(Op.CONT, unpack=read_ne, example="x: f32[8, 4]; cont(x)", shape="-> a.type[a.ne]", prototype="t")
 def cont(ctx: Context, a: Tensor, ne: Sequence[int] | None = None) -> Tensor:
     """ggml_cont, and with `ne` ggml_cont_1d … _4d: a contiguous copy, with other extents if they are given."""
     if ne is not None:
         dims = (*ne, 1, 1, 1)[:4]
         requirer("ggml_cont_4d")(
-            nelements(a) == dims[0] * dims[1] * dims[2] * dims[3],
+            nelements(a) == math.prod(dims),
             "ggml_nelements(a) == (ne0*ne1*ne2*ne3)",
             "{} has {} elements, {} would have {}",
             a,
             nelements(a),
             list(ne),
-            dims[0] * dims[1] * dims[2] * dims[3],
+            math.prod(dims),
         )
     result = ctx.new_tensor(a.type, a.ne if ne is None else ne)
     result.name = cut_name(f"{a.name} (cont)")

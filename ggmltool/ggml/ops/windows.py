@@ -101,9 +101,8 @@ def add_rel_pos(ctx: Context, a: Tensor, pw: Tensor, ph: Tensor, *, inplace: boo
     The keys of a window lie in a square of n columns and rows. pw and ph are [n, columns, rows, windows], for each
     query the scores of the n columns and of the n rows of keys.
     """
-    function = "ggml_add_rel_pos_impl"
 
-    require = requirer(function)
+    require = requirer("ggml_add_rel_pos_impl")
 
     require(are_same_shape(pw, ph), "ggml_are_same_shape(pw, ph)", "{} and {} differ in shape", pw, ph)
     for name, t in (("a", a), ("pw", pw), ("ph", ph)):
