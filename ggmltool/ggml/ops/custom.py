@@ -8,6 +8,7 @@ for every floating and quantized type; None for an empty slot), and returns the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ggmltool.ggml.context import Context
@@ -15,7 +16,7 @@ from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.operands import requirer, same_as
-from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Constructor, Raw, constructor, kernel, words
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, contiguous_nb
 
 N_TASKS_MAX = -1
@@ -45,47 +46,33 @@ def _read_n_tasks(raw: Raw) -> dict[str, int] | None:
     return {"n_tasks": n_tasks} if n_tasks else None
 
 
-@constructor(
+_MAP = Constructor(
     Op.MAP_CUSTOM1,
     inplace=True,
     unpack=_read_n_tasks,
     choices=N_TASKS,
-    example="x: f32[8, 4]; map_custom1(x)",
     shape="-> a.type[a.ne]",
     means=_MEANS,
     note=_NOTE,
-    prototype="tpip",
 )
+
+
+@replace(_MAP, op=Op.MAP_CUSTOM1, example="x: f32[8, 4]; map_custom1(x)", prototype="tpip")
 def map_custom1(ctx: Context, a: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False) -> Tensor:
     """ggml_map_custom1: what a function makes of a; the result has a's type and extents."""
     return _map_custom(1, Op.MAP_CUSTOM1, ctx, (a,), n_tasks, inplace)
 
 
-@constructor(
-    Op.MAP_CUSTOM2,
-    inplace=True,
-    unpack=_read_n_tasks,
-    choices=N_TASKS,
-    example="a: f32[8, 4]; b: f32[8, 4]; map_custom2(a, b)",
-    shape="-> a.type[a.ne]",
-    means=_MEANS,
-    note=_NOTE,
-    prototype="ttpip",
-)
+@replace(_MAP, op=Op.MAP_CUSTOM2, example="a: f32[8, 4]; b: f32[8, 4]; map_custom2(a, b)", prototype="ttpip")
 def map_custom2(ctx: Context, a: Tensor, b: Tensor, n_tasks: int = N_TASKS_MAX, *, inplace: bool = False) -> Tensor:
     """ggml_map_custom2: what a function makes of a and b; the result has a's type and extents."""
     return _map_custom(2, Op.MAP_CUSTOM2, ctx, (a, b), n_tasks, inplace)
 
 
-@constructor(
-    Op.MAP_CUSTOM3,
-    inplace=True,
-    unpack=_read_n_tasks,
-    choices=N_TASKS,
+@replace(
+    _MAP,
+    op=Op.MAP_CUSTOM3,
     example="a: f32[8, 4]; b: f32[8, 4]; c: f32[8, 4]; map_custom3(a, b, c)",
-    shape="-> a.type[a.ne]",
-    means=_MEANS,
-    note=_NOTE,
     prototype="tttpip",
 )
 def map_custom3(

@@ -162,10 +162,6 @@ def _source(n: Tensor, i: int) -> Tensor:
     return n if s is None else s
 
 
-def _product(n: Tensor) -> tuple[int, int]:
-    return nelements(n) * _source(n, 0).ne[0], 0
-
-
 def _out_prod(n: Tensor) -> tuple[int, int]:
     return nelements(n) * _source(n, 0).ne[1], 4 * _source(n, 0).ne[0] * _source(n, 0).ne[1] * n.ne[2] * n.ne[3]
 
@@ -203,10 +199,6 @@ def _conv_3d(n: Tensor) -> tuple[int, int]:
 def _im2col(n: Tensor) -> tuple[int, int]:
     images = _source(n, 1).ne[3] if n.op == Op.IM2COL_3D else 1
     return images * STEP, 16 * nelements(n)
-
-
-def _col2im(n: Tensor) -> tuple[int, int]:
-    return _source(n, 0).ne[0] // max(param_i32(n, 1), 1) * STEP, 0
 
 
 def _im2col_back(n: Tensor) -> tuple[int, int]:
@@ -262,25 +254,13 @@ def _linear_attention(n: Tensor) -> tuple[int, int]:
     return nelements(k) * k.ne[0] + k.ne[2] * STEP, 0
 
 
-def _solve(n: Tensor) -> tuple[int, int]:
-    return nelements(n) * n.ne[1] + n.ne[1] * STEP, 0
-
-
-def _combine(n: Tensor) -> tuple[int, int]:
-    return abs(param_i32(n, 1)) * (_GATHERED * nelements(n) + STEP), 0
-
-
 def _sort(n: Tensor) -> tuple[int, int]:
     a = _source(n, 0)
     return nelements(a) * max(a.ne[0].bit_length(), 1), 8 * nelements(a)
 
 
-def _arange(n: Tensor) -> tuple[int, int]:
-    return 0, 16 * nelements(n)
-
-
 _OPERATIONS: dict[int, Special] = {
-    Op.MUL_MAT: _product,
+    Op.MUL_MAT: lambda n: (nelements(n) * _source(n, 0).ne[0], 0),
     Op.MUL_MAT_ID: _experts,
     Op.OUT_PROD: _out_prod,
     Op.FLASH_ATTN_EXT: _attention,
@@ -292,7 +272,7 @@ _OPERATIONS: dict[int, Special] = {
     Op.CONV_TRANSPOSE_2D: _transposed(2),
     Op.IM2COL: _im2col,
     Op.IM2COL_3D: _im2col,
-    Op.COL2IM_1D: _col2im,
+    Op.COL2IM_1D: lambda n: (_source(n, 0).ne[0] // max(param_i32(n, 1), 1) * STEP, 0),
     Op.IM2COL_BACK: _im2col_back,
     Op.POOL_1D: _pool,
     Op.POOL_2D: _pool,
@@ -305,10 +285,10 @@ _OPERATIONS: dict[int, Special] = {
     Op.RWKV_WKV7: _linear_attention,
     Op.GATED_LINEAR_ATTN: _linear_attention,
     Op.GATED_DELTA_NET: _linear_attention,
-    Op.SOLVE_TRI: _solve,
-    Op.DSV4_HC_COMB: _combine,
+    Op.SOLVE_TRI: lambda n: (nelements(n) * n.ne[1] + n.ne[1] * STEP, 0),
+    Op.DSV4_HC_COMB: lambda n: (abs(param_i32(n, 1)) * (_GATHERED * nelements(n) + STEP), 0),
     Op.ARGSORT: _sort,
     Op.TOP_K: _sort,
-    Op.ARANGE: _arange,
+    Op.ARANGE: lambda n: (0, 16 * nelements(n)),
 }
 """What an op takes beyond reading its sources and writing its result."""
