@@ -1,18 +1,23 @@
-"""A call of an op on a GPU, or on the double of one, beside the same call on the host."""
+"""Calls of ops on a GPU, or on the double of one, beside the same calls on the host."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.devices.gpu import Gpu
 from ggmltool.ggml.devices.gpu_arrays import GpuArrays
+from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import KERNELS
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.values.arrays import HostArrays
-from tests.conformance.ops_case import Call, Engine
+from tests.conformance.ops_case import Call, Engine, bytes_of, check_result
+from tests.needs import library
 
 HALF = frozenset(("f16", "bf16"))
 
@@ -59,3 +64,22 @@ def other_on_host(case: Call) -> bool:
     if "gelu" in case.fn or "geglu" in case.fn:
         return any(s is not None and s.data == "special" for s in case.sources)
     return case.fn == "count_equal" and any(s is not None and max(s.dims[2:]) > 1 for s in case.sources)
+
+
+def differing(cases: Sequence[Call], gpu: Gpu, computed: Callable[[Call], object] = str) -> list[str]:
+    """What the GPU computes otherwise than the host does; `computed` is called with each case that both compute."""
+    lib, rng, wrong = library(), np.random.default_rng(1), []
+    for case in cases:
+        data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
+        try:
+            expected = Engine(case, DEFAULT).compute(data)
+        except GgmlError:
+            continue
+        got = OnGpu(case, gpu).compute(data)
+        computed(case)
+        try:
+            if not other_on_host(case):
+                check_result(replace(case, nmse=tolerance(case)), got, expected)
+        except AssertionError as error:
+            wrong.append(str(error).splitlines()[0])
+    return wrong

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,34 +11,15 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.devices.gpu import Gpu, Queue
-from ggmltool.ggml.errors import GgmlError, GgmlFailed
-from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.ggml.errors import GgmlFailed
 from ggmltool.scenario.run.run import Run
-from tests.conformance.ops_case import Engine, bytes_of, check_result
-from tests.gpu.on_gpu import OnGpu, other_on_host, tolerance
+from tests.gpu.on_gpu import differing
 from tests.gpu.test_sched_on_double import CASES, WITH_GPUS, nmse, sample
-from tests.needs import library
 
 
 @pytest.mark.parametrize("fn", CASES)
 def test_the_gpu_gives_what_the_host_gives(fn: str, gpu: Gpu) -> None:
-    lib = library()
-    rng = np.random.default_rng(1)
-    wrong = []
-    for case in CASES[fn]:
-        data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
-        try:
-            expected = Engine(case, DEFAULT).compute(data)
-        except GgmlError:
-            continue
-        got = OnGpu(case, gpu).compute(data)
-        if other_on_host(case):
-            continue
-        try:
-            check_result(replace(case, nmse=tolerance(case)), got, expected)
-        except AssertionError as error:
-            wrong.append(str(error).splitlines()[0])
-    assert wrong == []
+    assert differing(CASES[fn], gpu) == []
 
 
 @pytest.mark.parametrize("name", WITH_GPUS)

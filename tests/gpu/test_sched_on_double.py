@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,16 @@ import ggmltool
 from ggmltool.ggml.devices.gpu import Queue, find
 from ggmltool.ggml.devices.gpu_arrays import can_decode, can_encode
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Event, EventCall, Synchronized, TensorCopied
-from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.scenario.run.devices import computing, make_backends, make_bufts
 from ggmltool.scenario.run.run import Run
 from tests.conformance.checked import compared
 from tests.conformance.fuzz import scenario
-from tests.conformance.ops_case import Call, Engine, bytes_of, check_result
+from tests.conformance.ops_case import Call
 from tests.gpu.conftest import Doubles
 from tests.gpu.double import Cupy
-from tests.gpu.on_gpu import OnGpu, other_on_host, tolerance
+from tests.gpu.on_gpu import differing
 from tests.gpu.timeline import Race, Work
-from tests.needs import library
 
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 WITH_GPUS = ["moe", "offload", "packed-weights", "pipeline", "priority", "transformer", "two-orders"]
@@ -300,29 +296,18 @@ for _case in compared():
 
 @pytest.mark.parametrize("fn", CASES)
 def test_a_gpu_gives_what_the_host_gives(fn: str, double: Doubles) -> None:
-    lib = library()
     cupy = double()
     cupy.state.timeline.races = False
-    found = find()
+    found, calls = find(), cupy.state.timeline.calls
     assert found.gpus, found.why
-    rng = np.random.default_rng(1)
-    wrong, waited = [], set()
-    for case in CASES[fn][:: FEWER.get(fn, 1)]:
-        data = [bytes_of(lib, s, rng) for s in (*case.sources, case.sinks) if s is not None]
-        try:
-            expected = Engine(case, DEFAULT).compute(data)
-        except GgmlError:
-            continue
-        cupy.state.timeline.calls.clear()
-        got = OnGpu(case, found.gpus[0]).compute(data)
+    calls.clear()
+    waited = set()
+
+    def computed(case: Call) -> None:
         by_host = WRITTEN_BY_HOST if fn in ("cpy", "set_rows", "add_cast", "add") else READ_BY_HOST
         if not any(s is not None and s.type in by_host for s in case.sources):
-            waited.update(WAITS.intersection(cupy.state.timeline.calls))
-        if other_on_host(case):
-            continue
-        try:
-            check_result(replace(case, nmse=tolerance(case)), got, expected)
-        except AssertionError as error:
-            wrong.append(str(error).splitlines()[0])
-    assert wrong == []
+            waited.update(WAITS.intersection(calls))
+        calls.clear()
+
+    assert differing(CASES[fn][:: FEWER.get(fn, 1)], found.gpus[0], computed) == []
     assert fn in WAITING or not waited
