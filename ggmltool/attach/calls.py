@@ -15,7 +15,7 @@ from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.gdb.link import Dies
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import AttachSession
-from ggmltool.attach.state import Answers, Function, Left, Snapshot, left_by
+from ggmltool.attach.state import Answers, Function, LeftState, Snapshot, left_by
 from ggmltool.attach.write.written import Written, decided, with_assignments, written
 from ggmltool.state.errors import AttachError
 from ggmltool.structs.layout import layout
@@ -199,7 +199,7 @@ class Visited:
         return with_assignments(made, done) if self.after is self.before else made, done
 
     @property
-    def left(self) -> Left | None:
+    def left(self) -> LeftState | None:
         """The state in which the call has left the scheduler, None of a program without one."""
         if not self.before.sched.address:
             return None

@@ -122,7 +122,7 @@ def past_of(snapshot: Snapshot, backends: Sequence[str], ids: Mapping[int, str])
     return replace(past, is_reset=True, is_alloc=False, next_copy=again)
 
 
-class Left(NamedTuple):
+class LeftState(NamedTuple):
     """The state in which a call has left a scheduler, without copies, and without `own_size` (0) where that ggml has
     another rule for it than the release that it is planned as. `keys` are the tensors in its hash set, None
     where there may be those of calls before."""
@@ -131,16 +131,16 @@ class Left(NamedTuple):
     keys: int | None
 
 
-def left_by(before: Snapshot, after: Snapshot, backends: Sequence[str]) -> Left:
+def left_by(before: Snapshot, after: Snapshot, backends: Sequence[str]) -> LeftState:
     """What a call has left, of the snapshots around it. A compute of a graph that is allocated allocates nothing: its
     plan allocates the same graph again, whose backends are then those before, too."""
     past = past_of(replace(after, function=None), backends, {})
     if counts_inputs(after.structs) != counts_inputs(after.release):
         past = replace(past, own_size=0)
     if before is after:
-        return Left(replace(past, prev_node_ids=past.node_ids, prev_leaf_ids=past.leaf_ids), None)
+        return LeftState(replace(past, prev_node_ids=past.node_ids, prev_leaf_ids=past.leaf_ids), None)
     alone = not before.sched.hash_set.keys and not after.sched.is_reset
-    return Left(past, len(after.sched.hash_set.keys) if alone else None)
+    return LeftState(past, len(after.sched.hash_set.keys) if alone else None)
 
 
 def counts_inputs(structs: str) -> bool:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import ggmltool
 from ggmltool.ask.dot.folded import fold_dot
-from ggmltool.ask.dot.overview import MOST_ROWS, Group, overview, overview_dot
+from ggmltool.ask.dot.overview import MOST_ROWS, LayerGroup, overview, overview_dot
 from ggmltool.inspect.copied import bytes_of
 from ggmltool.inspect.fold import Fold, FoldNode, Item, fold, fold_plan, layers, masked, unfolded
 from ggmltool.scenario.samples import sample_name, samples
@@ -198,7 +198,7 @@ def test_a_long_column_goes_on_beside_itself() -> None:
     assert "what is copied" not in text
 
 
-def overviews(scenario: ggmltool.Scenario) -> list[tuple[ggmltool.Plan, tuple[Group, ...]]]:
+def overviews(scenario: ggmltool.Scenario) -> list[tuple[ggmltool.Plan, tuple[LayerGroup, ...]]]:
     """Those of all graphs that ggml takes, checked against their plans."""
     found = []
     for graph in scenario.model.graphs:

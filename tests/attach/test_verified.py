@@ -11,7 +11,7 @@ import pytest
 
 import ggmltool
 from ggmltool.ask.attach.verified import Likely, Stage, verified_view, verify
-from ggmltool.attach.state import Left
+from ggmltool.attach.state import LeftState
 from ggmltool.ggml.alloc.common import INVALID
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.ggml.sched.state import SchedulerState
@@ -111,15 +111,15 @@ def test_more_rows_are_told_by_their_number() -> None:
     assert (found.first.field, found.first.process, found.first.plan) == ("number of splits", "4", "3")
 
 
-def left() -> Left:
+def left() -> LeftState:
     """The state in which such a process leaves its scheduler."""
     run = ggmltool.load(DOCUMENT).start()
     run.alloc("main")
     assert isinstance(run.sched, SchedulerState)
-    return Left(past_of(run.sched), len(run.sched.hash_keys()))
+    return LeftState(past_of(run.sched), len(run.sched.hash_keys()))
 
 
-def changed(**fields: Any) -> Left:
+def changed(**fields: Any) -> LeftState:
     return left()._replace(past=replace(left().past, **fields))
 
 
@@ -138,7 +138,9 @@ def test_the_graph_before_is_compared(which: str, field: str) -> None:
     assert isinstance(run.sched, SchedulerState)
     ours = past_of(run.sched)
     for before, said in (((1, 1, 5), None), ((0, 1), f"backends of the {field} before")):
-        first = verify(document, "main", "alloc", decided(), left=Left(replace(ours, **{which: before}), None)).first
+        first = verify(
+            document, "main", "alloc", decided(), left=LeftState(replace(ours, **{which: before}), None)
+        ).first
         assert (first and first.field) == said
 
 
@@ -156,7 +158,7 @@ def test_the_graph_before_is_compared(which: str, field: str) -> None:
         (lambda: changed(nodes=((INVALID, ()),) * len(left().past.nodes)), "y", "planned place"),
     ],
 )
-def test_a_field_that_it_keeps_is_found(state: Callable[[], Left], row: str, field: str) -> None:
+def test_a_field_that_it_keeps_is_found(state: Callable[[], LeftState], row: str, field: str) -> None:
     found = verify(DOCUMENT, "main", "alloc", decided(), left=state())
     assert found.first is not None
     assert found.first.stage is Stage.LEFT

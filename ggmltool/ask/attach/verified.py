@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Literal, NamedTuple, cast
 
 from ggmltool.ask.words import reason_sentence
-from ggmltool.attach.state import Left
+from ggmltool.attach.state import LeftState
 from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.sched.past import Past, past_of
 from ggmltool.ggml.sched.state import SchedulerState
@@ -124,7 +124,7 @@ def _decided(process: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[_F
         yield _Field(Stage.SIZES, backend, "buffer size", sizes.get(backend), planned.get(backend))
 
 
-def _left(left: Left, sched: SchedulerState) -> Iterator[_Field]:
+def _left(left: LeftState, sched: SchedulerState) -> Iterator[_Field]:
     """The state in which a call has left a scheduler: the tables of the allocator, which the next graph is held
     against, free blocks, buffers, and the scheduler's own numbers."""
     process, plan = left.past, past_of(sched)
@@ -191,7 +191,7 @@ def verify(
     step: str,
     process: Mapping[str, Any],
     notes: Sequence[str] = (),
-    left: Left | None = None,
+    left: LeftState | None = None,
 ) -> AttachVerifyDocument:
     """Plan a program's scenario, and hold what the process decided beside it, with the state in which its call `left`
     the scheduler (None: that was not read). Raises ScenarioError."""

@@ -21,7 +21,7 @@ MOST_COLUMNS = 8
 _LONGEST_PERIOD = 6
 
 
-class Stage(NamedTuple):
+class SplitStage(NamedTuple):
     """The nodes of one layer in one split, and those at their place in the layers that are alike.
 
     `splits` are the numbers of the splits, each once; `ops` how many there are of each op in all. `nodes`, `inputs` and
@@ -38,18 +38,18 @@ class Stage(NamedTuple):
     begins: bool
 
 
-class Column(NamedTuple):
+class LayerColumn(NamedTuple):
     """Layers that are alike, and their stages in order; None is what comes before, between or behind the layers."""
 
     layers: tuple[int | None, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[SplitStage, ...]
 
 
-class Group(NamedTuple):
+class LayerGroup(NamedTuple):
     """Columns that follow each other `times` times: mostly one, several where layers take turns."""
 
     times: int
-    columns: tuple[Column, ...]
+    columns: tuple[LayerColumn, ...]
 
 
 class _Part(NamedTuple):
@@ -62,13 +62,15 @@ class _Part(NamedTuple):
 _Layer = tuple[_Part, ...]
 
 
-def overview(plan: Plan, tensors: Tensors) -> tuple[Group, ...]:
+def overview(plan: Plan, tensors: Tensors) -> tuple[LayerGroup, ...]:
     """All groups in program order. Every node is in one stage, every copied input before one."""
     layers = list(_layers(plan))
     groups = list(_groups(layers, [_strictly(plan, layer) for layer in layers]))
     if sum(len(pieces) // times for times, pieces in groups) > MOST_COLUMNS:
         groups = list(_groups(layers, [_loosely(plan, layer) for layer in layers]))
-    return tuple(Group(times, tuple(_columns(plan, tensors, pieces, len(pieces) // times))) for times, pieces in groups)
+    return tuple(
+        LayerGroup(times, tuple(_columns(plan, tensors, pieces, len(pieces) // times))) for times, pieces in groups
+    )
 
 
 def _layers(plan: Plan) -> Iterator[_Layer]:
@@ -126,18 +128,18 @@ def _number(layers: Sequence[_Layer], place: int) -> int | None:
     return layers[place][0].layer
 
 
-def _columns(plan: Plan, tensors: Tensors, layers: Sequence[_Layer], period: int) -> Iterator[Column]:
+def _columns(plan: Plan, tensors: Tensors, layers: Sequence[_Layer], period: int) -> Iterator[LayerColumn]:
     for first in range(period):
         alike = layers[first::period]
         stages = (_stage(plan, tensors, parts) for parts in zip(*alike, strict=True))
-        yield Column(tuple(layer[0].layer for layer in alike), tuple(stages))
+        yield LayerColumn(tuple(layer[0].layer for layer in alike), tuple(stages))
 
 
-def _stage(plan: Plan, tensors: Tensors, parts: Sequence[_Part]) -> Stage:
+def _stage(plan: Plan, tensors: Tensors, parts: Sequence[_Part]) -> SplitStage:
     splits = [plan.splits[part.split] for part in parts]
     copied = [plan.splits[part.split].inputs if part.begins else () for part in parts]
     nbytes = [sum(tensors[of].nbytes for of in inputs) for inputs in copied]
-    return Stage(
+    return SplitStage(
         splits[0].backend,
         tuple(dict.fromkeys(split.id for split in splits)),
         Counter(tensors[node.id].op for part in parts for node in part.nodes),
@@ -183,15 +185,15 @@ def overview_dot(plan: Plan, tensors: Tensors, title: str) -> str:
     return "\n".join(lines)
 
 
-def _pieces(column: Column) -> Iterator[Column]:
+def _pieces(column: LayerColumn) -> Iterator[LayerColumn]:
     """The column, in as many of equal length as are needed."""
     n = len(column.stages)
     pieces = -(-n // MOST_ROWS)
     for i in range(pieces):
-        yield Column(column.layers, column.stages[n * i // pieces : n * (i + 1) // pieces])
+        yield LayerColumn(column.layers, column.stages[n * i // pieces : n * (i + 1) // pieces])
 
 
-def _column(i: int, column: Column, title: str, plan: Plan) -> Iterator[str]:
+def _column(i: int, column: LayerColumn, title: str, plan: Plan) -> Iterator[str]:
     """The head, and the boxes below it from one to the next."""
     inks = colors(name for name, _ in plan.backends)
     yield f'h{i} [label="{title}", shape=plaintext, style="", fontsize=12, group=g{i}];'
@@ -207,7 +209,7 @@ def _column(i: int, column: Column, title: str, plan: Plan) -> Iterator[str]:
         before = name
 
 
-def _titles(columns: Sequence[Column]) -> Iterator[str]:
+def _titles(columns: Sequence[LayerColumn]) -> Iterator[str]:
     """What each column is of."""
     before = None
     for i, (layers, _) in enumerate(columns):
@@ -233,7 +235,7 @@ def _layers_of(numbers: Sequence[int]) -> str:
     return f"layers {which} · × {len(numbers)}"
 
 
-def _lines(stage: Stage) -> tuple[str, str]:
+def _lines(stage: SplitStage) -> tuple[str, str]:
     """What a box says: splits, backend and what is copied; how many nodes, and their commonest ops."""
     first = f"{split_numbers(stage.splits)} {stage.backend}"
     if stage.inputs[1]:

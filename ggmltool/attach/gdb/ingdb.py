@@ -154,7 +154,7 @@ def _frame(frame, names):
 def serving(folder):
     """The class that answers ggmltool's questions, of those in `inside.py`, and some of its own."""
 
-    class Desk(inside.Server):
+    class UsersGdb(inside.Server):
         """Answers one command at a time, and leaves the settings and the breakpoints of the user as they are."""
 
         def __init__(self, requests, answers, state):
@@ -262,7 +262,7 @@ def serving(folder):
                 if breakpoint.is_valid():
                     breakpoint.enabled = True
 
-    return Desk
+    return UsersGdb
 
 
 class Child:
