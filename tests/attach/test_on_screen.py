@@ -5,20 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.attach.programs import environment
 from tests.cli.conftest import Call
 from tests.golden import check_golden
 from tests.needs import compiled, needs_gcc, needs_gdb
 
 pytestmark = [needs_gcc, needs_gdb]
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
 
 
 def steady(text: str) -> str:

@@ -30,20 +30,8 @@ def test_a_program_that_never_ends_is_told_of_call_by_call(more: list[str], tmp_
     verify = [] if more else ["--verify"]
     path = tmp_path / "x.json"
     program = [str(compiled()), "--forever", "--pause", "5"]
-    command = [
-        sys.executable,
-        "-m",
-        "ggmltool",
-        "attach",
-        *verify,
-        *more,
-        "--count",
-        "2",
-        "-o",
-        str(path),
-        "--",
-        *program,
-    ]
+    options = [*verify, *more, "--count", "2", "-o", str(path)]
+    command = [sys.executable, "-m", "ggmltool", "attach", *options, "--", *program]
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as looking:

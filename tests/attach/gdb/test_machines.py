@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ggmltool.attach.gdb import machines
-from ggmltool.attach.gdb import machines as permission
 from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.attach.gdb.machines import Remote, gdb_for, lacks, machine_of, not_ours, program_of, why_not
 from ggmltool.attach.session import AttachSession
@@ -123,7 +122,7 @@ OTHER = 4242
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A /proc in which we have no privileges."""
-    monkeypatch.setattr(permission, "PROC", tmp_path)
+    monkeypatch.setattr(machines, "PROC", tmp_path)
     process(tmp_path, os.getpid(), CapEff="0000000000000000")
     return tmp_path
 

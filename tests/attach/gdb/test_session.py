@@ -21,15 +21,8 @@ ALLOC = "ggml_backend_sched_alloc_graph"
 def planning(release: str, seeds: range = range(2, 4)) -> list[str]:
     """The command line of a program that plans graphs on a real library."""
     needs.library(release)
-    return [
-        sys.executable,
-        "-m",
-        "tests.attach.on_library",
-        "--ggml",
-        release,
-        "--seeds",
-        f"{seeds.start}:{seeds.stop}",
-    ]
+    program = [sys.executable, "-m", "tests.attach.on_library", "--ggml", release]
+    return [*program, "--seeds", f"{seeds.start}:{seeds.stop}"]
 
 
 @pytest.mark.parametrize("release", ["0.20.2", "0.26"])
