@@ -150,7 +150,7 @@ class AttachSession:
         if about["core"]:
             link = DeadLink(requests, answers)
         else:
-            link.look_at(link.ask("readable"))
+            link.pid = link.ask("readable")
         session = cls(link, "served", about["pid"], Path(about["program"] or "the program").name)
         return session._looked()
 

@@ -26,6 +26,7 @@ _VIEWS = ("VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE")
 def fold_dot(plan: Plan, tensors: Tensors, title: str) -> str:
     """The plan as Graphviz's text, its repeated layers folded."""
     drawing = _FoldDrawing(plan, tensors, fold_plan(plan, tensors))
+    plain = [section for section in sorted(set(drawing.section.values())) if section % 2 == 0]
     layout = LARGE_LAYOUT if drawing.drawn > _LARGE else "newrank=true;"
     lines = [
         "digraph ggml {",
@@ -35,7 +36,7 @@ def fold_dot(plan: Plan, tensors: Tensors, title: str) -> str:
         '  node [margin="0.09,0.04", height=0.2];',
         '  edge [fontname="Helvetica", fontsize=8, color="#666666", arrowsize=0.5];',
         *(f"  {line}" for line in drawing.legend()),
-        *(f"  {line}" for section in drawing.plain_sections() for line in drawing.small_boxes(section)),
+        *(f"  {line}" for section in plain for line in drawing.small_boxes(section)),
         *(f"  {line}" for line in drawing.parts(drawing.folded.items)),
         *(f"  {line}" for line in drawing.edges()),
         "}\n",
@@ -124,10 +125,6 @@ class _FoldDrawing:
             elif self.section[start] != section:
                 entered.add((start, section))
         return told
-
-    def plain_sections(self) -> list[int]:
-        """The sections outside of folds."""
-        return [section for section in sorted(set(self.section.values())) if section % 2 == 0]
 
     def legend(self) -> Iterator[str]:
         rows = [

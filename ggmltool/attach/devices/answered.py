@@ -15,7 +15,6 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import EMPTY_OPS, FIRST_GLU_KEY, FIRST_UNARY_KEY, keys_of
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import BY_NAME
-from ggmltool.ggml.state import SplitState
 from ggmltool.sources.graph_writer import text, without_controls
 from ggmltool.state.memory.tensors import TensorStruct
 
@@ -121,58 +120,48 @@ def given_order(snapshot: Snapshot, sources: Sources) -> tuple[int, ...]:
     for split in snapshot.sched.splits:
         some = nodes[split.i_start : split.i_end]
         moves = "graph_optimize" in snapshot.backends[split.backend_id].functions and len(split.inputs) > 1
-        out += _Moved(snapshot, some, split, sources).back() if moves else some
+        out += _moved_back(snapshot, some, split.inputs, sources) if moves else some
     return tuple(out) if len(out) == len(nodes) else nodes
 
 
-class _Moved:
-    """The nodes of a split, to be moved back."""
+def _moved_back(snapshot: Snapshot, nodes: Sequence[int], inputs: Sequence[int], sources: Sources) -> Sequence[int]:
+    """The nodes of a split, moved back: always the first comes next whose inputs are the next ones of the split."""
+    tensors = snapshot.tensors
+    read = {node: [s for s in sources(tensors[node]) if s] for node in nodes}
+    behind = _behind(tensors, read)
+    left = dict.fromkeys(nodes)
+    out: list[int] = []
+    taken = 0
+    while left:
+        missing = inputs[taken:]
+        for node in left:
+            t = tensors[node]
+            nothing = snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0)) in COMPUTE_NOTHING
+            new = [] if nothing else [s for s in dict.fromkeys(read[node]) if s in missing]
+            if new == list(missing[: len(new)]) and left.keys().isdisjoint(behind[node]):
+                break
+        else:
+            return nodes
+        del left[node]
+        out.append(node)
+        taken += len(new)
+    return out
 
-    def __init__(self, snapshot: Snapshot, nodes: Sequence[int], split: SplitState, sources: Sources) -> None:
-        self.snapshot = snapshot
-        self.nodes = nodes
-        self.inputs = split.inputs
-        self.sources = {node: [s for s in sources(snapshot.tensors[node]) if s] for node in nodes}
-        self.behind = self._behind()
 
-    def back(self) -> Sequence[int]:
-        """The first node that may come next comes next: one whose inputs are the next ones of the split."""
-        left = dict.fromkeys(self.nodes)
-        out: list[int] = []
-        taken = 0
-        while left:
-            for node in left:
-                new = self._new_inputs(node, self.inputs[taken:])
-                if new == list(self.inputs[taken : taken + len(new)]) and left.keys().isdisjoint(self.behind[node]):
-                    break
-            else:
-                return self.nodes
-            del left[node]
-            out.append(node)
-            taken += len(new)
-        return out
-
-    def _new_inputs(self, node: int, missing: Sequence[int]) -> list[int]:
-        t = self.snapshot.tensors[node]
-        if self.snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0)) in COMPUTE_NOTHING:
-            return []
-        return [s for s in dict.fromkeys(self.sources[node]) if s in missing]
-
-    def _behind(self) -> dict[int, set[int]]:
-        """What each node comes behind: its sources, and those that write what it reads or read what it writes."""
-        tensors = self.snapshot.tensors
-        writers: dict[int, int] = {}
-        readers: dict[int, set[int]] = {}
-        out = {}
-        for node in self.nodes:
-            read = {tensors[s].view_src or s if s in tensors else s for s in self.sources[node]}
-            written = tensors[node].view_src or node
-            before = {*self.sources[node], *(writers[root] for root in {written, *read} if root in writers)}
-            out[node] = (before | readers.get(written, set())) - {node}
-            for root in read:
-                readers.setdefault(root, set()).add(node)
-            writers[written] = node
-        return out
+def _behind(tensors: Mapping[int, TensorStruct], sources: Mapping[int, Sequence[int]]) -> dict[int, set[int]]:
+    """What each node comes behind: its sources, and those that write what it reads or read what it writes."""
+    writers: dict[int, int] = {}
+    readers: dict[int, set[int]] = {}
+    out = {}
+    for node, own in sources.items():
+        read = {tensors[s].view_src or s if s in tensors else s for s in own}
+        written = tensors[node].view_src or node
+        before = {*own, *(writers[root] for root in {written, *read} if root in writers)}
+        out[node] = (before | readers.get(written, set())) - {node}
+        for root in read:
+            readers.setdefault(root, set()).add(node)
+        writers[written] = node
+    return out
 
 
 def orders_of(before: Sequence[int], after: Snapshot, ids: Mapping[int, str]) -> Iterator[tuple[Order, ...]]:

@@ -86,10 +86,6 @@ class GdbLink:
         self._memory: int | None = None
         self._by_gdb = False
 
-    def look_at(self, pid: int) -> None:
-        """Read the memory of a process without gdb, where the system lets us."""
-        self.pid = pid
-
     def close(self) -> None:
         """Look at the program's memory no more."""
         memory, self._memory = self._memory, None

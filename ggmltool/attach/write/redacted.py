@@ -58,28 +58,6 @@ class Redaction:
         out["steps"] = [step for step in given.get("steps", ()) if isinstance(step, str)]
         return out
 
-    def plan(self, decided: Mapping[str, Any]) -> dict[str, Any]:
-        """What was decided, with the new names."""
-        copies = {
-            copy["name"]: f"{copy['backend']}#{self.names.get(copy['of'], '?')}#{copy['copy']}"
-            for copy in decided["copies"]
-        }
-        names = {**copies, **self.names}
-
-        def new(name: str | None) -> str | None:
-            return None if name is None else names.get(name, "?")
-
-        return {
-            **decided,
-            "splits": [{**s, "inputs": [new(t) for t in s["inputs"]]} for s in decided["splits"]],
-            "nodes": [
-                {**n, "id": new(n["id"]), "name": new(n["id"]), "src": [new(s) for s in n["src"]]}
-                for n in decided["nodes"]
-            ],
-            "leafs": [{**leaf, "id": new(leaf["id"])} for leaf in decided["leafs"]],
-            "copies": [{**c, "name": copies[c["name"]], "of": new(c["of"])} for c in decided["copies"]],
-        }
-
     def _order(self, order: Mapping[str, Any]) -> dict[str, Any]:
         out: dict[str, Any] = {"nodes": [self.names[id] for id in order["nodes"]]}
         if "kept" in order:

@@ -113,7 +113,12 @@ def test_the_plan_is_the_same_but_for_names() -> None:
     redaction = Redaction(DOCUMENT)
     plan = ggmltool.load(DOCUMENT).plan("main").as_dict()
     ours = ggmltool.load(redaction.document()).plan("main").as_dict()
-    assert redaction.plan(plan) == ours
+    for node in plan["nodes"]:
+        node["name"] = node["id"]
+    said = json.dumps(plan, ensure_ascii=False)
+    for old, new in redaction.names.items():
+        said = said.replace(old, new)
+    assert json.loads(said) == json.loads(json.dumps(ours))
     assert [n["id"] for n in ours["nodes"]] == ["t0004", "t0005"]
     assert ours["copies"]
 
