@@ -134,7 +134,13 @@ class Lib:
             _bind(self, base, prototypes.BASE)
             _bind(self, base, {name: s for name, s in prototypes.LATER.items() if hasattr(base, name)})
             _bind(self, cpu, prototypes.CPU)
-            self.constructors = _constructors(base)
+            self.constructors: dict[str, Any] = {}
+            always = prototypes.in_all_libraries()
+            for name, arguments in prototypes.constructors().items():
+                if name in always or hasattr(base, f"ggml_{name}"):
+                    function = self.constructors[name] = getattr(base, f"ggml_{name}")
+                    function.restype = ctypes.c_void_p
+                    function.argtypes = [ctypes.c_void_p, *[prototypes.CTYPES[a] for a in arguments]]
         except (OSError, AttributeError) as error:
             raise OracleUnavailable(f"{files.base} cannot be used: {error}") from error
         if _address(base.ggml_version) != _address(cpu.ggml_version):
@@ -203,7 +209,13 @@ class Lib:
 
         Gives back the new tensor's address.
         """
-        return int(self.constructors[constructor](ctx, *[_argument(a) for a in args]))
+        given = [
+            type_id(a) if isinstance(a, (DType, str))
+            else (ctypes.c_int32 * len(a))(*a) if isinstance(a, (list, tuple))
+            else a
+            for a in args
+        ]  # fmt: skip
+        return int(self.constructors[constructor](ctx, *given))
 
     def fields(self, tensor: int) -> dict[str, Any]:
         """What a constructor wrote: type name, ne, nb, op, op_params (16 words), flags, src, view_src, view_offs, name.
@@ -278,14 +290,6 @@ def type_id(type: DType | str | int) -> int:
     return TYPES[type].id if isinstance(type, str) else type
 
 
-def _argument(value: Any) -> Any:
-    if isinstance(value, (DType, str)):
-        return type_id(value)
-    if isinstance(value, (list, tuple)):
-        return (ctypes.c_int32 * len(value))(*value)
-    return value
-
-
 def _bind(lib: Lib, library: ctypes.CDLL, table: Mapping[str, str]) -> None:
     for name, signature in table.items():
         result, _, arguments = signature.partition(":")
@@ -297,16 +301,3 @@ def _bind(lib: Lib, library: ctypes.CDLL, table: Mapping[str, str]) -> None:
 
 def _address(function: Any) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
-
-
-def _constructors(library: ctypes.CDLL) -> dict[str, Any]:
-    constructors = {}
-    always = prototypes.in_all_libraries()
-    for name, arguments in prototypes.constructors().items():
-        if name not in always and not hasattr(library, f"ggml_{name}"):
-            continue
-        function = getattr(library, f"ggml_{name}")
-        function.restype = ctypes.c_void_p
-        function.argtypes = [ctypes.c_void_p, *[prototypes.CTYPES[a] for a in arguments]]
-        constructors[name] = function
-    return constructors

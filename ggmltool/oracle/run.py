@@ -46,16 +46,17 @@ class Log:
         self._text: list[bytes] = []
         self._debug: list[bytes] = []
         self._level = LEVEL_DEBUG
-        self._callback = LOG_CALLBACK(self._on_log)
-        lib.ggml_log_set(self._callback, None)
 
-    def _on_log(self, level: int, text: bytes, _user: int) -> None:
-        self._level = level if level != LEVEL_CONT else self._level
-        if self._level == LEVEL_DEBUG:
-            if not text.startswith(b"ggml_") or text.startswith(b"ggml_backend_sched_"):
-                self._debug.append(text)
-        elif self._level in (LEVEL_WARN, LEVEL_ERROR):
-            self._text.append(text)
+        def on_log(level: int, text: bytes, _user: int) -> None:
+            self._level = level if level != LEVEL_CONT else self._level
+            if self._level == LEVEL_DEBUG:
+                if not text.startswith(b"ggml_") or text.startswith(b"ggml_backend_sched_"):
+                    self._debug.append(text)
+            elif self._level in (LEVEL_WARN, LEVEL_ERROR):
+                self._text.append(text)
+
+        self._callback = LOG_CALLBACK(on_log)
+        lib.ggml_log_set(self._callback, None)
 
     def take(self) -> tuple[list[str], bytes]:
         """The lines and the debug text since the last call."""

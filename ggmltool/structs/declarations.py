@@ -298,7 +298,14 @@ def _base(cursor: Cursor, types: Types) -> CType:
         said = []
         while cursor.next.kind == "name" and cursor.next.text in _WORDS:
             said.append(cursor.take().text)
-        base = _basic(said)
+        # By the sorted words, without an `int` and a `signed` that say nothing.
+        plain = [word for word in said if word != "int"] or ["int"]
+        if "char" not in plain:
+            plain = [word for word in plain if word != "signed"] or ["int"]
+        basic = _BASIC.get(" ".join(sorted(plain)))
+        if basic is None:
+            raise ExpressionError(f"No type is called {' '.join(said)}.")
+        base = basic
     else:
         found = types.typedef(keyword) if cursor.next.kind == "name" else None
         if found is None:
@@ -307,16 +314,6 @@ def _base(cursor: Cursor, types: Types) -> CType:
         base = found
     const = cursor.accept("const") or const
     return Const(base) if const else base
-
-
-def _basic(said: list[str]) -> CType:
-    words = [word for word in said if word != "int"] or ["int"]
-    if "char" not in words:
-        words = [word for word in words if word != "signed"] or ["int"]
-    found = _BASIC.get(" ".join(sorted(words)))
-    if found is None:
-        raise ExpressionError(f"No type is called {' '.join(said)}.")
-    return found
 
 
 def _declarator(cursor: Cursor, types: Types, base: CType) -> tuple[str, CType]:
@@ -350,19 +347,15 @@ def _suffixes(cursor: Cursor, types: Types, base: CType) -> CType:
         return Function(base, () if parameters == [VOID] else tuple(parameters))
     lengths = []
     while cursor.accept("["):
-        lengths.append(_length(cursor))
+        token = cursor.take()
+        cursor.expect("]")
+        if token.kind != "number" or not token.text.isdecimal() or int(token.text) > MOST_ELEMENTS:
+            raise ExpressionError("An array's length is a number.")
+        lengths.append(int(token.text))
         _check_depth(len(lengths))
     for length in reversed(lengths):
         base = Array(base, length)
     return base
-
-
-def _length(cursor: Cursor) -> int:
-    token = cursor.take()
-    cursor.expect("]")
-    if token.kind != "number" or not token.text.isdecimal() or int(token.text) > MOST_ELEMENTS:
-        raise ExpressionError("An array's length is a number.")
-    return int(token.text)
 
 
 def _filled(shape: CType, hole: Struct, filling: CType) -> CType:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 
@@ -106,7 +105,14 @@ def layouts_of(version: str, exports: Container[str]) -> tuple[str, ...]:
     """The names of the layouts that a library may have, the likeliest first: it says this version ("" if it says none)
     and exports these functions. Of a version the first is that of its structs."""
     said = _number(version) if says_structs(version) else ()
-    return tuple(name for name in reversed(_in_order()) if _fits(_own(name), said, exports))
+    found = []
+    for name in reversed(_in_order()):
+        file = _own(name)
+        since = _number(file.since)
+        of_kind = bool(said) != (since >= _DAYS) and (not said or since <= said)
+        if of_kind and all(function in exports for function in file.exports):
+            found.append(name)
+    return tuple(found)
 
 
 def newest_first() -> tuple[str, ...]:
@@ -122,13 +128,6 @@ def exports_of(name: str) -> tuple[str, ...]:
 def says_structs(version: str) -> bool:
     """Whether a version tells the structs; else a library may have any of those before there were versions."""
     return _number(version) >= _FIRST
-
-
-def _fits(file: TypesFile, said: tuple[int, ...], exports: Container[str]) -> bool:
-    since = _number(file.since)
-    if bool(said) == (since >= _DAYS):
-        return False
-    return (not said or since <= said) and all(function in exports for function in file.exports)
 
 
 @cache
@@ -173,14 +172,10 @@ def _merged(name: str) -> TypesFile:
     base = _merged(own.like)
     return TypesFile(
         cxx=base.cxx if own.cxx is None else own.cxx,
-        typedefs=_changed(base.typedefs, own.typedefs),
-        enums=_changed(base.enums, own.enums),
-        structs=_changed(base.structs, own.structs),
+        typedefs=base.typedefs | own.typedefs,
+        enums=base.enums | own.enums,
+        structs=base.structs | own.structs,
     )
-
-
-def _changed(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    return {**base, **own}
 
 
 def _enum(tag: str, members: Sequence[str]) -> Enum:

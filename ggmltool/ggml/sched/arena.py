@@ -129,21 +129,16 @@ class Arena(AnyArena):
         Or with all that it `keeps` as its sources, of which `src` is the first.
         """
         root, offs = (src.view_src, src.view_offs) if src.view_src is not None else (src, 0)
-        _check_view(src.ne, src, root, offs)
+        size = src.type.row_size(src.ne[0]) * src.ne[1] * src.ne[2] * src.ne[3]
+        fits = src.nbytes + offs <= root.nbytes and src.nb == contiguous_nb(src.type, src.ne)
+        if not fits and size and size + offs > root.nbytes:
+            raise GgmlAssert(
+                "ggml_new_tensor_impl",
+                "view_src == NULL || data_size == 0 || data_size + view_offs <= ggml_nbytes(view_src)",
+                f"{src.name or src.id} is to be copied; the scheduler makes a view of it, whose contiguous size of "
+                f"{size} bytes at offset {offs} is more than the {root.nbytes} bytes of {root.name or root.id}",
+            )
         t = self.dup_layout(src, "", " (view)")
         t.view_src, t.view_offs = root, offs
         t.src = [*keeps] or [src]
         return t
-
-
-def _check_view(ne: Dims, src: Tensor, root: Tensor, offs: int) -> None:
-    if src.nbytes + offs <= root.nbytes and src.nb == contiguous_nb(src.type, ne):
-        return
-    size = src.type.row_size(ne[0]) * ne[1] * ne[2] * ne[3]
-    if size and size + offs > root.nbytes:
-        raise GgmlAssert(
-            "ggml_new_tensor_impl",
-            "view_src == NULL || data_size == 0 || data_size + view_offs <= ggml_nbytes(view_src)",
-            f"{src.name or src.id} is to be copied; the scheduler makes a view of it, whose contiguous size of {size} "
-            f"bytes at offset {offs} is more than the {root.nbytes} bytes of {root.name or root.id}",
-        )

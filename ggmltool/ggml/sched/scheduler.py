@@ -355,11 +355,9 @@ class Scheduler(SchedulerState):
             self.cur_copy = (self.cur_copy + 1) % self.n_copies
 
     def counted(self, graph: CGraph) -> tuple[tuple[str, int], ...]:
-        """What of a graph has to have slots in the hash set, as ggml counts it before it begins."""
         return (("nodes", graph.n_nodes), ("leafs", graph.n_leafs))
 
     def compute_buffers(self) -> list[Buffer]:
-        """The buffers that graphs are allocated in, each once."""
         return list(dict.fromkeys(b for v in self.gallocr.buffers if v is not None for b in v.chunks))
 
     def places(self) -> Places:

@@ -18,6 +18,7 @@ from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, op_desc
 from ggmltool.ggml.why import NO_FACTS, Facts, Sweep, Why
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.ggml.sched.state import SchedulerState
 
 
@@ -39,7 +40,8 @@ def _give(s: SchedulerState, t: Tensor, given: Given) -> None:
     s.ids[t.index], s.causes[t.index] = given
 
 
-def _tell(s: SchedulerState, events: Iterator[Event]) -> None:
+def tell(s: AnyScheduler, events: Iterator[Event]) -> None:
+    """Announce, where somebody listens."""
     if s.events:
         for event in events:
             s.events(event)
@@ -50,17 +52,17 @@ def assign_from_buffers(s: SchedulerState, tensors: Sequence[Tensor]) -> None:
     for t in tensors:
         if s.ids[t.index] != -1:
             continue
-        _tell(s, _asked_of_memory(s, t))
+        tell(s, _asked_of_memory(s, t))
         home = (t.view_src or t).buffer
         before = Given(-1, s.causes[t.index])
         try:
             assign.assign_from_buffers(s, [t])
         except GgmlAbort:
             if home is not None:
-                _tell(s, _passed_higher(s, t, "1.dst", home.buft, -1))
+                tell(s, _passed_higher(s, t, "1.dst", home.buft, -1))
             raise
         given = _take_back(s, t, before)
-        _tell(s, _assigned_from_buffers(s, t, given))
+        tell(s, _assigned_from_buffers(s, t, given))
         _give(s, t, given)
 
 
@@ -160,7 +162,7 @@ def expand(s: SchedulerState, real: Sequence[Tensor]) -> None:
             assign.expand_once(s, real, sweep)
         finally:
             given = {n.index: _take_back(s, n, b) for n, b in zip(real, before, strict=True)}
-            _tell(s, _expanded(s, real, sweep, given))
+            tell(s, _expanded(s, real, sweep, given))
 
 
 def _expanded(s: SchedulerState, real: Sequence[Tensor], sweep: Sweep, given: Mapping[int, Given]) -> Iterator[Event]:
@@ -189,10 +191,10 @@ def choose_or_upgrade(s: SchedulerState, real: Sequence[Tensor]) -> None:
         before = Given(b, s.causes[n.index])
         if b == -1:
             readable = assign.choose_best(s, n)
-            _tell(s, _chosen(s, n, _take_back(s, n, before), readable))
+            tell(s, _chosen(s, n, _take_back(s, n, before), readable))
         elif upgrades[b]:
             assign.upgrade(s, n, upgrades[b])
-            _tell(s, _upgraded(s, n, _take_back(s, n, before), upgrades[b]))
+            tell(s, _upgraded(s, n, _take_back(s, n, before), upgrades[b]))
 
 
 def _chosen(s: SchedulerState, n: Tensor, given: Given, readable: dict[int, int]) -> Iterator[Event]:
@@ -233,7 +235,7 @@ def assign_sources(s: SchedulerState, nodes: Sequence[Tensor]) -> None:
         finally:
             if unassigned:
                 tensors = list(unassigned.values())
-                _tell(s, _assigned_sources(s, n, tensors, [_take_back(s, t, before[t.index]) for t in tensors]))
+                tell(s, _assigned_sources(s, n, tensors, [_take_back(s, t, before[t.index]) for t in tensors]))
 
 
 def _assigned_sources(

@@ -28,21 +28,19 @@ def dequantize(data: NDArray[np.uint8], type: DType) -> NDArray[np.float32]:
     rows = data.reshape(-1, data.shape[-1])
     out = np.empty((len(rows), n), dtype=np.float32)
     step = max(1, PIECE // n)
+    bits = _BITS.get(type.name)
+    quant: Any = None if bits is not None else _gguf_type(type)
     with np.errstate(all="ignore"):
         for i in range(0, len(rows), step):
-            out[i : i + step] = _rows_to_float(np.ascontiguousarray(rows[i : i + step]), type)
+            piece = np.ascontiguousarray(rows[i : i + step])
+            if bits is not None:
+                out[i : i + step] = _unpack(piece, type, bits)
+                continue
+            try:
+                out[i : i + step] = quant.dequantize_rows(piece)
+            except (AttributeError, NotImplementedError, ValueError):
+                raise _no_conversion(type, "read") from None
     return out.reshape(*data.shape[:-1], n)
-
-
-def _rows_to_float(rows: NDArray[np.uint8], type: DType) -> Any:
-    bits = _BITS.get(type.name)
-    if bits is not None:
-        return _unpack(rows, type, bits)
-    quant = _gguf_type(type)
-    try:
-        return quant.dequantize_rows(rows)
-    except (AttributeError, NotImplementedError, ValueError):
-        raise _no_conversion(type, "read") from None
 
 
 def quantize(values: NDArray[np.float32], type: DType) -> NDArray[np.uint8]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlAssert, advice
 from ggmltool.ggml.events import Listener, TensorCopied, TensorWritten
 from ggmltool.ggml.tensor import Tensor, are_same_layout
@@ -103,6 +104,15 @@ def _buft(t: Tensor) -> str:
     return t.buffer.buft.name if t.buffer is not None else ""
 
 
+def way_of(source: BufferType, to: BufferType) -> str:
+    """How bytes go from one memory to another: from or to the host, by the device, or by way of the host."""
+    if source.host:
+        return "set"
+    if to.host:
+        return "get"
+    return "cpy" if source.family == to.family != "custom" else "bounce"
+
+
 def tensor_copy(src: Tensor, dst: Tensor, events: Listener | None = None) -> None:
     """ggml_backend_tensor_copy: all bytes of `src`, by way of the host where neither side can do it alone."""
     if not are_same_layout(src, dst):
@@ -117,14 +127,7 @@ def tensor_copy(src: Tensor, dst: Tensor, events: Listener | None = None) -> Non
     check_access("ggml_backend_tensor_copy", "write", dst, 0, 0)
     if src.buffer is None or dst.buffer is None:
         return
-    if src.buffer.buft.host:
-        how = "set"
-    elif dst.buffer.buft.host:
-        how = "get"
-    elif src.buffer.buft.family == dst.buffer.buft.family != "custom":
-        how = "cpy"
-    else:
-        how = "bounce"
     if events:
+        how = way_of(src.buffer.buft, dst.buffer.buft)
         events(TensorCopied(src.label, dst.label, src.nbytes, how, _buft(src), _buft(dst)))
     _HOST.copy(src, dst)

@@ -40,22 +40,22 @@ def end_of_top_k(nodes: SplitNodes, i: int, use_count: UseCount) -> int | None:
     if nodes[i].op not in GATING:
         return None
     chosen = _choice(nodes, i)
-    if chosen is None:
-        return None
-    end = _end_of_weights(nodes, chosen + 2)
-    if end > len(nodes):
+    end = None if chosen is None else _end_of_weights(nodes, chosen + 2)
+    if chosen is None or end is None or end > len(nodes):
         return None
     ids, weights = nodes[chosen], nodes[end - 1]
-    if not can_fuse(nodes[i:end], (ids, weights), use_count):
-        return None
-    return end if _has_kernel(nodes[i], weights, ids) else None
+    fits = can_fuse(nodes[i:end], (ids, weights), use_count) and _has_kernel(nodes[i], weights, ids)
+    return end if fits else None
 
 
 def _choice(nodes: SplitNodes, i: int) -> int | None:
     """Where the view of the chosen experts is, if a choice begins at node `i`; the rows of weights follow it."""
-    n = len(nodes)
-    last = _last_of_gating(nodes, i)
-    if last is None or last + 2 >= n:
+    n, node, last = len(nodes), nodes[i], i
+    if node.op != Op.SOFT_MAX and word(node, 0) != UnaryOp.SIGMOID:
+        last = i + 1
+        if word(node, 0) != UnaryOp.SOFTPLUS or last == n or not _is(nodes[last], Op.SQRT, node):
+            return None
+    if last + 2 >= n:
         return None
     probs, shaped = nodes[last], nodes[last + 1]
     if not _is(shaped, Op.RESHAPE, probs):
@@ -71,18 +71,6 @@ def _choice(nodes: SplitNodes, i: int) -> int | None:
     if not (_is(order, Op.ARGSORT, compared) and _is(ids, Op.VIEW, order) and _is(rows, Op.GET_ROWS, shaped, ids)):
         return None
     return k + 1
-
-
-def _last_of_gating(nodes: Sequence[Tensor], i: int) -> int | None:
-    node = nodes[i]
-    if node.op == Op.SOFT_MAX:
-        return i
-    match word(node, 0):
-        case UnaryOp.SIGMOID:
-            return i
-        case UnaryOp.SOFTPLUS:
-            return i + 1 if i + 1 < len(nodes) and _is(nodes[i + 1], Op.SQRT, node) else None
-    return None
 
 
 def _end_of_weights(nodes: SplitNodes, end: int) -> int:
@@ -132,7 +120,12 @@ def weighted_reduction(nodes: Sequence[Tensor], i: int, use_count: UseCount) -> 
     first = nodes[i]
     if not _is_product(first):
         return None
-    parts = _scaled_twice(nodes, i) or _full_and_weights(first)
+    # (experts * scale) * weights, of two products that follow each other: experts, weights, scale.
+    parts: tuple[Tensor, ...] | None = _full_and_weights(first)
+    after = nodes[i + 1] if i + 1 < len(nodes) else first
+    outer = _full_and_weights(after) if after is not first and _is_product(after) else None
+    if parts is not None and outer is not None and outer[0] is first:
+        parts = parts[0], outer[1], parts[1]
     if parts is None:
         return None
     n_products = len(parts) - 1
@@ -142,29 +135,13 @@ def weighted_reduction(nodes: Sequence[Tensor], i: int, use_count: UseCount) -> 
     if not 2 <= n_experts <= _MOST_SUMMED or end > len(nodes):
         return None
     last = nodes[end - 1]
-    if (
-        not _sums(nodes[i + n_products : end], weighted)
-        or not is_contiguous(last)
-        or last.ne[:2] != _summed_ne(weighted)
-    ):
-        return None
-    if last.ne[2:] != (1, 1) or not can_fuse(nodes[i:end], (last,), use_count):
-        return None
-    return Reduction(end - 1, parts)
+    fits = _sums(nodes[i + n_products : end], weighted) and is_contiguous(last)
+    fits = fits and last.ne == (*_summed_ne(weighted), 1, 1) and can_fuse(nodes[i:end], (last,), use_count)
+    return Reduction(end - 1, parts) if fits else None
 
 
 def _is_product(t: Tensor) -> bool:
     return t.op == Op.MUL and t.type is F32 and is_contiguous(t)
-
-
-def _scaled_twice(nodes: Sequence[Tensor], i: int) -> tuple[Tensor, ...] | None:
-    """(experts * scale) * weights, of two products that follow each other: experts, weights, scale."""
-    if i + 1 == len(nodes) or not _is_product(nodes[i + 1]):
-        return None
-    outer, inner = _full_and_weights(nodes[i + 1]), _full_and_weights(nodes[i])
-    if outer is None or inner is None or outer[0] is not nodes[i]:
-        return None
-    return inner[0], outer[1], inner[1]
 
 
 def _full_and_weights(product: Tensor) -> tuple[Tensor, Tensor] | None:

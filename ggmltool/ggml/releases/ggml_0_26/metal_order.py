@@ -44,14 +44,13 @@ class Match(NamedTuple):
 def norm(match: Match) -> bool:
     """A norm and its weight, and maybe its bias: rows as long as those of the norm."""
     members = match.members
-    return all(_follows_norm(node, before, members[0]) for before, node in pairwise(members))
-
-
-def _follows_norm(node: Tensor, before: Tensor, first: Tensor) -> bool:
-    other = source(node, 1)
-    if node.src[0] is not before or other.ne[0] != first.ne[0]:
-        return False
-    return is_contiguous_rows(other) and node.type is F32
+    for before, node in pairwise(members):
+        other = source(node, 1)
+        if node.src[0] is not before or other.ne[0] != members[0].ne[0]:
+            return False
+        if not is_contiguous_rows(other) or node.type is not F32:
+            return False
+    return True
 
 
 def scaled_norm(match: Match) -> bool:
@@ -121,7 +120,8 @@ _WITH_SCALE = (6, 11)
 def choice_of_experts(match: Match) -> bool:
     """The softmax of the experts' logits, the best of them, and their weights, which may be normalized and scaled."""
     row = match.in_a_row()
-    if not row or not _spans(match, row):
+    # The nodes of a match, with a reshape behind a quotient, must be all that compute something in a row.
+    if not row or match.places[-1] + (row[-1].op == Op.RESHAPE) - match.places[0] + 1 != len(row):
         return False
     probs, shaped, order, ids, weights = row[:5]
     out, logits = row[-1], source(probs, 0)
@@ -136,12 +136,6 @@ def choice_of_experts(match: Match) -> bool:
     if weights.src[0] is not shaped or weights.src[1] is not ids or not _goes_on(row):
         return False
     return can_fuse(row, (ids, out), match.use_count)
-
-
-def _spans(match: Match, row: list[Tensor]) -> bool:
-    """Whether the nodes of a match, with a reshape behind a quotient, are all that compute something in a row."""
-    end = match.places[-1] + (row[-1].op == Op.RESHAPE)
-    return end - match.places[0] + 1 == len(row)
 
 
 def _fits_choice(logits: Tensor, ids: Tensor, out: Tensor) -> bool:
@@ -181,20 +175,13 @@ def weighted_sum(match: Match) -> bool:
         return False
     if out.ne != (width, tokens, 1, 1) or not all(map(is_contiguous, (experts, weights, out))):
         return False
-    if not all(_is_of_expert(view, product, i, (width, tokens)) for i, view in enumerate(views)):
-        return False
-    return _add_up(views, adds) and can_fuse(row, (out,), match.use_count)
-
-
-def _is_of_expert(view: Tensor, product: Tensor, i: int, shape: tuple[int, int]) -> bool:
-    if view.view_src is not product or view.src[0] is not product or view.view_offs != i * product.nb[1]:
-        return False
-    return view.ne[:2] == shape and view.nb[1] == product.nb[2]
-
-
-def _add_up(views: list[Tensor], adds: list[Tensor]) -> bool:
-    lefts = [views[0], *adds]
-    return all(add.src[:2] == [left, right] for left, right, add in zip(lefts, views[1:], adds, strict=False))
+    for i, view in enumerate(views):
+        if view.view_src is not product or view.src[0] is not product or view.view_offs != i * product.nb[1]:
+            return False
+        if view.ne[:2] != (width, tokens) or view.nb[1] != product.nb[2]:
+            return False
+    added = zip([views[0], *adds], views[1:], adds, strict=False)
+    return all(add.src[:2] == [left, right] for left, right, add in added) and can_fuse(row, (out,), match.use_count)
 
 
 _FEW_ROWS = types(
@@ -211,14 +198,10 @@ def residual(match: Match) -> bool:
     if (first is product) == (second is product):
         return False
     other = second if first is product else first
-    if other.type is not F32 or add.type is not F32 or _is_weight(other):
+    memory = (other.view_src or other).buffer
+    if other.type is not F32 or add.type is not F32 or (memory is not None and memory.usage == USAGE_WEIGHTS):
         return False
     return source(product, 0).type in _FEW_ROWS and source(product, 1).type is F32
-
-
-def _is_weight(t: Tensor) -> bool:
-    root = t if t.view_src is None else t.view_src
-    return root.buffer is not None and root.buffer.usage == USAGE_WEIGHTS
 
 
 MAX_FUSED = 16
@@ -322,10 +305,8 @@ class Fusing:
 
 
 def _is_chain(members: Sequence[Tensor], use_count: UseCount) -> bool:
-    for before, node in pairwise(members):
-        if before not in node.src[:2] or not are_same_shape(node, before):
-            return False
-    return can_fuse(members, members[-1:], use_count)
+    follow = all(before in node.src[:2] and are_same_shape(node, before) for before, node in pairwise(members))
+    return follow and can_fuse(members, members[-1:], use_count)
 
 
 def keep_sources(nodes: list[Tensor], keep: Keep) -> None:
@@ -352,13 +333,10 @@ def graph_optimize(nodes: list[Tensor], use_count: UseCount, keep: Keep) -> list
     i = 0
     while i < len(nodes):
         n = fusing.length(i)
-        groups.append(_group(nodes[i : i + n]))
+        # A group reads what is not of its own, and writes the results of all its nodes.
+        members = nodes[i : i + n]
+        own = set(map(id, members))
+        reads = [memory_of(s) for node in members for s in node.src if s is not None and id(s) not in own]
+        groups.append(Group(members, reads, [memory_of(node) for node in members]))
         i += n
     return reorder(groups)
-
-
-def _group(members: list[Tensor]) -> Group:
-    """Reads what is not of its own, writes the results of all its nodes."""
-    own = set(map(id, members))
-    reads = [memory_of(s) for node in members for s in node.src if s is not None and id(s) not in own]
-    return Group(members, reads, [memory_of(node) for node in members])

@@ -187,7 +187,7 @@ class _Ordering(Ordering):
         self._use_count = use_count
         self._keep = keep
         self._empty = [node.op in EMPTY_OPS for node in nodes]
-        self._read = [frozenset(_root_id(s) for s in node.src if s is not None) for node in nodes]
+        self._read = [frozenset(id(s.view_src or s) for s in node.src if s is not None) for node in nodes]
 
     def place_whole(self, pattern: tuple[int, ...]) -> None:
         last = self.first + len(pattern) - 1
@@ -270,7 +270,3 @@ def _is_gate(function: Tensor, product: Tensor) -> bool:
         return False
     small, large = (other, function) if one is function else (function, one)
     return is_contiguous_1(other) and is_contiguous_1(of) and can_repeat(small, large)
-
-
-def _root_id(t: Tensor) -> int:
-    return id(t if t.view_src is None else t.view_src)

@@ -16,6 +16,7 @@ from ggmltool.ggml.sched.compute import DeviceArrays, Watch, graph_compute_nodes
 from ggmltool.ggml.sched.unchecked import supported
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.values.arrays import HostArrays
+from ggmltool.ggml.values.transfer import way_of
 
 if TYPE_CHECKING:
     from numpy import uint8
@@ -124,14 +125,9 @@ def copy_async(s: SchedulerState, b: int, src: Tensor, dst: Tensor, nodes: bool 
     usable = s.usable_bufts[b]
     if device.copies_async and from_buft.family == to_buft.family and {from_buft, to_buft} <= usable:
         how = "async"
-    elif from_buft.host:
-        how = "set"
-    elif to_buft.host:
-        how = "get"
-    elif from_buft.family == to_buft.family != "custom":
-        how = "cpy"
     else:
-        how = "bounce"
+        how = way_of(from_buft, to_buft)
+    if how == "bounce":
         s.debug_log(f"ggml_backend_tensor_copy: warning: slow copy from {from_buft.name} to {to_buft.name}")
     if s.events:
         s.events(TensorCopied(src.label, dst.label, src.nbytes, how, from_buft.name, to_buft.name))

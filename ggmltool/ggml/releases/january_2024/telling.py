@@ -17,18 +17,13 @@ from ggmltool.ggml.events import (
 )
 from ggmltool.ggml.releases.january_2024 import passes as assign
 from ggmltool.ggml.releases.january_2024.passes import Cut
+from ggmltool.ggml.sched.telling import tell
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.why import NO_FACTS, Facts, Why
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.releases.january_2024.state import SchedulerState
-
-
-def _tell(s: SchedulerState, events: Iterator[Event]) -> None:
-    if s.events:
-        for event in events:
-            s.events(event)
 
 
 def _assigned(s: SchedulerState, t: Tensor, rule: int, why: Why, by: Tensor, facts: Facts = NO_FACTS) -> Assigned:
@@ -38,9 +33,9 @@ def _assigned(s: SchedulerState, t: Tensor, rule: int, why: Why, by: Tensor, fac
 def assign_from_buffers(s: SchedulerState, graph: CGraph) -> None:
     """Pass 1."""
     for t in assign.unassigned(s, graph):
-        _tell(s, _without_memory(s, t))
+        tell(s, _without_memory(s, t))
         s.ids[t.index] = assign.allocr_from_cur(s, t)
-        _tell(s, _from_buffer(s, t))
+        tell(s, _from_buffer(s, t))
 
 
 def _without_memory(s: SchedulerState, t: Tensor) -> Iterator[Event]:
@@ -79,7 +74,7 @@ def expand(s: SchedulerState, graph: CGraph) -> None:
         given = {i: (s.ids[i], s.causes[i]) for i, _, _ in before}
         for i, b, cause in before:
             s.ids[i], s.causes[i] = b, cause
-        _tell(s, _expanded(s, graph, number, given))
+        tell(s, _expanded(s, graph, number, given))
 
 
 def _expanded(
@@ -112,7 +107,7 @@ def assign_sources(s: SchedulerState, graph: CGraph) -> None:
         given = {i: (s.ids[i], s.causes[i]) for i in causes}
         for i, cause in causes.items():
             s.ids[i], s.causes[i] = -1, cause
-        _tell(s, _from_root_or_reader(s, n, asked, given))
+        tell(s, _from_root_or_reader(s, n, asked, given))
 
 
 def _from_root_or_reader(
