@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,21 +90,6 @@ def test_the_padding_of_a_row_must_fit_too() -> None:
         tensor_alloc(buffer(t.nbytes, row_padding=512), t, 0)
 
 
-def test_a_tensor_is_placed_once() -> None:
-    b, t = buffer(100), tensor(4)
-    tensor_alloc(b, t, 0)
-    with pytest.raises(GgmlAssert) as error:
-        tensor_alloc(b, t, 32)
-    assert error.value.condition == "tensor->buffer == NULL"
-
-
-def test_a_tensor_with_data_of_its_own_is_not_placed() -> None:
-    t = Context(base=4096, no_alloc=False).new_tensor(F32, (4,))
-    with pytest.raises(GgmlAssert) as error:
-        tensor_alloc(buffer(100), t, 0)
-    assert error.value.condition == "tensor->data == NULL"
-
-
 def test_a_view_is_not_placed_but_initialised() -> None:
     ctx = Context()
     root = ctx.new_tensor(F32, (8,))
@@ -116,37 +103,39 @@ def test_a_view_is_not_placed_but_initialised() -> None:
     assert (view.buffer, view.data) == (b, b.base + 48)
 
 
-def test_a_view_needs_a_root_with_memory() -> None:
+@pytest.mark.parametrize(
+    ("size", "offset", "initialised", "again", "condition"),
+    [
+        # A root is placed once, and is no view.
+        (8, 0, False, "root", "tensor->buffer == NULL"),
+        (8, None, False, "init root", "tensor->view_src != NULL"),
+        # A view is initialised once, behind a root that has memory, and bytes.
+        (8, None, False, "view", "tensor->view_src->buffer != NULL"),
+        (8, 0, True, "view", "tensor->buffer == NULL"),
+        (0, 0, False, "view", "tensor->view_src->data != NULL"),
+        # A tensor with data of its own is not placed.
+        (8, None, False, "data", "tensor->data == NULL"),
+    ],
+)
+def test_memory_is_given_once(size: int, offset: int | None, initialised: bool, again: str, condition: str) -> None:
     ctx = Context()
-    root = ctx.new_tensor(F32, (8,))
-    view = ctx.new_tensor(F32, (4,), root, 16)
-    with pytest.raises(GgmlAssert) as error:
+    root = ctx.new_tensor(F32, (size,))
+    view = ctx.new_tensor(F32, (size // 2,), root, 2 * size)
+    b = buffer(8 * size)
+    if offset is not None:
+        tensor_alloc(b, root, offset)
+    if initialised:
         view_init(view)
-    assert error.value.condition == "tensor->view_src->buffer != NULL"
+    own = Context(base=4096, no_alloc=False).new_tensor(F32, (4,))
+    acts: dict[str, Callable[[], None]] = {
+        "root": lambda: tensor_alloc(b, root, 32),
+        "data": lambda: tensor_alloc(b, own, 0),
+        "view": lambda: view_init(view),
+        "init root": lambda: view_init(root),
+    }
     with pytest.raises(GgmlAssert) as error:
-        view_init(root)
-    assert error.value.condition == "tensor->view_src != NULL"
-
-
-def test_a_view_is_initialised_once() -> None:
-    ctx = Context()
-    root = ctx.new_tensor(F32, (8,))
-    view = ctx.new_tensor(F32, (4,), root, 16)
-    tensor_alloc(buffer(64), root, 0)
-    view_init(view)
-    with pytest.raises(GgmlAssert) as error:
-        view_init(view)
-    assert error.value.condition == "tensor->buffer == NULL"
-
-
-def test_a_view_of_an_empty_tensor_in_an_empty_buffer_has_no_address_to_begin_at() -> None:
-    ctx = Context()
-    root = ctx.new_tensor(F32, (0,))
-    view = ctx.new_tensor(F32, (0,), root, 0)
-    tensor_alloc(buffer(0), root, 0)
-    with pytest.raises(GgmlAssert) as error:
-        view_init(view)
-    assert error.value.condition == "tensor->view_src->data != NULL"
+        acts[again]()
+    assert error.value.condition == condition
 
 
 def places(ctx: Context) -> list[tuple[int, int] | None]:
@@ -184,30 +173,6 @@ def test_a_context_goes_into_one_buffer_of_the_sum_of_the_padded_sizes() -> None
     assert places(ctx) == [(0, 0), (0, 128), (0, 160)]
 
 
-def test_a_buffer_that_would_exceed_the_limit_is_ended_before_the_tensor() -> None:
-    ctx = context(600, 500, 400, 200)
-    buffers = alloc_ctx_tensors_from_buft(ctx, BufferType("B", "D", max_size=1024), AddressSpace())
-    assert [b.size for b in buffers] == [608, 512 + 416, 224]
-    assert places(ctx) == [(0, 0), (1, 0), (1, 512), (2, 0)]
-
-
-def test_a_tensor_above_the_limit_has_a_buffer_of_its_own() -> None:
-    ctx = context(100, 5000, 100)
-    buffers = alloc_ctx_tensors_from_buft(ctx, BufferType("B", "D", max_size=1024), AddressSpace())
-    assert [b.size for b in buffers] == [128, 5024, 128]
-
-
-def test_views_take_no_room_and_lie_in_their_roots() -> None:
-    ctx = Context()
-    a = ctx.new_tensor(F32, (16,))
-    view = ctx.new_tensor(F32, (4,), a, 32)
-    c = ctx.new_tensor(F32, (8,))
-    (buffer,) = alloc_ctx_tensors_from_buft(ctx, BufferType("B", "D"), AddressSpace())
-    assert buffer.size == 96
-    assert (view.buffer, view.data) == (a.buffer, a.data + 32)
-    assert c.data - buffer.base == 64
-
-
 def test_a_view_of_a_tensor_that_comes_later_is_refused() -> None:
     other, ctx = Context(), Context()
     root = other.new_tensor(F32, (16,))
@@ -227,11 +192,6 @@ def test_tensors_that_have_memory_are_passed_over() -> None:
     assert [t.buffer for t in ctx.tensors] == [first, first, second]
     assert second.size == 32
     assert alloc_ctx_tensors_from_buft(ctx, buft, space) == []
-
-
-def test_a_context_without_bytes_gets_no_buffer() -> None:
-    assert alloc_ctx_tensors_from_buft(Context(), BufferType("B", "D"), AddressSpace()) == []
-    assert alloc_ctx_tensors_from_buft(context(0, 0), BufferType("B", "D"), AddressSpace()) == []
 
 
 @given(

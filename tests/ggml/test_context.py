@@ -10,29 +10,9 @@ from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.dtypes import F16, F32, TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, GgmlError, GgmlFailed, NotComputable
 from ggmltool.ggml.graph import FULL, HashSet
-from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.version import pad
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.state.errors import InspectError, StepRefused
-
-
-def test_the_first_tensor_lies_behind_its_header_of_32_bytes() -> None:
-    ctx = Context()
-    ctx.new_tensor(F32, (2, 3))
-    ctx.new_tensor(F32, (2, 3))
-    assert [(o.type, o.offset, o.size) for o in ctx.objects()] == [("tensor", 32, 336), ("tensor", 400, 336)]
-    assert ctx.used_mem == 2 * DEFAULT.tensor_overhead()
-
-
-def test_an_empty_arena_has_used_nothing() -> None:
-    assert Context().used_mem == 0
-    assert Context().objects() == []
-
-
-def test_a_graph_is_an_object_like_a_tensor() -> None:
-    ctx = Context()
-    assert ctx.new_object("graph", DEFAULT.graph_nbytes(2048)) == 32
-    assert ctx.used_mem == DEFAULT.graph_overhead(2048) == 82608
 
 
 @given(st.lists(st.tuples(st.sampled_from(("tensor", "graph", "work_buffer")), st.integers(0, 5000))))
@@ -59,19 +39,6 @@ def test_an_arena_with_room_for_two_tensors_refuses_the_third() -> None:
 def test_one_byte_less_is_too_little() -> None:
     assert Context(mem_size=367).new_object("tensor", 336) is None
     assert Context(mem_size=368).new_object("tensor", 336) == 32
-
-
-def test_with_data_a_tensor_takes_its_bytes_right_behind_the_struct() -> None:
-    ctx = Context(base=1 << 20, no_alloc=False)
-    a = ctx.new_tensor(F32, (5, 1))
-    b = ctx.new_tensor(F32, (1,))
-    assert a.data == (1 << 20) + 32 + 336
-    assert [o.size for o in ctx.objects()] == [pad(336 + 20, 16), pad(336 + 4, 16)]
-    assert b.data == (1 << 20) + ctx.objects()[1].offset + 336
-
-
-def test_without_alloc_a_tensor_has_no_address() -> None:
-    assert Context(base=1 << 20).new_tensor(F32, (5,)).data == 0
 
 
 def test_a_view_takes_no_data_and_points_into_its_root() -> None:
@@ -169,10 +136,6 @@ def test_an_assertion_prints_as_ggmls_does() -> None:
         "message": "GGML_ASSERT(a == b) failed",
         "explanation": "they differ",
     }
-
-
-def test_an_abort_has_no_condition() -> None:
-    assert GgmlAbort("ggml_f", "not enough space").as_dict()["condition"] is None
 
 
 @pytest.mark.parametrize(

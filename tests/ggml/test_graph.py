@@ -56,31 +56,6 @@ def test_a_graph_has_these_nodes_and_leafs(
         assert bool(t.flags & FLAG_COMPUTE) == bool(t.op)
 
 
-def test_a_cast_uses_itself() -> None:
-    b = Builder()
-    cast = b.node("cast", Op.CPY, b.leaf("x", 4), type="f16")
-    cast.src.append(cast)
-    g = b.graph(cast)
-    assert names(g.nodes) == ["cast"]
-    assert g.use_count(cast) == 1
-
-
-def test_tensors_without_names_are_called_by_their_place() -> None:
-    b = Builder()
-    x, y = b.leaf("", 4), b.leaf("", 4)
-    g = b.graph(b.node("", Op.SQR, b.node("named", Op.ADD, x, y)))
-    assert names(g.leafs) == ["leaf_0", "leaf_1"]
-    assert names(g.nodes) == ["named", "node_1"]
-
-
-def test_a_parameter_is_a_node_though_it_has_no_op() -> None:
-    b = Builder()
-    p = b.leaf("", 4, flags=FLAG_PARAM)
-    g = b.graph(b.node("y", Op.SQR, p))
-    assert g.leafs == []
-    assert names(g.nodes) == ["node_0", "y"]
-
-
 def test_a_view_without_an_op_is_a_leaf_and_brings_no_root() -> None:
     b = Builder()
     root = b.leaf("root", 4)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-
-import gguf
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ggmltool.ggml import tensor as tensors
 from ggmltool.ggml.devices.gpu_arrays import can_decode, can_encode, decode_blocks, encode_blocks
-from ggmltool.ggml.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, TYPES, TYPES_BY_ID
+from ggmltool.ggml.dtypes import F16, F32, TYPES, TYPES_BY_ID
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Tensor, contiguous_nb, cut_name
 from ggmltool.ggml.values.quants import dequantize, quantize
@@ -21,19 +18,6 @@ from tests.ggml.layouts import contiguous_tensors, strided_tensors
 
 def make(ne: tuple[int, int, int, int], nb: tuple[int, int, int, int] | None = None, type: str = "f32") -> Tensor:
     return Tensor(TYPES[type], ne, nb)
-
-
-def element_offsets(t: Tensor) -> list[int]:
-    return [
-        sum(i * b for i, b in zip(index, t.nb, strict=True))
-        for index in itertools.product(*(range(max(n, 0)) for n in t.ne))
-    ]
-
-
-@given(strided_tensors(types=("f32", "f16", "i8")))
-def test_nbytes_reach_to_the_end_of_the_last_element(t: Tensor) -> None:
-    offsets = element_offsets(t)
-    assert t.nbytes == (max(offsets) + t.type.type_size if offsets else 0)
 
 
 @given(contiguous_tensors())
@@ -47,72 +31,11 @@ def test_a_new_tensor_is_contiguous_by_every_measure(t: Tensor) -> None:
     assert t.nbytes == tensors.nelements(t) * t.type.type_size // t.type.block_size
 
 
-@given(strided_tensors(extents=(2, 3, 4)))
-def test_the_measures_of_contiguity_contain_each_other_where_no_extent_is_one(t: Tensor) -> None:
-    assume(t.ne[0] > 1)
-    assert not tensors.is_contiguous(t) or tensors.is_contiguous_1(t)
-    assert not tensors.is_contiguous_1(t) or tensors.is_contiguous_2(t)
-    assert not tensors.is_contiguous_2(t) or tensors.is_contiguous_rows(t)
-
-
 @given(strided_tensors())
 def test_contiguity_in_more_dimensions_implies_it_in_fewer(t: Tensor) -> None:
     assert tensors.is_contiguous_to(t, 4) == tensors.is_contiguous(t)
     for n in (2, 3, 4):
         assert not tensors.is_contiguous_to(t, n) or tensors.is_contiguous_to(t, n - 1)
-
-
-def test_the_stride_of_an_extent_of_one_does_not_matter_for_contiguity() -> None:
-    odd = make((4, 1, 3, 1), (4, 999, 16, 5))
-    assert tensors.is_contiguous(odd)
-    assert not tensors.are_same_layout(odd, make((4, 1, 3, 1)))
-
-
-def test_a_row_of_one_block_may_have_any_first_stride() -> None:
-    assert tensors.is_contiguous(make((1, 3, 1, 1), (77, 4, 12, 12)))
-    assert not tensors.is_contiguous(make((2, 3, 1, 1), (77, 8, 24, 24)))
-
-
-def test_block_types_measure_rows_by_the_first_stride() -> None:
-    t = make((64, 2, 1, 1), type="q4_0")
-    assert t.nb == (18, 36, 72, 72)
-    assert t.nbytes == 72
-    permuted = make((64, 2, 1, 1), (36, 18, 72, 72), "q4_0")
-    assert permuted.nbytes == 64 * 36 // 32 + 18
-
-
-@pytest.mark.parametrize("ne", [(0, 2, 3, 4), (1, 0, 1, 1), (2, 2, -1, 1)])
-def test_an_empty_tensor_has_no_bytes(ne: tuple[int, int, int, int]) -> None:
-    assert make(ne).nbytes == 0
-
-
-@pytest.mark.parametrize(("ne", "n"), [((1, 1, 1, 1), 1), ((64, 1, 1, 1), 1), ((1, 2, 1, 1), 2), ((5, 1, 1, 2), 4)])
-def test_dimensions_are_counted_up_to_the_last_extent_above_one(ne: tuple[int, int, int, int], n: int) -> None:
-    assert tensors.n_dims(make(ne)) == n
-
-
-def test_shapes_have_names() -> None:
-    assert tensors.is_scalar(make((1, 1, 1, 1)))
-    assert tensors.is_vector(make((7, 1, 1, 1)))
-    assert tensors.is_matrix(make((7, 2, 1, 1)))
-    assert not tensors.is_matrix(make((7, 2, 2, 1)))
-    assert tensors.is_3d(make((7, 2, 2, 1)))
-    assert not tensors.is_3d(make((1, 1, 1, 2)))
-    assert tensors.nrows(make((7, 2, 3, 4))) == 24
-
-
-def test_a_permuted_tensor_has_strides_out_of_order() -> None:
-    transposed = make((3, 2, 1, 1), (8, 4, 24, 24))
-    assert tensors.is_transposed(transposed)
-    assert tensors.is_permuted(transposed)
-    batch = make((2, 3, 4, 1), (4, 32, 8, 96))
-    assert tensors.is_permuted(batch)
-    assert not tensors.is_transposed(batch)
-
-
-def test_channels_may_be_the_innermost_dimension() -> None:
-    assert tensors.is_contiguous_channels(make((5, 4, 3, 1), (12, 60, 4, 240)))
-    assert not tensors.is_contiguous_channels(make((5, 4, 3, 1)))
 
 
 def test_same_layout_compares_type_extents_and_raw_strides() -> None:
@@ -122,25 +45,6 @@ def test_same_layout_compares_type_extents_and_raw_strides() -> None:
     assert not tensors.are_same_layout(a, make((3, 4, 1, 1)))
     assert not tensors.are_same_layout(a, make((4, 3, 1, 1), (4, 16, 48, 96)))
     assert tensors.are_same_shape(a, make((4, 3, 1, 1), type="f16"))
-
-
-@pytest.mark.parametrize(
-    ("small", "big", "can"),
-    [
-        ((1, 1, 1, 1), (4, 3, 2, 1), True),
-        ((4, 1, 2, 1), (4, 3, 2, 1), True),
-        ((2, 3, 1, 1), (4, 3, 2, 1), True),
-        ((3, 1, 1, 1), (4, 3, 2, 1), False),
-        ((4, 3, 2, 1), (4, 1, 2, 1), False),
-        ((0, 3, 1, 1), (0, 1, 1, 1), True),
-        ((0, 3, 1, 1), (4, 3, 1, 1), False),
-        ((4, 3, 1, 1), (0, 3, 1, 1), True),
-    ],
-)
-def test_a_tensor_repeats_into_multiples_of_its_extents(
-    small: tuple[int, int, int, int], big: tuple[int, int, int, int], can: bool
-) -> None:
-    assert tensors.can_repeat(make(small), make(big)) == can
 
 
 @pytest.mark.parametrize(
@@ -208,37 +112,9 @@ def test_a_new_layout_counts_its_bytes_anew() -> None:
     assert contiguous_nb(F32, t.ne) == (4, 16, 32, 32)
 
 
-KNOWN = {int(t): size for t, size in gguf.GGML_QUANT_SIZES.items() if t.name != "Q8_1"}
-"""What gguf says; its q8_1 is that of an old release."""
-
-
-@pytest.mark.parametrize("name", [t.name for t in TYPES.values() if t.id in KNOWN])
-def test_block_and_type_sizes_are_those_of_gguf(name: str) -> None:
-    type = TYPES[name]
-    assert (type.block_size, type.type_size) == KNOWN[type.id]
-
-
 def test_there_are_35_types_with_numbers_of_their_own() -> None:
     assert len(TYPES) == len(TYPES_BY_ID) == 35
     assert all(TYPES_BY_ID[t.id] is t for t in TYPES.values())
-
-
-def test_types_with_blocks_are_the_quantized_ones() -> None:
-    assert {t.name for t in TYPES.values() if not t.quantized} == {
-        "f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64",
-    }  # fmt: skip
-    assert all(t.quantized == (t.block_size > 1) for t in TYPES.values())
-
-
-def test_plain_types_have_names_of_their_own() -> None:
-    sizes = [t.type_size for t in (F32, F16, BF16, F64, I8, I16, I32, I64)]
-    assert sizes == [4, 2, 2, 8, 1, 2, 4, 8]
-
-
-@given(st.sampled_from(sorted(TYPES)), st.integers(0, 1 << 20))
-def test_a_row_of_whole_blocks_takes_their_bytes(name: str, n: int) -> None:
-    type = TYPES[name]
-    assert type.row_size(n * type.block_size) == n * type.type_size
 
 
 def test_a_row_that_ends_inside_a_block_is_rounded_down_by_bytes() -> None:

@@ -60,21 +60,6 @@ def test_the_values_are_those_of_the_same_graph_on_one_device() -> None:
     np.testing.assert_allclose(split, whole, rtol=1e-6)
 
 
-def test_every_split_is_computed_after_its_inputs_were_copied() -> None:
-    run, events = started(two_devices(LAYERS))
-    run.compute("g")
-    story = [e for e in events if isinstance(e, Computed | TensorCopied)]
-    assert [e.nodes if isinstance(e, Computed) else (e.src, e.dst, e.how) for e in story] == [
-        ("x", "GPU0#x#0", "set"),
-        ("a",),
-        ("a", "CPU#a#0", "get"),
-        ("b",),
-        ("b", "GPU0#b#0", "set"),
-        ("y",),
-    ]
-    assert [(e.split, e.backend) for e in of(events, Computed)] == [(0, "GPU0"), (1, "CPU"), (2, "GPU0")]
-
-
 def test_between_devices_that_cannot_copy_bytes_go_by_way_of_the_host() -> None:
     source = two_devices({"a": "mul_mat(w, x)", "y": "mul_mat(v, a)"}, backends=["GPU0", "GPU1", "CPU"])
     source["contexts"]["second"] = {"buft": "GPU1", "usage": "weights", "tensors": {"v": normal(8, 8, seed=4)}}

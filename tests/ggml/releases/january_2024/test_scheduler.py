@@ -52,40 +52,9 @@ def run_of(s: Scenario, events: list[Event] | None = None) -> MeasuredRun:
     return run
 
 
-def assigned(plan: Plan) -> dict[str, tuple[str | None, str | None]]:
-    return {n.id: (n.backend, n.cause) for n in plan.nodes} | {t.id: (t.backend, "") for t in plan.leafs}
-
-
 def refusal(plan: Plan) -> dict[str, str | None]:
     assert plan.error is not None
     return dict(plan.error)
-
-
-@pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
-        (
-            {
-                "before": "sqr(x)",
-                "on_gpu": "mul_mat(wg, before)",
-                "after": "sqr(on_gpu)",
-                "on_cpu": "mul_mat(wc, after)",
-                "last": "sqr(on_cpu)",
-            },
-            {"before": ("GPU0", "2.1"), "after": ("GPU0", "2.2"), "last": ("CPU", "2.4"), "x": ("GPU0", "")},
-        ),
-        ({"a": "sqr(x)", "b": "mul_mat(wc, a)"}, {"a": ("CPU", "2.3")}),
-        (
-            {"a": {"op": "sqr", "src": ["x"], "backend": "GPU0"}, "b": "sqr(a)"},
-            {"a": ("GPU0", ""), "b": ("GPU0", "2.2"), "x": ("GPU0", "")},
-        ),
-    ],
-    ids=["a GPU spreads up and down, the CPU where no GPU came", "up from the CPU", "the user decides without a cause"],
-)
-def test_a_tensor_gets_this_backend_by_this_rule(
-    nodes: dict[str, Any], expected: dict[str, tuple[str | None, str | None]]
-) -> None:
-    assert expected.items() <= assigned(scenario(nodes).plan()).items()
 
 
 def test_events_tell_the_rule_and_the_copies() -> None:
@@ -95,20 +64,6 @@ def test_events_tell_the_rule_and_the_copies() -> None:
     assert causes == [("wg", "1.dst"), ("wc", "1.dst"), ("a", "1.wgt0"), ("b", "1.wgt0"), ("x", "3.cur")]
     assert [(e.backend, e.node) for e in events if isinstance(e, SplitStarted)] == [("GPU0", "a"), ("CPU", "b")]
     assert [e.copies for e in events if isinstance(e, InputAdded)] == [("CPU#a",)]
-
-
-def test_an_input_of_two_splits_has_one_copy_that_is_filled_twice() -> None:
-    nodes = {
-        "a": "mul_mat(wg, x)",
-        "b": "mul_mat(wc, a)",
-        "c": "mul_mat(wg, b)",
-        "d": "add(c, a)",
-        "e": "mul_mat(wc, d)",
-        "f": "add(e, a)",
-    }
-    plan = scenario(nodes).plan()
-    assert [s.inputs for s in plan.splits] == [(), ("a",), ("b",), ("d", "a")]
-    assert [c.name for c in plan.copies] == ["CPU#a", "GPU0#b", "CPU#d"]
 
 
 def test_measuring_makes_buffers_and_computing_fits_into_them() -> None:
@@ -206,14 +161,6 @@ def test_a_graph_of_more_nodes_than_the_hash_set_allows_is_measured_and_not_comp
     assert run.measure("main").ok
     error = refusal(run.alloc("main"))
     assert error["function"] == "ggml_backend_sched_graph_compute"
-
-
-def test_what_is_in_place_of_a_copy_stays_a_view_of_it() -> None:
-    s = scenario({"a": "mul_mat(wg, x)", "b": "mul_mat(wc, a)", "c": "sqr(b)"})
-    plan = s.plan()
-    assert plan.inplace == ("c",)
-    places = {n.id: (n.buffer, n.offset, n.alloc_size) for n in plan.nodes}
-    assert places["c"] == ("CPU", places["b"][1], None)
 
 
 def test_a_second_graph_that_needs_more_is_refused() -> None:
