@@ -231,7 +231,13 @@ def compare_graph_backend(
     if test_nodes:
         _compute(backend1, graph.nodes, compute, events)
         _compute(backend2, copy.graph.nodes, compute, events)
-        if not _compare_tested(pairs, test_nodes, callback):
+        verified = False
+        for i, (t1, t2) in enumerate(pairs):
+            for test in test_nodes:
+                if t1 is test:
+                    callback(i, t1, t2)
+                    verified = True
+        if not verified:
             names = ", ".join(t.label for t in test_nodes)
             raise GgmlAssert(function, "verified", f"none of {names} is a node of the graph")
     else:
@@ -246,18 +252,6 @@ def compare_graph_backend(
     if events:
         events(Left(function))
     return True
-
-
-def _compare_tested(
-    pairs: Sequence[tuple[Tensor, Tensor]], test_nodes: Sequence[Tensor], callback: CompareCallback
-) -> bool:
-    verified = False
-    for i, (t1, t2) in enumerate(pairs):
-        for test in test_nodes:
-            if t1 is test:
-                callback(i, t1, t2)
-                verified = True
-    return verified
 
 
 def _compute(backend: Backend, nodes: Sequence[Tensor], compute: GraphCompute, events: Listener | None) -> None:

@@ -170,11 +170,6 @@ class Scheduler(SchedulerState):
                 nodes.append(self.arena.view(kept[k], kept[k : k + MAX_SRC]))
                 node_ids.append(split.backend_id)
 
-    @property
-    def n_kept_nodes(self) -> int:
-        """How many nodes keep tensors for devices, in the scheduler's own graph."""
-        return sum(n_keepers(kept) for kept in self.kept.values())
-
     def _optimize(self, graph: CGraph) -> None:
         """ggml_backend_graph_optimize of every split: its nodes in their order, and what is to be kept until when.
 
@@ -223,7 +218,8 @@ class Scheduler(SchedulerState):
             inputs = sum(len(split.inputs) for split in self.splits[: self.n_splits])
             if self.n_copies > 1:
                 inputs += len(self.graph_inputs)
-        return max(graph.n_nodes, graph.n_leafs) + inputs * 2 * self.n_copies + self.n_kept_nodes
+        keepers = sum(n_keepers(kept) for kept in self.kept.values())
+        return max(graph.n_nodes, graph.n_leafs) + inputs * 2 * self.n_copies + keepers
 
     def _check_size(self, function: str, graph: CGraph) -> None:
         n = graph.n_nodes + graph.n_leafs
@@ -291,7 +287,8 @@ class Scheduler(SchedulerState):
             return True
         for b in range(len(self.backends)):
             self.synchronize_backend(b)
-        self.not_served(changed)
+        why = f"(backend_ids_changed = {int(changed)})"
+        self.gallocr.say(f"ggml_backend_sched_alloc_splits: failed to allocate graph, reserving {why}")
         self.gallocr.reserve_n(self.nodes, self.leafs, self.node_ids, self.leaf_ids, top)
         self.gallocr.alloc_reserved(self.nodes, self.leafs)
         return True
@@ -343,11 +340,6 @@ class Scheduler(SchedulerState):
         queue = self.backends[b].queue
         if queue is not None:
             queue.synchronize()
-
-    def not_served(self, ids_changed: bool) -> None:
-        """The reserved plan does not serve a graph, which is reserved now; a debug build logs it."""
-        why = f"(backend_ids_changed = {int(ids_changed)})"
-        self.gallocr.say(f"ggml_backend_sched_alloc_splits: failed to allocate graph, reserving {why}")
 
     def computed(self) -> None:
         """The splits of the allocated graph have been computed."""

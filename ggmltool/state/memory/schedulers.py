@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from ggmltool.ggml.alloc.common import NodeAlloc, TensorAlloc
 from ggmltool.ggml.releases.release import KEYS, LEAFS, NODES, USE_COUNTS, USED
@@ -65,7 +66,7 @@ class Schedulers:
         self.leaf_alloc = record(layout, "leaf_alloc", ()).size
         self.block = record(layout, "free_block", ("offset", "size"))
         self._chunks = Chunks(memory, layout)
-        self._arena = Arena(layout)
+        self._arena = arena_of(layout)
 
     def sched(self, address: int, tables: bool = True) -> SchedState:
         """A ggml_backend_sched. Without `tables`, what stands in the slots of its hash sets is left out, and where the
@@ -268,12 +269,19 @@ _MOST_BYTES = 1 << 40
 """Of an arena, as far as it is known as one."""
 
 
+@lru_cache(256)
+def arena_of(layout: Layout) -> Arena:
+    """The arena of a ggml's schedulers, known once for all of them."""
+    return Arena(layout)
+
+
 class Arena:
     """The arena of a scheduler, which tells the graph size that it was made for."""
 
     def __init__(self, layout: Layout) -> None:
         cgraph = layout.structs["ggml_cgraph"]
         counts = () if "use_counts" not in (cgraph.members or {}) else (USE_COUNTS,)
+        self._known: dict[tuple[int, int], int] = {}
         self._release = replace(
             NEWEST, cgraph_size=cgraph.size, tensor_size=layout.structs["ggml_tensor"].size,
             graph_fields=(NODES, LEAFS, *counts, KEYS, USED),
@@ -281,6 +289,8 @@ class Arena:
 
     def graph_size(self, nbytes: int, slots: int) -> int:
         """The graph size whose arena has so many bytes. Raises NotAsLaidOut if none has, or not with so many slots."""
+        if (nbytes, slots) in self._known:
+            return self._known[nbytes, slots]
         for inputs in _MAX_INPUTS:
             per_node = 2 * inputs * self._release.tensor_size
             # The arena grows with the graph size, and each node takes at least its tensors and two pointers.
@@ -289,6 +299,7 @@ class Arena:
             if hash_size(size) == slots and size * per_node + self._release.graph_overhead(size) == nbytes:
                 if size > limits.NODES:
                     raise AttachError(f"the scheduler is for {size} nodes; graphs of {limits.NODES} are read at most")
+                self._known[nbytes, slots] = size
                 return size
         raise NotAsLaidOut(f"the scheduler has an arena of {nbytes} bytes for a hash set of {slots} slots")
 

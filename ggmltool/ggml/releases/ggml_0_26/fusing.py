@@ -21,11 +21,14 @@ def can_fuse(nodes: Sequence[Tensor], outputs: Sequence[Tensor], use_count: UseC
             return False
         if node in outputs:
             continue
-        if node.flags & FLAG_OUTPUT or _uses(node, nodes[i + 1 :]) != use_count(node):
+        uses = sum([other.src.count(node) for other in nodes[i + 1 :]])
+        if node.flags & FLAG_OUTPUT or uses != use_count(node):
             return False
         root = node.view_src
         while root is not None:
-            if root not in nodes and not _is_constant(root):
+            # ggml_is_constant: weights that nobody trains.
+            weights = root.buffer is not None and root.buffer.usage == USAGE_WEIGHTS and not root.flags & FLAG_PARAM
+            if root not in nodes and not weights:
                 return False
             root = root.view_src
     return True
@@ -40,15 +43,6 @@ def keep_until(run: Sequence[Tensor], until: Tensor, keep: Keep) -> None:
                 seen.add(id(s))
                 keep(s, until)
         seen.add(id(node))
-
-
-def _uses(node: Tensor, later: Sequence[Tensor]) -> int:
-    return sum([other.src.count(node) for other in later])
-
-
-def _is_constant(t: Tensor) -> bool:
-    """ggml_is_constant: weights that nobody trains."""
-    return t.buffer is not None and t.buffer.usage == USAGE_WEIGHTS and not t.flags & FLAG_PARAM
 
 
 _PREC_F32 = 10

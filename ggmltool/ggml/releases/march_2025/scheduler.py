@@ -111,20 +111,17 @@ class Gallocr(gallocr.Gallocr):
                     f"{t.label} is a leaf that no node has as a source, whose size is never compared: it needs {size} "
                     f"bytes, and {planned.size_max} were planned",
                 )
-            self._check_room(t, planned, size)
+            # What ggml_backend_tensor_alloc asserts, in the words of then: a copy of a view without rows may not fit.
+            room = self.buffers[planned.buffer_id]
+            if room is not None and room.chunks and leaves(room.chunks[0], planned.offset, size):
+                raise GgmlAssert(
+                    "ggml_backend_tensor_alloc",
+                    "(char *)addr + ggml_backend_buffer_get_alloc_size(buffer, tensor) <= "
+                    "(char *)ggml_backend_buffer_get_base(buffer) + ggml_backend_buffer_get_size(buffer)",
+                    f"{t.label} has no elements, and its strides add up to {size} bytes; the buffer has "
+                    f"{room.chunks[0].size}",
+                )
         super()._init_tensor(t, planned)
-
-    def _check_room(self, t: Tensor, planned: TensorAlloc, size: int) -> None:
-        """What ggml_backend_tensor_alloc asserts, in the words of then: a copy of a view without rows may not fit."""
-        room = self.buffers[planned.buffer_id]
-        if room is not None and room.chunks and leaves(room.chunks[0], planned.offset, size):
-            raise GgmlAssert(
-                "ggml_backend_tensor_alloc",
-                "(char *)addr + ggml_backend_buffer_get_alloc_size(buffer, tensor) <= "
-                "(char *)ggml_backend_buffer_get_base(buffer) + ggml_backend_buffer_get_size(buffer)",
-                f"{t.label} has no elements, and its strides add up to {size} bytes; the buffer has "
-                f"{room.chunks[0].size}",
-            )
 
 
 class Scheduler(scheduler.Scheduler):
