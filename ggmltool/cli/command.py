@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)
@@ -34,24 +32,14 @@ def current_settings() -> Settings:
     return settings(ctx) if ctx is not None else Settings()
 
 
-def _set_color(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        settings(ctx).color = value
+def _setting(name: str, given: object = None) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """What keeps an option's value, or what is `given` by it, as this setting."""
 
+    def keep(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        if value:
+            setattr(settings(ctx), name, value if given is None else given)
 
-def _set_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        settings(ctx).traceback = True
-
-
-def _set_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        settings(ctx).verbosity = 1
-
-
-def _set_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        settings(ctx).verbosity = -1
+    return keep
 
 
 def common_options() -> list[click.Option]:
@@ -61,7 +49,7 @@ def common_options() -> list[click.Option]:
             ["--color"],
             type=click.Choice(["auto", "always", "never"]),
             expose_value=False,
-            callback=_set_color,
+            callback=_setting("color"),
             envvar="GGMLTOOL_COLOR",
             help="When to use colors (default: auto, on a terminal unless NO_COLOR is set).",
         ),
@@ -69,7 +57,7 @@ def common_options() -> list[click.Option]:
             ["-v", "--verbose"],
             is_flag=True,
             expose_value=False,
-            callback=_set_verbose,
+            callback=_setting("verbosity", 1),
             envvar="GGMLTOOL_VERBOSE",
             help="Also show what ggml logs, on standard error.",
         ),
@@ -77,7 +65,7 @@ def common_options() -> list[click.Option]:
             ["-q", "--quiet"],
             is_flag=True,
             expose_value=False,
-            callback=_set_quiet,
+            callback=_setting("verbosity", -1),
             envvar="GGMLTOOL_QUIET",
             help="Print only results and errors.",
         ),
@@ -86,7 +74,7 @@ def common_options() -> list[click.Option]:
             is_flag=True,
             is_eager=True,
             expose_value=False,
-            callback=_set_traceback,
+            callback=_setting("traceback"),
             envvar="GGMLTOOL_TRACEBACK",
             help="Show Python's traceback if there is an error.",
         ),

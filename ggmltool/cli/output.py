@@ -98,17 +98,14 @@ def refusal(
         return None
     if named is None and text:
         return None
-    ours = [_ending(format) for format in formats if text or format != "text"]
+    endings = {format: ending for ending, format in reversed(FORMATS.items())}
+    ours = [endings.get(format, ".txt") for format in formats if text or format != "text"]
     possible = dict.fromkeys([*own, *ours, *([".txt"] if text else [])])
     if named is not None and chosen is not None and named in formats:
         return f"{path} would hold {chosen.upper()}: leave the format out, or give the file another name."
     written = ", ".join(sorted(possible, key=lambda ending: ending == ".txt"))
     what = f"{ending} is not written here" if ending else f"{path} has no extension"
     return f"{what}; what can be written: {written}, each also with .gz."
-
-
-def _ending(format: str) -> str:
-    return next((ending for ending, of in FORMATS.items() if of == format), ".txt")
 
 
 UNLIMITED = 10_000
@@ -283,17 +280,13 @@ def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
-        temporary.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~mask)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def note(message: str) -> None:

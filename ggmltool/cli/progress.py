@@ -145,7 +145,11 @@ PATIENCE = 1.0
 @contextmanager
 def waiting_for(path: str | Path, what: str) -> Iterator[None]:
     """While a named pipe is opened and read or written: says on standard error `what` it waits for, unless --quiet."""
-    if not _is_pipe(path) or current_settings().verbosity < 0:
+    try:
+        is_pipe = stat.S_ISFIFO(Path(path).stat().st_mode)
+    except (OSError, ValueError):
+        is_pipe = False
+    if not is_pipe or current_settings().verbosity < 0:
         yield
         return
     from threading import Timer
@@ -157,10 +161,3 @@ def waiting_for(path: str | Path, what: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-
-
-def _is_pipe(path: str | Path) -> bool:
-    try:
-        return stat.S_ISFIFO(Path(path).stat().st_mode)
-    except (OSError, ValueError):
-        return False

@@ -77,17 +77,7 @@ def compare_backends(
     if not ok:
         raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
     one, other = (ComparedSide(b.name, b.engine) for b in backends)
-    return ComparedGraph.of(
-        scenario.model.ggml,
-        graph,
-        (one, other),
-        done,
-        placed.graph.n_nodes,
-        placed.nbytes,
-        made_up,
-        zero,
-        bool(tests),
-    )
+    return ComparedGraph.of(scenario.model.ggml, graph, placed, (one, other), done, made_up, zero, bool(tests))
 
 
 class SameInputs:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from msgspec import UNSET, UnsetType, field
+from msgspec import UNSET, UnsetType, field, structs
 
 from ggmltool.ask.compare.tolerance import Deviation, is_exact
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.tensor import Dims, Tensor, op_desc
 from ggmltool.show.document import Number, ReleaseDocument, Row
+
+if TYPE_CHECKING:
+    from ggmltool.scenario.run.placed import PlacedGraph
 
 
 class ComparedNode(Row, kw_only=True):
@@ -62,12 +65,7 @@ class ComparedNode(Row, kw_only=True):
             ne=t.ne,
             ok=own.within(tolerance, is_exact(t)),
             tolerance=tolerance,
-            nmse=own.nmse,
-            largest_error=own.largest_error,
-            at=own.at,
-            values=own.values,
-            not_finite=own.not_finite,
-            misplaced=own.misplaced,
+            **structs.asdict(own),
             end_to_end=end_to_end,
             not_run_by=tuple(b.name for b in backends if not b.device.supports_op(t)),
             through=through or UNSET,
@@ -120,10 +118,9 @@ class ComparedGraph(ReleaseDocument, kw_only=True):
         cls,
         ggml: str,
         graph: str,
+        placed: PlacedGraph,
         sides: tuple[ComparedSide, ComparedSide],
         nodes: list[ComparedNode],
-        n_nodes: int,
-        nbytes: int,
         made_up: list[str],
         zero: list[str],
         whole: bool = False,
@@ -131,18 +128,9 @@ class ComparedGraph(ReleaseDocument, kw_only=True):
         """What came of the nodes that were compared."""
         bad = next((n.id for n in nodes if not n.ok), None)
         return cls(
-            ggml=ggml,
-            graph=graph,
-            ok=bad is None,
-            backends=sides,
-            first_bad=bad,
-            whole=whole,
-            n_nodes=n_nodes,
-            nbytes=nbytes,
-            made_up=made_up,
-            zero=zero,
-            nodes=nodes,
-        )
+            ggml=ggml, graph=graph, ok=bad is None, backends=sides, first_bad=bad, whole=whole,
+            n_nodes=placed.graph.n_nodes, nbytes=placed.nbytes, made_up=made_up, zero=zero, nodes=nodes,
+        )  # fmt: skip
 
     @property
     def over(self) -> list[ComparedNode]:

@@ -81,7 +81,7 @@ def compare_recorded(
         if progress is not None and not node.is_view_op:
             progress()
     sides = ComparedSide(backend.name, backend.engine), ComparedSide("", "read")
-    return ComparedGraph.of(scenario.model.ggml, graph, sides, done, placed.graph.n_nodes, placed.nbytes, made_up, zero)
+    return ComparedGraph.of(scenario.model.ggml, graph, placed, sides, done, made_up, zero)
 
 
 class _Untold:

@@ -148,6 +148,7 @@ def plan_diff(a: DiffSide, b: DiffSide) -> PlanDiff:
     there = {pair.a.id for pair in pairs}
     copied = inputs_of(a.plan, a.tensors, b.plan, b.tensors, logs)
     releases = not logs and a.plan.ggml != b.plan.ggml
+    mine, theirs = _memory_places(a.plan), _memory_places(b.plan)
     return PlanDiff(
         a,
         b,
@@ -164,7 +165,7 @@ def plan_diff(a: DiffSide, b: DiffSide) -> PlanDiff:
         inputs=pair_inputs(*copied, partner),
         buffers=() if logs else tuple(_buffers(a, b)),
         reuse=() if logs else tuple(_reuse(a, b, partner)),
-        elsewhere=0 if logs else _elsewhere(a.plan, b.plan, partner),
+        elsewhere=0 if logs else sum(1 for id, at in mine.items() if theirs.get(partner.get(id, ""), at) != at),
         held=() if logs else tuple(_held(a, b)),
         held_moves=() if logs else tuple(_held_moves(a, b, partner)),
     )
@@ -220,19 +221,13 @@ def _divergences(
         if mine is None or theirs is None or ordered.get(mine.id) != theirs.id:
             found.append(PlanDivergence("order", mine, theirs))
             break
-    for kind, differ in (("backend", _other_backend), ("split", _other_start)):
-        pair = next((pair for pair in pairs if differ(pair)), None)
+    for kind, pair in (
+        ("backend", next((pair for pair in pairs if pair.a.backend != pair.b.backend), None)),
+        ("split", next((pair for pair in pairs if bool(pair.a.start) != bool(pair.b.start)), None)),
+    ):
         if pair is not None and PlanDivergence("backend", pair.a, pair.b) not in found:
             found.append(PlanDivergence(kind, pair.a, pair.b))
     return tuple(sorted(found, key=lambda d: d.at))
-
-
-def _other_backend(pair: NodePair) -> bool:
-    return pair.a.backend != pair.b.backend
-
-
-def _other_start(pair: NodePair) -> bool:
-    return bool(pair.a.start) != bool(pair.b.start)
 
 
 def _shapes(a: DiffSide, b: DiffSide, partner: Mapping[str, str], releases: bool) -> Iterable[ShapePair]:
@@ -297,12 +292,6 @@ def _taken(memory: MemoryPlan, plan: Plan) -> dict[str, str | None]:
     """Per tensor in a compute buffer the source whose memory, or whose copy's, it takes over."""
     of = {copy.name: copy.of for copy in plan.copies}
     return {life.tensor: of.get(life.reused, life.reused) if life.reused else None for life in memory.lifetimes}
-
-
-def _elsewhere(a: Plan, b: Plan, partner: Mapping[str, str]) -> int:
-    """How many tensors have memory in both plans, and not at the same place of it."""
-    mine, theirs = _memory_places(a), _memory_places(b)
-    return sum(1 for id, place in mine.items() if theirs.get(partner.get(id, ""), place) != place)
 
 
 def _memory_places(plan: Plan) -> dict[str, tuple[str, int | None, int | None]]:

@@ -191,14 +191,10 @@ def _nodes(diff: PlanDiff, switches: Switches) -> Iterator[tuple[str, str]]:
         if old is not None and old.backend != leaf.backend and old.backend is not None:
             last = bool(diff.b.plan.backends) and leaf.backend == diff.b.plan.backends[-1][0]
             yield "inputs" if last else "", f"{leaf.id} (leaf): {_on(old.backend)} → {_on(leaf.backend)}"
+    own_order = bool(diff.b.order) and list(diff.b.order) != [n.id for n in diff.b.plan.nodes]
     for pair in diff.reordered:
-        key = "graph-optimize" if diff.a.order != diff.b.order or _own_order(diff.b) else ""
+        key = "graph-optimize" if own_order or diff.a.order != diff.b.order else ""
         yield key, f"{pair.b.id} ({pair.b.op}): node {pair.a.index} → {pair.b.index}"
-
-
-def _own_order(side: DiffSide) -> bool:
-    """Whether a device put nodes into an order of its own."""
-    return bool(side.order) and list(side.order) != [n.id for n in side.plan.nodes]
 
 
 def _on(backend: str | None) -> str:

@@ -11,7 +11,7 @@ from ggmltool.ask.words import words
 from ggmltool.ggml.events import Assigned, SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import CopiedInput, copied_inputs
-from ggmltool.scenario.tensor_info import TensorInfo, Tensors
+from ggmltool.scenario.tensor_info import Tensors
 
 
 def pair_splits(
@@ -33,8 +33,17 @@ def pair_splits(
         if j is None:
             out.append(SplitPair(side, None, ("gone",)))
             continue
-        out += (SplitPair(None, other, ("new",)) for other in theirs[next_b:j])
-        out.append(SplitPair(side, theirs[j], _changes(side, theirs[j], _names(a, b, i, j, partner))))
+        out += (SplitPair(None, new, ("new",)) for new in theirs[next_b:j])
+        other = theirs[j]
+        inputs = [partner.get(t) for t in a.splits[i].inputs] == list(b.splits[j].inputs)
+        nodes, nodes_b = (plan.nodes[s.i_start : s.i_end] for plan, s in ((a, a.splits[i]), (b, b.splits[j])))
+        changes = {
+            "backend": side.backend != other.backend,
+            "nodes": [partner.get(n.id) for n in nodes] != [n.id for n in nodes_b],
+            "inputs": not inputs,
+            "bytes": not side.copied.same(other.copied),
+        }
+        out.append(SplitPair(side, other, tuple(name for name, differs in changes.items() if differs)))
         next_b = j + 1
     return (*out, *(SplitPair(None, other, ("new",)) for other in theirs[next_b:]))
 
@@ -44,7 +53,8 @@ def _sides(plan: Plan, tensors: Tensors, starts: Sequence[SplitStarted]) -> list
     for place, split in enumerate(plan.splits):
         nodes = plan.nodes[split.i_start : split.i_end]
         index, first = (nodes[0].index, nodes[0].id) if nodes else (split.i_start, "")
-        copied = sum((_amount(tensors[i]) for i in split.inputs if i in tensors), Amount.between())
+        infos = [tensors[i] for i in split.inputs if i in tensors]
+        copied = sum((Amount.between(1, t.nbytes, t.nbytes + t.slack) for t in infos), Amount.between())
         reason = said(starts[place] if place < len(starts) else None)
         out.append(SplitSide(split.id, split.backend, index, first, len(nodes), copied, reason))
     return out
@@ -53,10 +63,6 @@ def _sides(plan: Plan, tensors: Tensors, starts: Sequence[SplitStarted]) -> list
 def said(event: Assigned | SplitStarted | None) -> str:
     """Why a node has its backend, or a split begins; "" where that is not known."""
     return "" if event is None else words(event)
-
-
-def _amount(info: TensorInfo) -> Amount:
-    return Amount.between(1, info.nbytes, info.nbytes + info.slack)
 
 
 def _joined(a: Plan, b: Plan, partner: Mapping[str, str]) -> dict[int, int]:
@@ -80,21 +86,6 @@ def _joined(a: Plan, b: Plan, partner: Mapping[str, str]) -> dict[int, int]:
 
 def _split_of_nodes(plan: Plan) -> dict[str, int]:
     return {n.id: place for place, split in enumerate(plan.splits) for n in plan.nodes[split.i_start : split.i_end]}
-
-
-def _names(a: Plan, b: Plan, i: int, j: int, partner: Mapping[str, str]) -> tuple[bool, bool]:
-    """Whether the inputs are partners, and whether the nodes are."""
-    mine, theirs = a.splits[i], b.splits[j]
-    inputs = [partner.get(t) for t in mine.inputs] == list(theirs.inputs)
-    nodes_a, nodes_b = a.nodes[mine.i_start : mine.i_end], b.nodes[theirs.i_start : theirs.i_end]
-    return inputs, [partner.get(n.id) for n in nodes_a] == [n.id for n in nodes_b]
-
-
-def _changes(a: SplitSide, b: SplitSide, same: tuple[bool, bool]) -> tuple[str, ...]:
-    inputs, nodes = same
-    found = {"backend": a.backend != b.backend, "nodes": not nodes, "inputs": not inputs}
-    found["bytes"] = not a.copied.same(b.copied)
-    return tuple(name for name, differs in found.items() if differs)
 
 
 def copies_of(mine: Sequence[CopiedInput], theirs: Sequence[CopiedInput]) -> tuple[CopiesPair, ...]:

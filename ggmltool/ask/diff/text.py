@@ -8,7 +8,7 @@ from shlex import join
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.diff.plans import PARTS, PlanDiff
-from ggmltool.ask.diff.record import Amount, Finding, NodePair, NodePlace, PlanDivergence
+from ggmltool.ask.diff.record import Amount, NodePair, NodePlace, PlanDivergence
 from ggmltool.ask.diff.rules import changes
 from ggmltool.ask.diff.sections import (
     A,
@@ -118,7 +118,9 @@ def rules_section(diff: PlanDiff, style: Style) -> str:
     areas = {change.key: change.area for change in changes()}
     out = ["\n", heading("the rules behind it", [count(len([r for r in rules if r.rule]), "rule")], style)]
     for rule in rules:
-        here = _here(rule.changed)
+        here = "; ".join(finding.what for finding in rule.changed[:_FEW] if finding.what)
+        if (more := len(rule.changed) - _FEW) > 0:
+            here += f"; {more} more"
         if rule.rule is None:
             title = "follows from the others" if len(rules) > 1 else "by no listed rule"
             out += ["\n", heading(title, [], style), wrapped_lines([("", "", here)], style)]
@@ -133,19 +135,12 @@ def rules_section(diff: PlanDiff, style: Style) -> str:
     return "".join(out)
 
 
-def _here(findings: tuple[Finding, ...]) -> str:
-    """A few of the changes, and how many more there are."""
-    shown = "; ".join(finding.what for finding in findings[:_FEW] if finding.what)
-    more = len(findings) - _FEW
-    return f"{shown}; {more} more" if more > 0 else shown
-
-
 def _divergence(divergence: PlanDivergence, lead: str, style: Style) -> str:
     """The first node that differs in one way, and what it is in A and in B."""
     sides = (("A", A, divergence.a), ("B", B, divergence.b))
     if divergence.kind == "order":
         facts = [f"order from node {divergence.at} on"]
-        lines = [(label, ink, _name(p)) for label, ink, p in sides]
+        lines = [(label, ink, "no more nodes" if p is None else f"{p.id} ({p.op})") for label, ink, p in sides]
     else:
         there = divergence.b or divergence.a
         what = "backend of" if divergence.kind == "backend" else "a split begins at"
@@ -164,10 +159,6 @@ def _more(diff: PlanDiff, divergence: PlanDivergence) -> Iterator[str]:
         what = ["split", str(place.split)] if divergence.kind == "split" else ["node", place.id]
         yield printable(f"ggmltool explain {join(what)} {side.again}")
         return
-
-
-def _name(place: NodePlace | None) -> str:
-    return "no more nodes" if place is None else f"{place.id} ({place.op})"
 
 
 def decision_text(place: NodePlace) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ggmltool.ask.diff.plans import PARTS, PlanDiff, plan_diff
-from ggmltool.ask.diff.record import NodePlace
 from ggmltool.ask.diff.rules import rules_of
 from ggmltool.ask.diff.side import scenario_side
 from ggmltool.ask.diff.text import decision_text
@@ -17,7 +16,6 @@ from ggmltool.ask.report.document import (
     ReportDivergenceRow,
     ReportDocument,
     ReportRuleRow,
-    ReportSplitRow,
     TotalRow,
 )
 from ggmltool.ask.report.tables import NONE, numbered
@@ -41,7 +39,12 @@ def compared(a: tuple[Opened, Moment], b: tuple[Opened, Moment]) -> ReportCompar
         same=not parts,
         parts=parts,
         divergences=[
-            ReportDivergenceRow(d.kind, _number(d.a, in_a), _number(d.b, in_b), _says(d.a), _says(d.b))
+            ReportDivergenceRow(
+                d.kind,
+                NONE if d.a is None else in_a[d.a.id],
+                NONE if d.b is None else in_b[d.b.id],
+                *("not in this graph" if at is None else decision_text(at) for at in (d.a, d.b)),
+            )
             for d in diff.divergences
         ],
         totals=list(_totals(one, other)),
@@ -65,18 +68,11 @@ def _titles(*sides: tuple[Opened, Moment]) -> tuple[str, str]:
     return (one, other) if one != other else (f"A: {a}", f"B: {b}")
 
 
-def _number(place: NodePlace | None, numbers: _Numbers) -> int:
-    return NONE if place is None else numbers[place.id]
-
-
-def _says(place: NodePlace | None) -> str:
-    return "not in this graph" if place is None else decision_text(place)
-
-
 def _totals(a: ReportDocument, b: ReportDocument) -> Iterable[TotalRow]:
     yield TotalRow("nodes", a.nodes, b.nodes, False)
     yield TotalRow("splits", len(a.splits), len(b.splits), False)
-    inputs, copied = ([sum(map(amount, of.splits)) for of in (a, b)] for amount in (_inputs, _copied))
+    inputs = [sum(len(split.inputs) for split in of.splits) for of in (a, b)]
+    copied = [sum(split.nbytes for split in of.splits) for of in (a, b)]
     yield TotalRow("inputs copied", inputs[0], inputs[1], False)
     yield TotalRow("bytes copied", copied[0], copied[1], True)
     for name in dict.fromkeys(row.name for of in (a, b) for row in of.backends):
@@ -84,14 +80,6 @@ def _totals(a: ReportDocument, b: ReportDocument) -> Iterable[TotalRow]:
         yield TotalRow(
             f"compute buffer of {name}", 0 if of_a is None else of_a.compute, 0 if of_b is None else of_b.compute, True
         )
-
-
-def _inputs(split: ReportSplitRow) -> int:
-    return len(split.inputs)
-
-
-def _copied(split: ReportSplitRow) -> int:
-    return split.nbytes
 
 
 def _groups(diff: PlanDiff, in_a: _Numbers, in_b: _Numbers) -> list[GroupRow]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.trace.record import Announcements, Trace, TracedStep
+from ggmltool.ask.trace.record import Announcements, Trace
 from ggmltool.ask.words import sentence, words
 from ggmltool.ggml.events import (
     Allocated,
@@ -66,20 +66,16 @@ def calls_of(found: Trace, decisions: bool = False) -> list[list[TraceLine]]:
 
     With `decisions` every decision is there, those of the scheduler's passes and of the allocator too.
     """
-    points = [point for number, step in enumerate(found.steps) for point in _points(number, step, decisions)]
+    points: list[Point] = []
+    for number, step in enumerate(found.steps):
+        shown = (e for e in step.events if decisions or isinstance(e, (Entered, Left, *_CALLS)) or _note(e))
+        points += [Point(number), *(Point(number, event) for event in shown)]
     told = Announcements(points, found.backends, found.release, None)
     tree = _Tree(told)
     out: list[list[TraceLine]] = [[] for _ in found.steps]
     for at, point in enumerate(points):
         out[point.step] += tree.lines(at, decisions)
     return out
-
-
-def _points(number: int, step: TracedStep, decisions: bool) -> Iterator[Point]:
-    yield Point(number)
-    for event in step.events:
-        if decisions or isinstance(event, (Entered, Left, *_CALLS)) or _note(event):
-            yield Point(number, event)
 
 
 class _Tree:
@@ -199,7 +195,9 @@ def trace(answer: Answer[Trace], style: Style) -> str:
 
     found = answer.facts
     steps = found.steps
-    inks = term_colors(_backends(steps)) if style.colors else {}
+    events = (event for traced in steps for event in traced.events)
+    timed = {event.backend for event in events if isinstance(event, Synchronized | EventCall | Computed)}
+    inks = term_colors(timed) if style.colors else {}
     names = re.compile("|".join(rf"(?<![\w#]){re.escape(name)}(?![\w#])" for name in inks) or "(?!)")
     lines: list[Text | str] = []
     for traced, calls in zip(steps, calls_of(found, found.decisions), strict=True):
@@ -214,12 +212,6 @@ def trace(answer: Answer[Trace], style: Style) -> str:
             lines.append(Text("  " + printable(traced.error), "red"))
     facts = [count(len(steps), "step")]
     return heading(answer.title, facts, style) + render_lines(lines, style)
-
-
-def _backends(steps: Iterable[TracedStep]) -> set[str]:
-    """The backends that compute or are waited for, whose names have their colors."""
-    events = (event for traced in steps for event in traced.events)
-    return {event.backend for event in events if isinstance(event, Synchronized | EventCall | Computed)}
 
 
 def _bars(depths: Sequence[int]) -> list[str]:

@@ -131,7 +131,8 @@ def verify(
     model = scenario.model if on_vulkan is None else on_vulkan.model
     if values is None:
         values = _has_data(model)
-    numbered = list(_with_reads(scenario)) if values else _planning(model)
+    planning = [(number, step) for number, step in enumerate(model.steps, 1) if step.kind in PLANNING]
+    numbered = list(_with_reads(scenario)) if values else planning
     steps = [step for _, step in numbered]
     with doing("running the real ggml"):
         library, real = _on_the_real_library(replace(model, steps=steps), on_vulkan)
@@ -148,10 +149,6 @@ def verify(
         differences=found,
         use_after_free=uses_after_free(run) or UNSET,
     )
-
-
-def _planning(model: ScenarioSpec) -> list[tuple[int, Step]]:
-    return [(number, step) for number, step in enumerate(model.steps, 1) if step.kind in PLANNING]
 
 
 def _has_data(model: ScenarioSpec) -> bool:
@@ -207,19 +204,16 @@ def _compare(run: Run, steps: list[tuple[int, Step]], real: OracleRun) -> tuple[
         ours_text = sched_debug(record, 2, causes=False).encode("utf-8", "surrogateescape")
         if (different := first_line_that_differs(ours_text, text)) is not None:
             found.append(different)
-    n_values = 0
+    # f32 throughout is held to more than half precision and quantized types are.
+    specs = [*run.model.tensors(), *(node for graph in run.model.graphs.values() for node in graph.nodes)]
+    is_f32 = all(t.type.name in ("f32", "i8", "i16", "i32", "i64") for t in specs)
+    tolerance, n_values = NMSE_F32 if is_f32 else NMSE_OTHER, 0
     for mine, real_values in zip(read, real.values, strict=False):
         for id, values in mine.items():
             n_values += 1
-            found += _compare_values(id, values, real_values[id], _tolerance(run.model))
+            found += _compare_values(id, values, real_values[id], tolerance)
     compared = {"plans": len(run.plans), "nodes": sum(len(p.nodes) for p in run.plans), "outputs": n_values}
     return found, compared
-
-
-def _tolerance(model: ScenarioSpec) -> float:
-    """f32 throughout is held to more than half precision and quantized types are."""
-    specs = [*model.tensors(), *(node for graph in model.graphs.values() for node in graph.nodes)]
-    return NMSE_F32 if all(t.type.name in ("f32", "i8", "i16", "i32", "i64") for t in specs) else NMSE_OTHER
 
 
 def _compare_values(id: str, ours: NDArray[Any], theirs: NDArray[Any], tolerance: float) -> Iterator[Difference]:
@@ -246,9 +240,6 @@ def first_line_that_differs(ours: bytes, ggml: bytes) -> Difference | None:
     mine, theirs = ours.split(b"\n"), ggml.split(b"\n")
     for i, (a, b) in enumerate(zip(mine, theirs, strict=False)):
         if a != b:
-            return Difference(f"GGML_SCHED_DEBUG line {i + 1}", _text(a), _text(b))
+            texts = (printable(line.decode("utf-8", "surrogateescape")) for line in (a, b))
+            return Difference(f"GGML_SCHED_DEBUG line {i + 1}", *texts)
     return Difference("GGML_SCHED_DEBUG", f"{len(mine)} lines", f"{len(theirs)} lines")
-
-
-def _text(line: bytes) -> str:
-    return printable(line.decode("utf-8", "surrogateescape"))
