@@ -201,15 +201,17 @@ class Scenario(Base):
 
         return backends(self.model, self.opened.title)
 
-    def supports(self, graph: str | None = None, *, by: str = "op", only: State | None = None) -> Answer[SupportMatrix]:
+    def supports(
+        self, graph: str | None = None, *, by: Literal["op", "node"] = "op", only: State | None = None
+    ) -> Answer[SupportMatrix]:
         """Which backend supports which node, and the reason of every no; the rows are the nodes.
 
         `by` "node" shows a row for every node; `only` "yes", "no", "copy" or "offload" keeps those to which some
         backend says so. Raises ScenarioError for a graph that is not there.
         """
-        from ggmltool.ask.supports import supports
+        from ggmltool.ask.supports import Supports
 
-        return supports(self.opened, graph, by == "node", only)
+        return Supports(graph=graph, by=by, only=only).ask(self.opened)
 
     graph = method(Graph)
 

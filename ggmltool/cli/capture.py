@@ -10,7 +10,7 @@ import click
 
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError
-from ggmltool.cli.models import ModelOptions, Wanted, model_options
+from ggmltool.cli.models import ModelOptions, model_options
 from ggmltool.cli.options import output_to
 from ggmltool.cli.output import Output, log_lines, note
 from ggmltool.cli.progress import progress
@@ -111,9 +111,15 @@ def capture(
       ggmltool capture gemma.gguf -c 1024 --prompt "The capital of France is" --outputs 1 -o france.json.gz
       ggmltool run france.json.gz
     """
+    from ggmltool.sources.llama.capture.capture import add_weights, scenario_text
+    from ggmltool.sources.llama.capture.capture import capture as capture_model
+    from ggmltool.sources.llama.errors import CaptureError
+    from ggmltool.sources.llama.model_file import model_name
+
     unnamed = output.to_terminal and ctx.get_parameter_source("output") is click.core.ParameterSource.DEFAULT
     if unnamed:
-        output = Output(_default_file(model, *wanted.quantization), output.force)
+        kind = (text.replace(":", "-") for text in wanted.quantization)
+        output = Output(Path("-".join([model_name(model), *kind]) + ".json.gz"), output.force)
         output.check()
     _check_tokens(ctx, prompt, tokens, next_tokens)
     (asked,) = wanted.each()
@@ -121,13 +127,17 @@ def capture(
         "phase": phase, "n_tokens": n_tokens, "n_seqs": n_seqs, "offload_kqv": not no_kv_offload,
         "embeddings": embeddings, "tokens": tokens, "prompt": prompt or "", "next_tokens": next_tokens,
     }  # fmt: skip
-    captured = _capture(model, asked, given)
-    log_lines(captured.log)
     if weights and asked.quantization:
         raise CliError("--weights and --as exclude each other: the file with such weights is not made")
-    if weights or tokens or prompt:
-        _add_weights(captured, model, output)
-    output.write(_file(captured.scenario))
+    try:
+        with progress(f"capturing {model.name}"):
+            captured = capture_model(model, replace(asked.options, **given), asked.quantization)
+        log_lines(captured.log)
+        if weights or tokens or prompt:
+            add_weights(captured.scenario, model, output.path.parent if output.path is not None else Path.cwd())
+    except CaptureError as error:
+        raise CliError(str(error)) from None
+    output.write(scenario_text(captured.scenario).encode())
     if unnamed:
         note(_summary(captured, output.path))
     if "note" in captured.facts:
@@ -152,42 +162,6 @@ def _check_tokens(
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} cannot be combined with --prompt or --tokens, which name all tokens", ctx)
-
-
-def _capture(model: Path, asked: Wanted, more: dict[str, Any]) -> Captured:
-    """Capture with these options and more of them. Raises CliError."""
-    from ggmltool.sources.llama.capture.capture import capture as capture_model
-    from ggmltool.sources.llama.errors import CaptureError
-
-    try:
-        with progress(f"capturing {model.name}"):
-            return capture_model(model, replace(asked.options, **more), asked.quantization)
-    except CaptureError as error:
-        raise CliError(str(error)) from None
-
-
-def _default_file(model: Path, *kind: str) -> Path:
-    from ggmltool.sources.llama.model_file import model_name
-
-    return Path("-".join([model_name(model), *(text.replace(":", "-") for text in kind)]) + ".json.gz")
-
-
-def _add_weights(captured: Captured, model: Path, output: Output) -> None:
-    """Refer to the model's file from where the scenario goes. Raises CliError."""
-    from ggmltool.sources.llama.capture.capture import add_weights
-    from ggmltool.sources.llama.errors import CaptureError
-
-    try:
-        add_weights(captured.scenario, model, output.path.parent if output.path is not None else Path.cwd())
-    except CaptureError as error:
-        raise CliError(str(error)) from None
-
-
-def _file(scenario: dict[str, Any]) -> bytes:
-    """The scenario as JSON, one line per tensor."""
-    from ggmltool.sources.llama.capture.capture import scenario_text
-
-    return scenario_text(scenario).encode()
 
 
 def _summary(captured: Captured, file: Path | None) -> str:

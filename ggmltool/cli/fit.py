@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,7 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError, value_of
 from ggmltool.cli.models import ModelOptions, Numbers, model_options
 from ggmltool.cli.options import DOCUMENTS, format_option, output_to, scenario_argument
-from ggmltool.cli.output import Output, ending_of, note
+from ggmltool.cli.output import Output, note
 from ggmltool.cli.pictures import PICTURES, check_picture, picture_of
 from ggmltool.cli.placing import common_options_of_fit
 from ggmltool.cli.scenario import open_scenario
@@ -129,7 +127,8 @@ def fit(
     if click.get_current_context().get_parameter_source("n_depth") is ParameterSource.DEFAULT:
         wishes = wishes._replace(common=common._replace(n_depth=DEPTH))
     found = _found(wishes, scenario, jobs, resume, top)
-    _write(found, output, format or _format_of(output))
+    own = "scenario" if ending_of(output.path) in SCENARIO_ENDINGS else "text"
+    _write(found, output, format or own)
     return 0 if found.fine else 1
 
 
@@ -170,22 +169,14 @@ def _wishes(scenario: str | None, wanted: ModelOptions, common: Common, objectiv
 
 def _found(wishes: Wishes, scenario: str | None, jobs: int | None, resume: Path | None, top: int) -> Answer[FitShown]:
     from ggmltool.ask.fit.record import fit as find
+    from ggmltool.ask.fit.text import progress_text
+    from ggmltool.cli.progress import progress
 
     opened = None
     if wishes.captured:
         opened = open_scenario(scenario)
         opened.refuse_older("the llama.cpp rules here belong to ggml")
         wishes = wishes._replace(argument=opened.argument)
-    with _search_progress() as told:
-        return find(wishes, opened, jobs, note, told, resume, top)
-
-
-@contextmanager
-def _search_progress() -> Iterator[Any]:
-    """Show how many settings are done, how many placements are planned, and the best so far."""
-    from ggmltool.ask.fit.text import progress_text
-    from ggmltool.cli.progress import progress
-
     text = ""
 
     def told(now: Progress) -> None:
@@ -193,12 +184,7 @@ def _search_progress() -> Iterator[Any]:
         text = progress_text(now)
 
     with progress("searching", detail=lambda: text):
-        yield told
-
-
-def _format_of(output: Output) -> str:
-    ending = ending_of(output.path)
-    return "scenario" if ending in SCENARIO_ENDINGS else "text"
+        return find(wishes, opened, jobs, note, told, resume)
 
 
 def _write(found: Answer[FitShown], output: Output, format: str) -> None:

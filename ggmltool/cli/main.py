@@ -50,7 +50,9 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and its one line of help, so that `--help` imports none of them."""
 
-QUESTIONS = frozenset({"graph", "allocs", "check", "compare", "context", "hash", "lifetime", "tensor", "verify"})
+QUESTIONS = frozenset(
+    {"graph", "allocs", "check", "compare", "context", "hash", "lifetime", "supports", "tensor", "verify"}
+)
 """The commands that derive from the question of their name in `ask/`."""
 
 MODULES = {

@@ -122,23 +122,23 @@ def test_a_node_on_another_backend_is_the_first_divergence_with_both_reasons() -
 def test_what_moved_is_copied_grew_and_came_is_told() -> None:
     found = diff_of("moved")
     assert [(p.a.id, p.b.backend) for p in found.moved] == [("b", "CUDA0")]
-    assert [(p.a.id, p.a.cause, p.b.cause) for p in found.recaused] == [("a", "1.wgt0", "usr")]
+    assert [(p.a.id, p.a.cause, p.b.cause) for p in found.other_cause] == [("a", "1.wgt0", "usr")]
     assert [(p.a and p.a.id, p.b and p.b.id) for p in found.splits] == [(0, 0), (1, None), (2, None)]
-    assert [(p.id, p.dst, p.a and p.a.nbytes, p.b) for p in found.inputs] == [
+    assert [(p.id, p.dst, p.a and p.a.nbytes, p.b) for p in found.copied] == [
         ("a+mask", "CPU", 10 * KIB, None),
         ("b", "CUDA0", 10 * KIB, None),
     ]
     assert [(c.src, c.dst, *((x.tensors, x.nbytes) for x in (c.a, c.b))) for c in found.copies][1:] == [
         ("CUDA0", "CPU", (1, 10 * KIB), (0, 0)),
     ]
-    assert [(pair.id, pair.growth) for pair in found.shapes] == [("d", 10 * KIB)]
-    assert [(m.id, m.a and m.a.buft, m.b and m.b.buft) for m in found.held_moves] == [("w2", "CPU", "CUDA0")]
-    assert [(h.buft, h.a, h.b) for h in found.held] == [("CUDA0", 10 * KIB, 20 * KIB), ("CPU", 10 * KIB, 0)]
+    assert [(pair.id, pair.growth) for pair in found.sizes] == [("d", 10 * KIB)]
+    assert [(m.id, m.a and m.a.buft, m.b and m.b.buft) for m in found.context_tensors] == [("w2", "CPU", "CUDA0")]
+    assert [(h.buft, h.a, h.b) for h in found.contexts] == [("CUDA0", 10 * KIB, 20 * KIB), ("CPU", 10 * KIB, 0)]
 
 
 def test_nodes_that_are_gone_or_at_another_place_are_told() -> None:
     found = diff_of("shorter")
-    assert [place.id for place in found.gone] == ["b"]
+    assert [place.id for place in found.only_in_a] == ["b"]
     assert len(found.reordered) == 1
     assert [place.id for place in diff_of("longer").added] == ["b"]
     assert found.divergences[0].kind == "order"

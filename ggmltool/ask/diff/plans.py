@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
-
-from msgspec.structs import replace as replace_row
 
 from ggmltool.ask.diff.matching import in_order, match
 from ggmltool.ask.diff.record import (
@@ -48,20 +45,20 @@ class PlanDiff:
     b: DiffSide
     pairs: tuple[NodePair, ...]
     divergences: tuple[PlanDivergence, ...]
-    gone: tuple[NodePlace, ...]
-    added: tuple[NodePlace, ...]
+    only_in_a: tuple[NodePlace, ...]
+    only_in_b: tuple[NodePlace, ...]
     reordered: tuple[NodePair, ...]
     moved: tuple[NodePair, ...]
-    recaused: tuple[NodePair, ...]
-    shapes: tuple[ShapePair, ...]
+    other_cause: tuple[NodePair, ...]
+    sizes: tuple[ShapePair, ...]
     splits: tuple[SplitPair, ...]
     copies: tuple[CopiesPair, ...]
-    inputs: tuple[CopyPair, ...]
+    copied: tuple[CopyPair, ...]
     buffers: tuple[BufferPair, ...]
     reuse: tuple[ReusePair, ...]
     elsewhere: int
-    held: tuple[HeldPair, ...]
-    held_moves: tuple[HeldMove, ...]
+    contexts: tuple[HeldPair, ...]
+    context_tensors: tuple[HeldMove, ...]
     rules: tuple[RuleChange, ...] = ()
     titles: Titles = _UNTITLED
     parts: tuple[str, ...] = ()
@@ -93,41 +90,37 @@ class PlanDiff:
 
     def document(self) -> DiffDocument:
         """Everything that differs in the parts, and what each plan is; in `splits` also those that are alike."""
-        differing = self.differing
-        document = DiffDocument(
+        differing, rows = self.differing, {name: getattr(self, name) for part in self.parts for name in _FIELDS[part]}
+        if not self.has_log and self.a.plan.ggml != self.b.plan.ggml:
+            rows["rules"] = self.rules
+        return DiffDocument(
             same=not differing,
             compared=tuple(part for part in PARTS if part in self.parts),
             differing=differing,
             a=PlanSide.of(self.a.plan, self.titles.a),
             b=PlanSide.of(self.b.plan, self.titles.b),
             divergences=self.divergences,
+            **rows,
         )
-        if not self.has_log and self.a.plan.ggml != self.b.plan.ggml:
-            document = replace_row(document, rules=self.rules)
-        fields: dict[str, dict[str, Any]] = {
-            "nodes": {
-                "only_in_a": self.gone,
-                "only_in_b": self.added,
-                "moved": self.moved,
-                "reordered": self.reordered,
-                "other_cause": self.recaused,
-            },
-            "splits": {"splits": self.splits},
-            "copies": {"copies": self.copies, "copied": self.inputs},
-            "buffers": {"buffers": self.buffers, "reuse": self.reuse, "elsewhere": self.elsewhere},
-            "sizes": {"sizes": self.shapes},
-            "contexts": {"contexts": self.held, "context_tensors": self.held_moves},
-        }
-        return replace_row(document, **{key: rows for part in self.parts for key, rows in fields[part].items()})
 
+
+_FIELDS = {
+    "nodes": ("only_in_a", "only_in_b", "moved", "reordered", "other_cause"),
+    "splits": ("splits",),
+    "copies": ("copies", "copied"),
+    "buffers": ("buffers", "reuse", "elsewhere"),
+    "sizes": ("sizes",),
+    "contexts": ("contexts", "context_tensors"),
+}
+"""What is told of each part."""
 
 PARTS: dict[str, Callable[[PlanDiff], bool]] = {
-    "nodes": lambda d: bool(d.gone or d.added or d.reordered or d.moved or d.recaused),
+    "nodes": lambda d: bool(d.only_in_a or d.only_in_b or d.reordered or d.moved or d.other_cause),
     "splits": lambda d: any(pair.changes for pair in d.splits),
-    "copies": lambda d: bool(d.inputs) or any(not c.a.same(c.b) for c in d.copies),
+    "copies": lambda d: bool(d.copied) or any(not c.a.same(c.b) for c in d.copies),
     "buffers": lambda d: any(pair.differs for pair in d.buffers) or bool(d.reuse or d.elsewhere),
-    "sizes": lambda d: bool(d.shapes),
-    "contexts": lambda d: bool(d.held_moves) or any(pair.a != pair.b for pair in d.held),
+    "sizes": lambda d: bool(d.sizes),
+    "contexts": lambda d: bool(d.context_tensors) or any(pair.a != pair.b for pair in d.contexts),
 }
 """What is compared, and whether it differs."""
 
@@ -154,20 +147,20 @@ def plan_diff(a: DiffSide, b: DiffSide) -> PlanDiff:
         b,
         pairs,
         _divergences(places_a, places_b, pairs),
-        gone=tuple(p for p in places_a if p.id not in there),
-        added=tuple(p for p in places_b if p.id not in found),
+        only_in_a=tuple(p for p in places_a if p.id not in there),
+        only_in_b=tuple(p for p in places_b if p.id not in found),
         reordered=tuple(pair for i, pair in enumerate(pairs) if i not in kept),
         moved=tuple(pair for pair in pairs if pair.a.backend != pair.b.backend),
-        recaused=tuple(pair for pair in pairs if pair.a.backend == pair.b.backend and _other_cause(pair, releases)),
-        shapes=() if logs else tuple(_shapes(a, b, partner, releases)),
+        other_cause=tuple(pair for pair in pairs if pair.a.backend == pair.b.backend and _other_cause(pair, releases)),
+        sizes=() if logs else tuple(_shapes(a, b, partner, releases)),
         splits=pair_splits(a.plan, a.tensors, a.starts, b.plan, b.tensors, b.starts, partner),
         copies=copies_of(*copied),
-        inputs=pair_inputs(*copied, partner),
+        copied=pair_inputs(*copied, partner),
         buffers=() if logs else tuple(_buffers(a, b)),
         reuse=() if logs else tuple(_reuse(a, b, partner)),
         elsewhere=0 if logs else sum(1 for id, at in mine.items() if theirs.get(partner.get(id, ""), at) != at),
-        held=() if logs else tuple(_held(a, b)),
-        held_moves=() if logs else tuple(_held_moves(a, b, partner)),
+        contexts=() if logs else tuple(_held(a, b)),
+        context_tensors=() if logs else tuple(_held_moves(a, b, partner)),
     )
 
 

@@ -182,7 +182,7 @@ def _nodes(diff: PlanDiff, switches: Switches) -> Iterator[tuple[str, str]]:
     for pair in diff.moved:
         key = switches.behind("node", pair.b.id) or _moved(pair, diff)
         yield key, f"{pair.b.id} ({pair.b.op}): {_on(pair.a.backend)} → {_on(pair.b.backend)}"
-    for pair in diff.recaused:
+    for pair in diff.other_cause:
         key = switches.behind("node", pair.b.id) or _moved(pair, diff)
         yield key, f"{pair.b.id} ({pair.b.op}): cause {pair.a.cause} → {pair.b.cause}"
     before = {leaf.id: leaf for leaf in diff.a.plan.leafs}
@@ -257,7 +257,7 @@ def _cut_rule(plan: Plan, split: int) -> str:
 def _copies(diff: PlanDiff, switches: Switches) -> Iterator[tuple[str, str]]:
     homes, old_homes = _homes(diff.b.plan), _homes(diff.a.plan)
     leafs = {leaf.id for leaf in diff.b.plan.leafs}
-    for pair in diff.inputs:
+    for pair in diff.copied:
         key = switches.behind("copy", pair.id_b or pair.id or "", pair.dst)
         yield key or _copied(pair, diff, homes, old_homes, leafs), _copy_line(pair)
     old, new = (max((c.copy for c in side.plan.copies), default=0) for side in (diff.a, diff.b))
@@ -324,7 +324,7 @@ def _buffers(diff: PlanDiff, allowed: Collection[str], switches: Switches) -> It
 def _sizes(diff: PlanDiff) -> Iterator[tuple[str, str]]:
     """Tensors of the same shape that take more or less memory than before."""
     bufts = {n.id: n.buffer or "" for n in diff.b.plan.nodes}
-    for pair in diff.shapes:
+    for pair in diff.sizes:
         if pair.a.shape == pair.b.shape:
             key = _scratch(pair.op, bufts.get(pair.id_b, "")) if pair.growth > 0 else "device-scratch"
             yield key, f"{pair.id_b} ({pair.op}): {pair.a.nbytes} → {pair.b.nbytes} bytes"
@@ -342,7 +342,7 @@ def _spare(diff: PlanDiff) -> Iterator[tuple[str, str]]:
     for pair in diff.buffers:
         if pair.a is not None and pair.a.size and _buft_of(diff.a.plan, pair.backend) == _CPU_BUFT:
             yield "spare-bytes", f"the compute buffer of {pair.backend} takes {_SPARE} bytes fewer"
-    for held in diff.held:
+    for held in diff.contexts:
         if held.buft == _CPU_BUFT and held.a > held.b:
             what = f"{held.usage} in {held.buft}: {held.a} → {held.b} bytes"
             yield "spare-bytes", what

@@ -159,9 +159,9 @@ def _buffers(inks: dict[str, str]) -> Table[BufferPair]:
 
 def sizes_section(diff: PlanDiff, style: Style) -> str:
     """The tensors that are larger in B, then those that are smaller, each with the greatest difference first."""
-    grown = sorted((pair for pair in diff.shapes if pair.growth > 0), key=lambda pair: -pair.growth)
-    shrunk = sorted((pair for pair in diff.shapes if pair.growth < 0), key=lambda pair: pair.growth)
-    others = len(diff.shapes) - len(grown) - len(shrunk)
+    grown = sorted((pair for pair in diff.sizes if pair.growth > 0), key=lambda pair: -pair.growth)
+    shrunk = sorted((pair for pair in diff.sizes if pair.growth < 0), key=lambda pair: pair.growth)
+    others = len(diff.sizes) - len(grown) - len(shrunk)
     facts = [f"{len(some)} {word}" for some, word in ((grown, "larger in B"), (shrunk, "smaller in B")) if some]
     facts += [f"{others} of another shape or type with the same size, or views"] if others else []
     out = [heading("tensors", facts, style)]
@@ -178,9 +178,9 @@ def sizes_section(diff: PlanDiff, style: Style) -> str:
 def contexts_section(diff: PlanDiff, style: Style) -> str:
     """Bytes per buffer type and usage, then the tensors that lie elsewhere, by where from and where to."""
     out = heading("contexts", ["contexts: weights and other pre-allocated tensors"], style)
-    out += _HELD.render(diff.held, style) if diff.held else ""
+    out += _HELD.render(diff.contexts, style) if diff.contexts else ""
     groups: dict[str, list[HeldMove]] = {}
-    for move in diff.held_moves:
+    for move in diff.context_tensors:
         groups.setdefault(_move(move), []).append(move)
     moves = sorted(groups.items(), key=lambda group: -len(group[1]))
     return out + ("\n" + _MOVES.render(moves, style) if moves else "")
@@ -254,7 +254,7 @@ def copies_section(diff: PlanDiff, style: Style) -> str:
         Column("difference", lambda c: amounts(c.a, c.b)[2], right=True),
     )
     out = heading("copies", [], style) + table.render(diff.copies, style)
-    shown, rest = diff.inputs[:MAX_ROWS], diff.inputs[MAX_ROWS:]
+    shown, rest = diff.copied[:MAX_ROWS], diff.copied[MAX_ROWS:]
     if shown:
         out += "\n" + _copied_table(inks).render(shown, style)
     return out + (render_lines([f"  and {count(len(rest), 'tensor')} more"], style) if rest else "")

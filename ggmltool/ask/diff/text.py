@@ -99,8 +99,8 @@ def _summary(diff: PlanDiff) -> Iterator[Row]:
     yield ["bytes copied", *amounts(*copied)]
     if diff.buffers:
         yield ["compute buffers", *bytes_of(sum(dict(a.buffer_sizes).values()), sum(dict(b.buffer_sizes).values()))]
-    if diff.held:
-        yield ["contexts", *bytes_of(sum(pair.a for pair in diff.held), sum(pair.b for pair in diff.held))]
+    if diff.contexts:
+        yield ["contexts", *bytes_of(sum(pair.a for pair in diff.contexts), sum(pair.b for pair in diff.contexts))]
 
 
 def _counts(what: str, a: int, b: int) -> Row:
@@ -173,7 +173,7 @@ def decision_text(place: NodePlace) -> str:
 def _nodes(diff: PlanDiff, style: Style) -> str:
     inks = inks_of(diff)
     rows: list[Row] = []
-    for what, ink, places in (("only in A", A, diff.gone), ("only in B", B, diff.added)):
+    for what, ink, places in (("only in A", A, diff.only_in_a), ("only in B", B, diff.only_in_b)):
         if places:
             rows.append([str(len(places)), Cell(what, ink), _which(places)])
     for (src, dst), pairs in _grouped(diff.moved, lambda p: p.backend or "none"):
@@ -181,7 +181,7 @@ def _nodes(diff: PlanDiff, style: Style) -> str:
     if diff.reordered:
         which = [f"{pair.b.id} #{pair.a.index} → #{pair.b.index}" for pair in diff.reordered]
         rows.append([str(len(diff.reordered)), "elsewhere", shortened(which, 3)])
-    for (mine, theirs), pairs in _grouped(diff.recaused, lambda p: p.cause or ""):
+    for (mine, theirs), pairs in _grouped(diff.other_cause, lambda p: p.cause or ""):
         rows.append([str(len(pairs)), f"cause {mine} → {theirs}", _which([pair.b for pair in pairs])])
     return heading("nodes", [], style) + render_table(_NODES, rows, style)
 

@@ -89,17 +89,17 @@ def _groups(diff: PlanDiff, in_a: _Numbers, in_b: _Numbers) -> list[GroupRow]:
         pair = (NONE if a is None else in_a.get(a, NONE), NONE if b is None else in_b.get(b, NONE))
         groups.setdefault((kind, title), []).append(pair)
 
-    for place in diff.gone:
+    for place in diff.only_in_a:
         add("gone", "only in A", place.id, None)
-    for place in diff.added:
+    for place in diff.only_in_b:
         add("added", "only in B", None, place.id)
     for pair in diff.moved:
         add("moved", f"{pair.a.backend or 'none'} → {pair.b.backend or 'none'}", pair.a.id, pair.b.id)
     for pair in diff.reordered:
         add("reordered", "elsewhere in the order", pair.a.id, pair.b.id)
-    for pair in diff.recaused:
+    for pair in diff.other_cause:
         add("recaused", f"cause {pair.a.cause} → {pair.b.cause}", pair.a.id, pair.b.id)
-    for shaped in diff.shapes:
+    for shaped in diff.sizes:
         if shaped.id in in_a and shaped.id_b in in_b:
             add("shape", "another type, other extents or another size", shaped.id, shaped.id_b)
     return [GroupRow(kind, title, pairs) for (kind, title), pairs in groups.items()]

@@ -132,6 +132,7 @@ class SupportsDocument(ReleaseDocument, kw_only=True):
     """`supports --json`: which backend supports which node of a graph, and why not."""
 
     view = "supports"
+    tells_refusal = ("json", "csv")
     kind: Literal["supports"] = "supports"
     graph: str | None
     ok: bool
