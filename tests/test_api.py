@@ -432,41 +432,22 @@ def examples(name: str) -> settings:
     return settings(max_examples=few, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@pytest.mark.parametrize("name", MODULE)
-def test_functions_of_the_package(name: str) -> None:
-    function = getattr(ggmltool, name)
+FUZZED: list[tuple[str, Callable[[], Any]]] = [
+    *((name, lambda: ggmltool) for name in MODULE),
+    *((name, moe) for name in METHODS),
+    *((name, captured) for name in ("place", "placed", "sweep", "splits", "diff", "supports", "plan")),
+    *((name, history) for name in HISTORY),
+]
+
+
+@pytest.mark.parametrize(("name", "of"), FUZZED)
+def test_any_arguments_are_taken_or_refused(name: str, of: Callable[[], Any]) -> None:
+    function = getattr(of(), name)
 
     @examples(name)
     @given(calls(function))
     def check(call: tuple[list[Any], dict[str, Any]]) -> None:
         attempt(function, *call)
-
-    check()
-
-
-@pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("scenario", [moe, captured], ids=["moe", "captured"])
-def test_methods_of_a_scenario(name: str, scenario: Callable[[], Any]) -> None:
-    if scenario is captured and name not in ("place", "placed", "sweep", "splits", "diff", "supports", "plan"):
-        pytest.skip("as of any scenario")
-    method = getattr(scenario(), name)
-
-    @examples(name)
-    @given(calls(method))
-    def check(call: tuple[list[Any], dict[str, Any]]) -> None:
-        attempt(method, *call)
-
-    check()
-
-
-@pytest.mark.parametrize("name", HISTORY)
-def test_methods_of_a_history(name: str) -> None:
-    method = getattr(history(), name)
-
-    @examples(name)
-    @given(calls(method))
-    def check(call: tuple[list[Any], dict[str, Any]]) -> None:
-        attempt(method, *call)
 
     check()
 
@@ -497,58 +478,27 @@ def test_a_wrong_argument_is_named(call: Callable[[], object], message: str) -> 
 
 
 ANSWERS: dict[str, Callable[[], Any]] = {
-    "plan": lambda: moe().plan(),
     "a plan that ggml refuses": lambda: ggmltool.load("missing-op").plan(),
-    "splits": lambda: moe().splits(),
-    "counts": lambda: moe().splits(by="op"),
-    "bytes": lambda: moe().splits(bytes=True),
-    "passes": lambda: moe().splits(after_pass=2),
     "after": lambda: ggmltool.load("outgrown").buffers(after=2),
-    "buffers": lambda: moe().buffers(),
-    "chunks": lambda: moe().buffers(chunks=True),
-    "copies": lambda: moe().buffers(copies=True),
     "map": lambda: moe().memory_map(),
-    "allocs": lambda: moe().allocs(),
-    "trace of allocs": lambda: moe().allocs(trace=True),
-    "free blocks": lambda: moe().allocs(free_blocks=moe().plan().nodes[1].id),
-    "hash": lambda: moe().hash(),
-    "hash of the scheduler": lambda: moe().hash(sched=True),
-    "limits": lambda: moe().limits(all=True),
-    "context": lambda: moe().context(),
-    "tensor": lambda: moe().tensor(moe().plan().nodes[1].id),
-    "explain": lambda: moe().explain(moe().plan().nodes[1].id),
-    "explain split": lambda: moe().explain(0),
-    "explain realloc": lambda: ggmltool.load("outgrown").explain(("small", "large")),
-    "lifetime": lambda: moe().lifetime(moe().plan().nodes[1].id),
     "trace": lambda: moe().trace(zeros=True),
-    "backends": lambda: moe().backends(),
-    "supports": lambda: moe().supports(),
-    "graph": lambda: moe().graph(sched=True),
-    "diff": lambda: moe().diff(parallel=True),
-    "report": lambda: moe().report(),
-    "compare": lambda: moe().compare(zeros=True),
-    "place": lambda: captured().place(9, device="CUDA0:2GiB"),
     "sweep": lambda: captured().sweep("0..18:9", device="CUDA0:2GiB"),
-    "ops": lambda: ggmltool.ops("rope"),
-    "types": lambda: ggmltool.types("q4_K"),
-    "known devices": lambda: ggmltool.backends(),
-    "samples": lambda: ggmltool.samples(),
-    "error": lambda: ggmltool.explain_error("tensor buffer not set"),
     "log": lambda: ggmltool.import_log(LOG),
     "graph of a log": lambda: ggmltool.import_log(LOG, graph=1),
     "scenario": lambda: moe(),
 }
+"""What no command answers, or otherwise."""
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", [*ANSWERS, *(words for words, _ in SAID)])
 def test_an_answer_can_be_pickled(name: str) -> None:
-    answer = ANSWERS[name]()
-    again = pickle.loads(pickle.dumps(answer))
-    assert repr(again) == repr(answer)
-    if isinstance(answer, ggmltool.Result):
-        assert (str(again), again.as_dict(), again.ok) == (str(answer), answer.as_dict(), answer.ok)
-    elif isinstance(answer, ggmltool.Plan):
-        assert again == answer
+    found = ANSWERS[name]() if name in ANSWERS else answer(name)
+    again = pickle.loads(pickle.dumps(found))
+    assert repr(again) == repr(found)
+    if isinstance(found, ggmltool.Result):
+        assert (str(again), again.as_dict(), again.ok) == (str(found), found.as_dict(), found.ok)
+    elif isinstance(found, ggmltool.Plan):
+        assert again == found
 
 
 @pytest.mark.parametrize("compute", [False, True])

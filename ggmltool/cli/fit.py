@@ -13,7 +13,7 @@ from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError, value_of
 from ggmltool.cli.models import ModelOptions, Numbers, model_options
 from ggmltool.cli.options import DOCUMENTS, format_option, output_to, scenario_argument
-from ggmltool.cli.output import Output, note
+from ggmltool.cli.output import Output, ending_of, note
 from ggmltool.cli.pictures import PICTURES, check_picture, picture_of
 from ggmltool.cli.placing import common_options_of_fit
 from ggmltool.cli.scenario import open_scenario

@@ -123,9 +123,7 @@ def test_a_pickle_is_for_the_memory_viewer_of_pytorch(call: Call) -> None:
     assert Path("memory.pkl").read_bytes() == Path("memory.pickle").read_bytes()
 
 
-def test_a_pickle_is_no_view_and_not_for_a_terminal(call: Call) -> None:
-    chart = call("buffers", "--chart", "-o", "memory.pickle", "transformer")
-    assert (chart.status, "leave out --chart" in chart.err) == (2, True)
+def test_a_pickle_is_not_for_a_terminal(call: Call) -> None:
     shown = call("buffers", "-f", "pickle", "transformer", tty=True)
     assert (shown.status, shown.out) == (2, "")
     assert "name a file with -o memory.pickle" in shown.err

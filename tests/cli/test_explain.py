@@ -410,19 +410,6 @@ def test_every_cause_has_a_headline(call: Call, name: str, headline: str) -> Non
     assert explained(call, name, "-", stdin=CHOICES)["reason"]["text"] == headline
 
 
-@pytest.mark.parametrize("command", [("explain",), ("explain", "node"), ("tensor",), ("lifetime",)])
-def test_a_file_alone_is_no_name_of_something_in_the_sample(
-    call: Call, tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    """U33."""
-    file = tmp_path / "two.yaml"
-    file.write_text("ggmltool: 1\n")
-    result = call(*command, file)
-    assert (result.status, result.out) == (2, "")
-    assert "two.yaml is a scenario; also name what to look for in it: `ggmltool " in result.err
-    assert "sample" not in result.err
-
-
 def test_the_graphs_of_a_reallocation_have_what_each_needs_alone(call: Call) -> None:
     """U39."""
     document = explained(call, "realloc", "large", "small", "outgrown")

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.conftest import SAMPLES, Call
+from ggmltool.ggml.releases.table import DEFAULT
+from ggmltool.inspect.gauges import limits_of
+from tests.cli.conftest import SAMPLES, Call, Result
+from tests.limits import AT, buffer, split_inputs
 
 WALK = yaml.safe_load((SAMPLES / "allocator.yaml").read_text("utf-8")) | {"steps": []}
 """A product of two inputs, and a second graph with one input and one node more."""
@@ -22,24 +25,11 @@ def hash_nodes(call: Call, *args: str) -> dict[str, tuple[object, ...]]:
     return {node["tensor"]: tuple(node[f] for f in fields) for node in document["nodes"]}
 
 
-@pytest.mark.parametrize("args", [("hash", "--at"), ("allocs", "--free-blocks")])
-def test_a_node_that_the_allocator_does_not_know_is_said_to_be_unknown(call: Call, args: tuple[str, ...]) -> None:
-    wrong = call(*args, "resuld", SAMPLES / "matmul.yaml")
-    assert (wrong.status, wrong.out) == (2, "")
-    assert 'did you mean "result"?' in wrong.err
-    own = call(*args, "wq", SAMPLES / "transformer.yaml")
-    assert own.status == 2
-    assert "it is pre-allocated" in own.err
-
-
-def test_context_shows_one_context_and_knows_their_names(call: Call) -> None:
+def test_context_shows_one_context(call: Call) -> None:
     result = call("context", "--only", "inputs", "--format", "ggml", "-", stdin=WALK_TEXT)
     lines = result.out.splitlines()
     assert lines[1] == " - ggml_object: type = 0, offset = 32, size = 336, next = 0x555500000170"
     assert lines[-2].endswith("next = (nil)")
-    wrong = call("context", "--only", "input", "-", stdin=WALK_TEXT)
-    assert wrong.status == 2
-    assert 'did you mean "inputs"?' in wrong.err
 
 
 def test_trace_json_has_every_event(call: Call) -> None:
@@ -72,20 +62,10 @@ def test_strides_show_who_follows_whom_in_memory(call: Call, tensor: object, ord
     assert order in [line.strip() for line in result.out.splitlines()]
 
 
-def test_a_tensor_that_is_not_there_and_a_copy_that_is(call: Call) -> None:
-    wrong = call("tensor", "kqq", SAMPLES / "transformer.yaml")
-    assert (wrong.status, wrong.out) == (2, "")
-    assert 'did you mean "kq"?' in wrong.err
-    assert call("tensor", "--strides", "-f", "gdb", "kq", SAMPLES / "transformer.yaml").status == 2
+def test_a_copy_is_a_tensor(call: Call) -> None:
     copy = json.loads(call("tensor", "--json", "CUDA0#x#0", SAMPLES / "transformer.yaml").out)["tensor"]
     assert copy["used_by"] == ["norm", "ffn_inp"]
     assert (copy["context"], copy["buffer"]) == ("scheduler", "CUDA0")
-
-
-def test_a_story_is_nothing_that_gdb_prints(call: Call) -> None:
-    result = call("allocs", "--trace", "--format", "gdb", "-", stdin=WALK_TEXT)
-    assert (result.status, result.out) == (2, "")
-    assert "--trace and --format gdb are different views" in result.err
 
 
 def test_before_a_node_its_sources_have_their_uses_and_their_memory(call: Call) -> None:
@@ -93,17 +73,6 @@ def test_before_a_node_its_sources_have_their_uses_and_their_memory(call: Call) 
         "a": (1, 0, 0, 0, True), "b": (1, 0, 0, 32, True), "mul": (0, 0, 0, 0, False),
     }  # fmt: skip
     assert "alloc one before mul" in call("hash", "--before", "mul", "-", stdin=WALK_TEXT).out
-
-
-@pytest.mark.parametrize(
-    ("args", "status", "says"),
-    [(("--before", "a"), 2, "it is not a node"), (("--before", "mull"), 2, 'did you mean "mul"?'),
-     (("--before", "mul", "--at", "mul"), 2, "choose one"), (("--before", "mul", "--sched"), 2, "not for --sched")],
-)  # fmt: skip
-def test_there_is_no_moment_before_what_is_no_node(call: Call, args: tuple[str, ...], status: int, says: str) -> None:
-    result = call("hash", *args, "-", stdin=WALK_TEXT)
-    assert (result.status, result.out) == (status, "")
-    assert says in result.err
 
 
 def test_gdb_is_shown_the_free_blocks_alone_where_others_were_in_use(call: Call) -> None:
@@ -322,3 +291,158 @@ def test_a_step_that_is_refused_before_any_graph_says_why(
     result = call(*command, "--after", "2", "a.json")
     assert (result.status, result.out) == (1, "")
     assert 'GGML_ASSERT(buf != NULL && "tensor buffer not set") failed' in result.err
+
+
+LIMITS = limits_of(DEFAULT.name)
+
+
+def gauge(result: Result, key: str) -> dict[str, Any]:
+    """The gauge of a graph in the output of --json."""
+    gauges: list[dict[str, Any]] = json.loads(result.out)["graphs"][0]["gauges"]
+    return next(g for g in gauges if g["key"] == key)
+
+
+def text(scenario: dict[str, Any]) -> bytes:
+    return json.dumps(scenario).encode()
+
+
+@pytest.mark.parametrize("key", AT)
+def test_at_the_limit_all_is_well(call: Call, key: str) -> None:
+    # The sixteenth chunk is larger than the device allows.
+    ignored = {"buffer_size"} if key == "chunks" else set()
+    result = call("check", "--step", "reserve", "--json", "-", stdin=text(AT[key][0]))
+    found = gauge(result, key)
+    if key == "sched_context":
+        assert found["of"] - 5 * 368 < found["used"] <= found["of"]
+    else:
+        assert found["used"] == found["of"]
+    gauges = json.loads(result.out)["graphs"][0]["gauges"]
+    assert {g["key"] for g in gauges if g["status"] == "breached"} == ignored
+    assert result.status == (1 if ignored else 0)
+
+
+@pytest.mark.parametrize("key", AT)
+def test_one_more_is_a_breach_with_ggmls_words(call: Call, key: str) -> None:
+    result = call("check", "--step", "reserve", "--json", "-", stdin=text(AT[key][1]))
+    found = gauge(result, key)
+    document = json.loads(result.out)
+    assert result.status == 1
+    assert document["ok"] is False
+    assert found["status"] == "breached"
+    assert found["used"] > found["of"]
+    assert document["graphs"][0]["breach"]["key"] == key
+    shown = call("check", "--step", "reserve", "-", stdin=text(AT[key][1]), columns=100)
+    assert shown.status == 1
+    assert "breached" in shown.out
+    assert document["graphs"][0]["error"]["message"] in shown.out
+    assert f"the limit: {LIMITS[key].constant}" in shown.out
+
+
+@pytest.mark.parametrize(("n", "at_once", "splits", "used"), [(29, 1, 1, 29), (30, 1, 1, 30), (31, 1, 2, 30)])
+def test_the_thirty_first_input_began_a_split(call: Call, n: int, at_once: int, splits: int, used: int) -> None:
+    result = call("check", "--json", "--ggml", "0.20.2", "-", stdin=text(split_inputs(n, at_once)))
+    assert (result.status, gauge(result, "splits")["used"]) == (0, splits)
+    found = gauge(result, "split_inputs")
+    assert (found["used"], found["of"]) == (used, 30)
+    assert found["where"] == "split #0 on G0"
+
+
+@pytest.mark.parametrize(("ggml", "at_once", "logged"), [("0.20.2", 5, True), ("0.26", 5, False), ("0.26", 1, False)])
+def test_more_inputs_are_over_the_limit_and_no_breach(call: Call, ggml: str, at_once: int, logged: bool) -> None:
+    scenario = text(split_inputs(32, at_once))
+    result = call("check", "--json", "--ggml", ggml, "-", stdin=scenario)
+    found = gauge(result, "split_inputs")
+    assert (result.status, found["status"], found["used"]) == (0, "over", 32)
+    assert "capacity so far: 60" in found["where"]
+    verbose = call("check", "-v", "--ggml", ggml, "-", stdin=scenario)
+    assert ("increasing split inputs capacity from 30 to 60" in verbose.err) == logged
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "status"),
+    [
+        ({"max_size": 4096}, "buffer_size", 0),
+        ({"max_size": 4092}, "buffer_size", 1),
+        ({"memory": 5120}, "device_memory", 0),
+        ({"memory": 5119}, "device_memory", 1),
+        ({"memory": 1000}, "device_memory", 1),
+    ],
+)
+def test_a_device_has_so_much_memory(call: Call, given: dict[str, int], key: str, status: int) -> None:
+    result = call("check", "--json", "-", stdin=text(buffer(4096, **given)))
+    found = gauge(result, key)
+    assert result.status == status
+    assert found["status"] == ("breached" if status else "near")
+    assert found["used"] == {"buffer_size": 4096, "device_memory": 5120}[key]
+    if key == "device_memory":
+        assert found["parts"] == {"contexts": 1024, "compute buffers": 4096}
+
+
+def test_without_memory_in_the_scenario_there_is_no_such_gauge(call: Call) -> None:
+    out = call("check", "-", stdin=text(buffer(4096))).out
+    assert "memory of a device" not in out
+    assert "size of a buffer" not in out
+
+
+@pytest.mark.parametrize(("n", "status"), [(62, "near"), (63, "near"), (64, "over")])
+def test_long_names_are_cut_which_is_no_breach(call: Call, n: int, status: str) -> None:
+    scenario = buffer(4096)
+    scenario["graphs"]["main"]["nodes"] = {"y" * n: "sqr(w)"}
+    result = call("check", "--json", "-", stdin=text(scenario))
+    found = gauge(result, "name")
+    assert (result.status, found["used"], found["status"]) == (0, n, status)
+
+
+def test_a_name_that_is_long_as_a_copy_only(call: Call) -> None:
+    scenario = split_inputs(1)
+    x = "x" * 60
+    scenario["contexts"]["c"]["tensors"] = {x: scenario["contexts"]["c"]["tensors"]["x0"]}
+    scenario["graphs"]["main"]["nodes"]["last"]["src"] = [x]
+    found = gauge(call("check", "--json", "-", stdin=text(scenario)), "name")
+    assert (found["used"], found["where"]) == (65, f"G0#{x}#0")
+
+
+def test_all_graphs_at_once_show_the_one_that_is_closest(call: Call) -> None:
+    scenario = split_inputs(9)
+    scenario["graphs"]["small"] = {"nodes": {"s": {"op": "sqr", "src": ["x0"], "backend": "G0"}}}
+    result = call("check", "--all", "-", stdin=text(scenario), columns=200)
+    assert result.status == 0
+    row = next(line for line in result.out.splitlines() if "inputs of a split" in line)
+    assert "main: split #0 on G0" in row
+    graphs = json.loads(call("check", "--all", "--json", "-", stdin=text(scenario)).out)["graphs"]
+    assert [g["graph"] for g in graphs] == ["main", "small"]
+
+
+def test_after_a_step_the_room_that_an_earlier_graph_made_is_still_there(call: Call) -> None:
+    scenario = split_inputs(32, at_once=5)
+    scenario["graphs"]["small"] = {"nodes": {"s": {"op": "sqr", "src": ["x0"], "backend": "G0"}}}
+    scenario["steps"] = ["reserve main", "reserve small"]
+    small = gauge(call("check", "--graph", "small", "--json", "-", stdin=text(scenario)), "split_inputs")
+    assert (small["used"], small["where"]) == (1, "split #0 on G0")
+    result = call("check", "--after", "2", "--json", "-", stdin=text(scenario))
+    small = gauge(result, "split_inputs")
+    assert (result.status, small["used"]) == (0, 1)
+    assert small["where"] == "split #0 on G0, capacity so far: 60"
+    assert json.loads(result.out)["after"] == 2
+    assert "step 2 · reserve small" in call("check", "--after", "2", "-", stdin=text(scenario)).out
+
+
+def test_after_a_step_that_ggml_refuses_the_limit_is_shown(call: Call) -> None:
+    scenario = AT["free_blocks"][1] | {"steps": ["reserve main", "alloc main"]}
+    result = call("check", "--after", "2", "--json", "-", stdin=text(scenario))
+    assert (result.status, gauge(result, "free_blocks")["status"]) == (1, "breached")
+
+
+def test_a_refusal_that_is_no_limit_is_shown_too(call: Call) -> None:
+    result = call("check", SAMPLES / "preallocated.yaml", columns=100)
+    assert result.status == 1
+    assert "pre-allocated tensor (stored)" in result.out
+    assert "not reached" in result.out
+    assert "the limit:" not in result.out
+
+
+@pytest.mark.parametrize("key", LIMITS)
+def test_every_limit_says_what_is_beyond_it(key: str) -> None:
+    limit = LIMITS[key]
+    assert limit.beyond
+    assert limit.constant

@@ -1,14 +1,15 @@
-"""What every feature of every command looks like: the command lines of `looks.txt` against their golden files."""
+"""The command lines of `looks.txt` against their golden files, and those of `refusals.txt`: one message each."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.cli.conftest import Call
+from tests.cli.conftest import SAMPLES, Call
 from tests.golden import FLOAT32, check_golden
 
 HERE = Path(__file__).parent
@@ -48,3 +49,19 @@ def test_it_looks_as_accepted(call: Call, look: Look, monkeypatch: pytest.Monkey
     check_golden(GOLDEN / look.file, result.out, FLOAT32 if look.words[0] in ("run", "compare") else None)
     if look.words[0] not in GGMLS and not {"--json", "csv", "yaml"} & set(look.words) and "wide" not in look.end:
         assert max(len(line) for line in result.out.splitlines() if not line.startswith(PASTED)) <= look.columns
+
+
+LINES = (HERE / "refusals.txt").read_text("utf-8").splitlines()[1:]
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.partition(" => ")[0])
+def test_wrong_use_is_answered_in_one_message(call: Call, line: str) -> None:
+    if line.startswith("attach") and sys.platform != "linux":
+        pytest.skip("attach works on Linux alone")
+    command, said = line.replace("LOGS/", f"{LOGS}/").split(" => ")
+    words = shlex.split(command)
+    result = call(*words, stdin=(SAMPLES / "moe.yaml").read_bytes() if words[-1] == "-" else b"")
+    assert (result.status, result.out) == (2, "")
+    assert said in " ".join(result.err.split())
+    assert "Traceback" not in result.err
+    assert not list(Path().iterdir())

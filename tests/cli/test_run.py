@@ -183,27 +183,6 @@ def test_hostile_names_are_written_inside_the_folder_and_escaped_on_the_screen(c
     assert len(files("d")) == len(names) + 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        (("--watch", "akt"), 'no computed node is called "akt"; did you mean "act"?'),
-        (("--watch", "x"), "x is never computed; `run -t x` shows it"),
-        (("--watch", "q*"), 'no computed node is called "q*'),
-        (("--watch", "act", "--no-compute"), "leave out --no-compute"),
-        (("--dump", "d", "--no-compute"), "leave out --no-compute"),
-        (("--dump", "no/d"), "the folder no does not exist"),
-        (("--dump", "file"), "file is not a folder"),
-        (("--dump", "d", "-t", "nope"), 'no tensor is called "nope'),
-    ],
-)
-def test_wrong_use_is_answered_before_anything_is_done(call: Call, arguments: tuple[str, ...], hint: str) -> None:
-    Path("file").write_text("")
-    result = call("run", *arguments, SAMPLE)
-    assert (result.status, result.out) == (2, "")
-    assert hint in result.err
-    assert not Path("d").exists()
-
-
 def test_nothing_is_written_where_nothing_is_computed(call: Call) -> None:
     result = call("run", "--dump", "d", SAMPLES / "preallocated.yaml")
     assert (result.status, result.err) == (1, "")
@@ -257,11 +236,6 @@ def test_zeros_are_computed_when_they_are_asked_for(call: Call, command: str) ->
     assert (result.status, result.err) == (0, "")
     if command == "run":
         assert "y · f32 [4, 2]\n  0  0  0  0\n" in result.out
-
-
-def test_no_compute_plans_only(call: Call) -> None:
-    assert call("run", "--no-compute", CAPTURED).status == 0
-    assert call("trace", "--no-compute", "-", stdin=source()).status == 0
 
 
 def test_a_cache_begins_as_zeros_and_other_inputs_are_named(call: Call) -> None:
@@ -447,12 +421,6 @@ def test_the_screen_has_the_number_of_the_graph() -> None:
     assert when_text(plan, copied, now.program) == "from node CUDA0#mask#0 to node 15 probs"
 
 
-def test_run_shows_the_product_of_the_simple_example(call: Call) -> None:
-    result = call("run", SAMPLES / "matmul.yaml")
-    rows = [line.split() for line in result.out.splitlines()[-3:]]
-    assert rows == [["60", "55", "50", "110"], ["90", "54", "54", "126"], ["42", "29", "28", "64"]]
-
-
 def test_run_json_has_the_plans_and_the_outputs(call: Call) -> None:
     document = json.loads(call("run", "--json", SAMPLES / "matmul.yaml").out)
     assert (document["ggmltool"], document["kind"], document["ok"]) == (1, "run", True)
@@ -598,9 +566,6 @@ def test_the_environment_can_say_it(call: Call, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_copies_compares_already(call: Call) -> None:
-    result = call("buffers", "--copies", "--pipeline", "pipeline")
-    assert (result.status, result.out) == (2, "")
-    assert "--copies plans with and without --pipeline" in result.err
     out = call("buffers", "--copies", "--no-op-offload", "offload").out
     assert out.startswith("op offload, --no-op-offload · alloc prompt · ")
 

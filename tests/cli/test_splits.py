@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import ggmltool
@@ -130,3 +135,215 @@ def test_a_pass_that_ggml_does_not_finish_shows_the_ones_before(call: Call) -> N
     assert result.err.startswith("GGML_ASSERT(*cur_backend_id != -1) failed")
     document = json.loads(call("splits", "--pass", "4", "--json", "-", stdin=NO_CPU_ADD).out)
     assert (document["complete"], document["ok"]) == (False, False)
+
+
+GPUS = ("--device", "2x RTX 3090", "--device", "CPU=Ryzen 9 7950X")
+MODEL = "gemma-3-270m"
+
+
+@pytest.fixture
+def placed(call: Call, tmp_path: Path) -> Path:
+    path = tmp_path / "placed.json.gz"
+    assert call("place", "-ngl", "9", *GPUS, "-o", path, MODEL).status == 0
+    return path
+
+
+def seconds(call: Call, *args: object) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(call("splits", "--seconds", "--json", *args).out)
+    return found
+
+
+def test_the_seconds_of_all_are_those_of_the_splits(call: Call, placed: Path) -> None:
+    found = seconds(call, placed)
+    plan = json.loads(call("plan", "--json", placed).out)
+    assert [s["backend"] for s in found["splits"]] == [s["backend"] for s in plan["splits"]]
+    for case in ("low", "mid", "high"):
+        parts = [s[what][case] for s in found["splits"] for what in ("computes", "copies")]
+        assert sum(parts) == pytest.approx(found["seconds"][case], rel=1e-2)
+    assert found["rates"]["CPU"] == "Ryzen 9 7950X"
+    assert found["assumed"] == []
+    assert found["n_tokens"] == 512
+
+
+def test_python_is_told_the_same(call: Call, placed: Path) -> None:
+    result = ggmltool.load(placed).splits(seconds=True, n_depth=100)
+    assert result.as_dict() == seconds(call, "-d", "100", placed)
+    assert "copies" in str(result)
+    assert [row.split for row in result.rows] == [split.id for split in result.plan.splits]
+
+
+def test_every_estimate_has_a_range(call: Call, placed: Path) -> None:
+    found = seconds(call, placed)
+    for part in (found["seconds"], found["computes"], *(s["computes"] for s in found["splits"])):
+        assert 0 < part["low"] < part["mid"] < part["high"]
+
+
+def test_a_deeper_cache_takes_longer(call: Call, placed: Path) -> None:
+    empty, full = seconds(call, placed), seconds(call, "-d", 700, placed)
+    assert full["n_depth"] == 700
+    assert full["seconds"]["mid"] > empty["seconds"]["mid"]
+
+
+def test_the_other_op_offload_is_what_its_plan_takes(call: Call, placed: Path) -> None:
+    other = seconds(call, placed)["without_op_offload"]
+    assert other == pytest.approx(seconds(call, "--no-op-offload", placed)["seconds"], rel=1e-3)
+
+
+def test_weights_from_pinned_memory_come_faster(call: Call, placed: Path) -> None:
+    found = seconds(call, placed)
+    assert any(s["nbytes"] > 1 << 20 for s in found["splits"])
+    assert found["with_pinned_weights"]["mid"] < found["seconds"]["mid"]
+
+
+def test_a_placement_is_as_fast_as_its_splits(call: Call, placed: Path) -> None:
+    told = json.loads(call("place", "-ngl", "9", *GPUS, "-p", "512", "--json", MODEL).out)["speeds"]
+    assert told["first_token"] == pytest.approx(seconds(call, placed)["seconds"], rel=1e-3)
+    assert told["tokens_per_second"] is None
+    assert told["prompt_tokens_per_second"]["mid"] == pytest.approx(512 / told["first_token"]["mid"], rel=1e-3)
+
+
+def test_a_sweep_tells_what_place_tells(call: Call) -> None:
+    rows = list(
+        csv.DictReader(call("sweep", "-ngl", "0,9,all", *GPUS, "-d", "100", "-f", "csv", MODEL).out.splitlines())
+    )
+    assert [row["-ngl"] for row in rows] == ["0", "9", "19"]
+    for row in rows:
+        told = json.loads(call("place", "-ngl", row["-ngl"], *GPUS, "-d", "100", "--json", MODEL).out)["speeds"]
+        assert float(row["prompt/s"]) == told["prompt_tokens_per_second"]["mid"]
+        assert float(row["prompt/s low"]) == told["prompt_tokens_per_second"]["low"]
+    out = call("sweep", "-ngl", "0,9,all", *GPUS, MODEL, columns=200).out
+    assert "prompt/s" in out
+    assert "\nfastest that fits, by an estimate of prompt/s: -ngl 19, " in out
+
+
+def test_a_placement_says_its_speed_with_a_range_and_whose_it_is(call: Call) -> None:
+    out = call("place", "--device", "RTX 3090", "-d", "100", "-p", "1024", MODEL, columns=200).out
+    assert "estimate: first token of a prompt of 1024 with 100 in the cache after " in out
+    assert "CUDA0 is RTX 3090; CPU not named, taken for some desktop's CPU" in out
+
+
+@pytest.mark.parametrize("command", ["place", "sweep -ngl 0,9"])
+def test_without_rates_no_seconds_are_told(call: Call, command: str) -> None:
+    for device in (["CUDA0:24GiB"], ["CUDA0:24GiB", "CPU=Ryzen 9 7950X"]):
+        named = [word for d in device for word in ("--device", d)]
+        assert "/s" not in call(*command.split(), *named, MODEL, columns=200).out
+        assert "speeds" not in json.loads(call(*command.split(), *named, "--json", MODEL).out)
+
+
+def test_gpus_that_share_every_tensor_are_not_estimated(call: Call) -> None:
+    """What they tell each other in every layer is not known."""
+    assert "speeds" not in json.loads(call("place", "-sm", "tensor", *GPUS, "--json", MODEL).out)
+
+
+def test_seconds_are_a_view_of_their_own(call: Call, placed: Path) -> None:
+    assert "choose one" in call("splits", "--seconds", "--bytes", placed).err
+
+
+def test_any_scenario_whose_hardware_is_named_has_seconds(call: Call, tmp_path: Path) -> None:
+    """Rates of one's own are as good as known ones; a graph without tokens has no tokens a second."""
+    sample = (SAMPLES / "moe.yaml").read_text("utf-8")
+    own = "backends: [{name: CUDA0, rates: {bandwidth: 900, f32: 30}}, CPU]"
+    path = tmp_path / "moe.yaml"
+    path.write_text(sample.replace("backends: [CUDA0, CPU]", own), "utf-8")
+    assert seconds(call, path)["n_tokens"] is None
+    out = call("splits", "--seconds", path, columns=200).out
+    assert "tokens/s" not in out
+    assert "CPU not named, taken for some desktop's CPU" in out
+
+
+COUNTED = [
+    "moe.yaml",
+    "transformer.yaml",
+    "chunks.yaml",
+    "pipeline.yaml",
+    "inplace.yaml",
+    "gemma-3-270m-ngl9.json.gz",
+]
+
+
+@pytest.mark.parametrize("sample", COUNTED)
+def test_the_peak_is_the_largest_sum_of_what_the_allocator_has_given_out(call: Call, sample: str) -> None:
+    """`buffers` beside `allocs --trace`; memory that is handed on to a result in place stays given out."""
+    buffers = json.loads(call("buffers", "--json", SAMPLES / sample).out)["buffers"]
+    steps = json.loads(call("allocs", "--trace", "--json", SAMPLES / sample).out)["steps"]
+    alive: Counter[str] = Counter()
+    peaks: defaultdict[str, int] = defaultdict(int)
+    for step in steps:
+        if step["event"] == "Allocated":
+            alive[step["buft"]] += step["size"]
+        elif step["event"] == "Freed":
+            alive[step["buft"]] -= step["size"]
+        for buft, nbytes in alive.items():
+            peaks[buft] = max(peaks[buft], nbytes)
+    assert {b["buft"]: b["peak"]["nbytes"] for b in buffers if b["peak"]} == dict(peaks)
+    for buffer in buffers:
+        assert buffer["size"] == sum(buffer["chunks"]) >= peaks[buffer["buft"]]
+        if buffer["peak"]:
+            assert sum(t["size"] for t in buffer["peak"]["tensors"]) == buffer["peak"]["nbytes"]
+
+
+@pytest.mark.parametrize("sample", COUNTED)
+def test_free_and_given_out_bytes_fill_each_chunk(call: Call, sample: str) -> None:
+    """Free blocks never touch, never overlap what is given out, and with it cover all up to the highest byte."""
+    steps = json.loads(call("allocs", "--trace", "--json", SAMPLES / sample).out)["steps"]
+    given: defaultdict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+    for step in steps:
+        if step["free_blocks"] is None:
+            continue
+        blocks = given[step["buft"], step["chunk"]]
+        if step["event"] == "Allocated":
+            blocks[step["offset"]] = step["size"]
+        elif step["extra"]:
+            start = max(at for at in blocks if at <= step["offset"])
+            blocks[start] -= step["size"]
+        else:
+            assert blocks.pop(step["offset"]) == step["size"]
+        parts = sorted([*blocks.items(), *map(tuple, step["free_blocks"])])
+        end = 0
+        for at, nbytes in parts:
+            assert at == end
+            end = at + nbytes
+        ends = [at + nbytes for at, nbytes in blocks.items()]
+        assert max(ends, default=0) <= step["max_size"]
+        free = [at for at, _ in step["free_blocks"]]
+        assert not {at + nbytes for at, nbytes in step["free_blocks"]} & set(free)
+
+
+@pytest.mark.parametrize(
+    ("sample", "tensor"),
+    [
+        ("views", "columns"),
+        ("views", "lower"),
+        ("transformer", "v_perm"),
+        ("transformer", "kqv_perm"),
+        ("moe", "second"),
+    ],
+)
+def test_offsets_of_elements_are_those_of_numpy(call: Call, sample: str, tensor: str) -> None:
+    scenario = ggmltool.load(SAMPLES / f"{sample}.yaml")
+    plan = next(node for node in scenario.plan().nodes if node.id == tensor)
+    ne, nb = plan.ne, plan.nb
+    room = sum((n - 1) * b for n, b in zip(ne, nb, strict=True)) + 4
+    array = np.ndarray(ne[::-1], "f4", bytes(room), strides=nb[::-1])
+    base = array.__array_interface__["data"][0]
+    out = call("tensor", "--strides", tensor, SAMPLES / f"{sample}.yaml", columns=200).out
+    rows = re.findall(r"^ +i1 = (\d+)((?: +\d+)+)", out, re.MULTILINE)
+    assert rows
+    for i1, offsets in rows:
+        for i0, offset in enumerate(offsets.split()):
+            assert array[0, 0, int(i1) :, i0:].__array_interface__["data"][0] - base == int(offset)
+
+
+@pytest.mark.parametrize("sample", COUNTED)
+def test_the_screen_of_plan_adds_up(call: Call, sample: str) -> None:
+    """Nodes per backend and split, tensors copied: counted again from the plan's rows."""
+    plan = json.loads(call("plan", "--json", SAMPLES / sample).out)
+    table = call("splits", "-f", "table", SAMPLES / sample).out
+    nodes = Counter(node["split"] for node in plan["nodes"])
+    shown = {
+        int(number): (backend, int(count))
+        for number, backend, count in re.findall(r"^ +#(\d+) +(\S+) +\d+(?:–\d+)? +(\d+)", table, re.MULTILINE)
+    }
+    assert shown == {split["id"]: (split["backend"], nodes[split["id"]]) for split in plan["splits"]}
+    pairs = re.findall(r"^copies (\S+) → (\S+): (\d+) tensors?", call("plan", SAMPLES / sample).out, re.MULTILINE)
+    assert sum(int(n) for _, _, n in pairs) == sum(len(split["inputs"]) for split in plan["splits"])
