@@ -20,9 +20,7 @@ if _TYPE_CHECKING:
 
     from ggmltool.api.fitting import fit
     from ggmltool.api.loading import capture, load
-    from ggmltool.api.logs import import_log
-    from ggmltool.api.recorded import open_record
-    from ggmltool.api.reference import backends, explain_error, ops, samples, types
+    from ggmltool.api.reference import backends, explain_error, import_log, open_record, ops, samples, types
     from ggmltool.api.scenario import Scenario
     from ggmltool.ask.answer import Answer as Result
     from ggmltool.ggml.errors import Error, GgmlAbort, GgmlAssert, GgmlError, GgmlFailed
@@ -77,9 +75,9 @@ _HOMES = {
     "capture": "ggmltool.api.loading",
     "explain_error": "ggmltool.api.reference",
     "fit": "ggmltool.api.fitting",
-    "import_log": "ggmltool.api.logs",
+    "import_log": "ggmltool.api.reference",
     "load": "ggmltool.api.loading",
-    "open_record": "ggmltool.api.recorded",
+    "open_record": "ggmltool.api.reference",
     "ops": "ggmltool.api.reference",
     "samples": "ggmltool.api.reference",
     "types": "ggmltool.api.reference",

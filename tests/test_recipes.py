@@ -244,7 +244,7 @@ def leaf_names(answer, style):
     return "".join(f"{name}\\n" for name in answer.facts.leafs)
 ''',
     )
-    copy.add("cli/main.py", "QUESTIONS = frozenset({", '"leafs", ')
+    copy.add("cli/main.py", "QUESTIONS = frozenset(\n    {", '"leafs", ')
     copy.add("cli/main.py", "COMMANDS: dict[str, str] = {\n", '    "leafs": "Show the leafs.",\n')
     copy.add(
         "api/scenario.py", "from ggmltool.ask.lifetime import Lifetime\n", "from ggmltool.ask.leafs import Leafs\n"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ggmltool.ask.explain.node import ExplainedNodeShown
     from ggmltool.ask.explain.realloc import ExplainedReallocShown
     from ggmltool.ask.explain.split import ExplainedSplitShown
-    from ggmltool.ask.run.next_token import NextToken
+    from ggmltool.ask.run.record import NextToken
     from ggmltool.ask.supports.record import State, SupportMatrix
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.events import Listener
@@ -106,7 +106,7 @@ class Scenario(Base):
 
         None if there are no logits among them. Raises GgmlError as `compute` does.
         """
-        from ggmltool.ask.run.next_token import next_token
+        from ggmltool.ask.run.record import next_token
 
         return next_token(self.model, self.compute() if values is None else values)
 
@@ -191,7 +191,7 @@ class Scenario(Base):
         `open_record` reads it. Raises InspectError for weights without values, unless `zeros`, and for a path that
         cannot be written.
         """
-        from ggmltool.api.recorded import record
+        from ggmltool.api.reference import record
 
         return record(self.opened, path, compute, zeros)
 
@@ -321,7 +321,8 @@ class Scenario(Base):
         """
         from ggmltool.ask.compare import Compare
 
-        _one_of(library=library, vulkan=vulkan)
+        if library and vulkan:
+            raise InspectError("library and vulkan exclude each other; choose one")
         asked = Compare(
             graph=graph,
             backends=backends,
@@ -410,10 +411,3 @@ def _own(other: Base | str | Path) -> Scenario:
     if isinstance(other, Base):
         return Scenario(other.model)
     return Scenario(*read(other))
-
-
-def _one_of(**asked: bool) -> None:
-    """Raises InspectError if two things are asked for that exclude each other."""
-    names = [name for name, wanted in asked.items() if wanted]
-    if len(names) > 1:
-        raise InspectError(f"{' and '.join(names)} exclude each other; choose one")

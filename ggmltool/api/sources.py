@@ -27,18 +27,13 @@ def read(source: str | Path | dict[str, Any], ggml: str | None = None) -> Source
     argument = ""
     if isinstance(source, str | PathLike):
         from ggmltool.scenario.samples import ENDINGS, scenario_path
+        from ggmltool.sources.llama.model_file import is_model
 
         argument = str(source)
         source = scenario_path(argument) if isinstance(source, str) else source
-        if source != "-" and not str(source).endswith(ENDINGS) and _is_model(source):
+        if source != "-" and not str(source).endswith(ENDINGS) and is_model(Path(source)):
             return captured(source)
     return Source(load_spec(source, ggml=ggml), argument, ggml)
-
-
-def _is_model(path: str | Path) -> bool:
-    from ggmltool.sources.llama.model_file import is_model
-
-    return is_model(Path(path))
 
 
 def captured(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ggmltool.ask.answer import Answer
     from ggmltool.ask.compare.record import WorstNodes
-    from ggmltool.ask.run.watched import WatchedNode
+    from ggmltool.ask.run.record import WatchedNode
     from ggmltool.attach.calls import At
     from ggmltool.attach.session import AttachSession
     from ggmltool.attach.values import CapturedValues
@@ -204,7 +204,7 @@ class ReadValues:
 
     def watched(self) -> Iterator[WatchedNode]:
         """Every tensor that was read, inputs first, with what it was computed of and by which backend."""
-        from ggmltool.ask.run.watched import WatchedNode
+        from ggmltool.ask.run.record import WatchedNode
         from ggmltool.sources.values.cut import op_of
 
         document = self.captured.document

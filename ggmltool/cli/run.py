@@ -22,7 +22,7 @@ from ggmltool.show.text import count
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ggmltool.ask.run.watched import WatchedNode
+    from ggmltool.ask.run.record import WatchedNode
 
 MANIFEST = "manifest.json"
 

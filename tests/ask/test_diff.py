@@ -140,7 +140,7 @@ def test_nodes_that_are_gone_or_at_another_place_are_told() -> None:
     found = diff_of("shorter")
     assert [place.id for place in found.only_in_a] == ["b"]
     assert len(found.reordered) == 1
-    assert [place.id for place in diff_of("longer").added] == ["b"]
+    assert [place.id for place in diff_of("longer").only_in_b] == ["b"]
     assert found.divergences[0].kind == "order"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ggmltool.ask.compare.computed import touched
 from ggmltool.ask.compare.record import ComparedGraph, ComparedNode, ComparedSide
@@ -38,15 +38,6 @@ Told = Callable[[], "NDArray[Any]"] | Sample
 """What the other side tells of a node: all its values (shape `ne` reversed), read when they are needed, or some."""
 
 
-class PlacedSide(NamedTuple):
-    """The graph here: placed on a backend, with a copy that is given the other side's inputs, and the kernels."""
-
-    backend: Backend
-    placed: PlacedGraph
-    copies: Mapping[Tensor, Tensor]
-    compute: GraphCompute
-
-
 def compare_recorded(
     scenario: Scenario,
     graph: str,
@@ -68,9 +59,8 @@ def compare_recorded(
     copy = graph_copy(backend, placed.graph, placed.indices, placed.addresses, None, copier)
     if copy is None:
         raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
-    side = PlacedSide(backend, placed, copy.copies, compute)
-    sampled = any(isinstance(t, Sample) for t in told.values())
-    judge = _Sampled(side, told) if sampled else _Whole(side, told)
+    how = _Sampled if any(isinstance(t, Sample) for t in told.values()) else _Whole
+    judge: _Judge = how(backend, copy.copies, compute, told)
     done: list[ComparedNode] = []
     for number, node in enumerate(placed.graph.nodes):
         found = judge.judge(node)
@@ -84,44 +74,41 @@ def compare_recorded(
     return ComparedGraph.of(scenario.model.ggml, graph, placed, sides, done, made_up, zero)
 
 
-class _Untold:
-    """The nodes whose values are not told, and that are behind what is in a tensor's memory."""
+class _Judge:
+    """Judges nodes in the graph's order: here is a copy that is given the other side's inputs. Behind what is in a
+    tensor's memory are nodes whose values are not told."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, backend: Backend, copies: Mapping[Tensor, Tensor], compute: GraphCompute, told: Mapping[str, Told]
+    ) -> None:
+        self.backend, self.copies, self.compute, self.told = backend, copies, compute, told
+        self.through: dict[str, tuple[str, ...]] = {}
+        self.shown: dict[str, int] = {}
         self._behind: dict[Tensor, tuple[str, ...]] = {}
 
-    def before(self, node: Tensor) -> tuple[str, ...]:
-        """Those that a node's inputs come from since the last ones that were told."""
+    def judge(self, node: Tensor) -> tuple[Deviation, Deviation] | None:
+        """Compute a node from both inputs; how far it is off by itself and end to end, None if nothing is told."""
+        raise NotImplementedError
+
+    def untold_before(self, node: Tensor) -> tuple[str, ...]:
+        """The nodes that a node's inputs come from since the last ones that were told."""
         roots = {root_of(s) for s in (*node.src, node.view_src) if s is not None and s is not node}
         return tuple(dict.fromkeys(id for root in roots for id in self._behind.get(root, ())))
 
-    def now(self, node: Tensor, ids: tuple[str, ...]) -> None:
-        """The node is computed, and these are behind it."""
-        self._behind[root_of(node)] = ids
 
-
-class _Whole:
+class _Whole(_Judge):
     """Every node from the inputs that the other side had: the copy's tensors hold the other side's values."""
 
-    def __init__(self, side: PlacedSide, told: Mapping[str, Told]) -> None:
-        self.side = side
-        self.told = told
-        self.through: dict[str, tuple[str, ...]] = {}
-        self.shown: dict[str, int] = {}
-        self._untold = _Untold()
-
     def judge(self, node: Tensor) -> tuple[Deviation, Deviation] | None:
-        """Compute a node from both inputs; how far the two are from what is told, None if nothing is."""
-        backend, _, copies, compute = self.side
-        copy = copies[node]
-        compute(backend, [node])
-        compute(backend, [copy])
-        before = self._untold.before(node)
+        copy = self.copies[node]
+        self.compute(self.backend, [node])
+        self.compute(self.backend, [copy])
+        before = self.untold_before(node)
         read = self.told.get(node.id)
         if node.is_view_op:
             return None
         if read is None or isinstance(read, Sample):
-            self._untold.now(node, (*before, node.id))
+            self._behind[root_of(node)] = (*before, node.id)
             return None
         theirs = read()
         found = measure_values(node, values_of(copy), theirs), measure_values(node, values_of(node), theirs)
@@ -129,49 +116,45 @@ class _Whole:
             self.through[node.id] = before
         try:
             HostArrays().put(copy, theirs)
-            self._untold.now(node, ())
+            self._behind[root_of(node)] = ()
         except NotComputable:
-            self._untold.now(node, before)
+            self._behind[root_of(node)] = before
         return found
 
 
-class _Sampled:
+class _Sampled(_Judge):
     """Every node from the inputs that this side has, and once more from inputs that are moved as far as they were seen
     to be off: what a node is off beyond that is its own.
     """
 
-    def __init__(self, side: PlacedSide, told: Mapping[str, Told]) -> None:
+    def __init__(
+        self, backend: Backend, copies: Mapping[Tensor, Tensor], compute: GraphCompute, told: Mapping[str, Told]
+    ) -> None:
         import numpy as np
 
-        self.side = side
-        self.told = told
-        self.through: dict[str, tuple[str, ...]] = {}
-        self.shown: dict[str, int] = {}
-        self._untold = _Untold()
+        super().__init__(backend, copies, compute, told)
         self._off: dict[Tensor, float] = {}
         self._random = np.random.default_rng(1)
 
     def judge(self, node: Tensor) -> tuple[Deviation, Deviation] | None:
-        """Compute a node from both inputs; how far it is off by itself and end to end, None if nothing is told."""
         import numpy as np
 
-        backend, _, copies, compute = self.side
-        copy = copies[node]
+        copy = self.copies[node]
         if node.is_view_op:
             return None
         self._move_inputs(node, copy)
-        compute(backend, [copy])
-        compute(backend, [node])
+        self.compute(self.backend, [copy])
+        self.compute(self.backend, [node])
         ours, moved = values_of(node), values_of(copy)
         with np.errstate(all="ignore"):
             difference = moved.astype(np.float64) - ours.astype(np.float64)
         by_inputs = _rms(difference)
-        before, sample = self._untold.before(node), self.told.get(node.id)
+        before, sample = self.untold_before(node), self.told.get(node.id)
         if not isinstance(sample, Sample) or not sample.at.size:
-            self._untold.now(node, (*before, node.id))
+            self._behind[root_of(node)] = (*before, node.id)
             self._off[root_of(node)] = by_inputs
             return None
-        self._untold.now(node, ())
+        self._behind[root_of(node)] = ()
         if before:
             self.through[node.id] = before
         self.shown[node.id] = int(sample.at.size)

@@ -36,17 +36,15 @@ def comparison(answer: Answer[WorstNodes], style: Style) -> str:
         left = sum(_differs(n) for n in c.nodes) - len(rows)
         if left > 0:
             text += render_lines([f"  {count(left, 'more node')} with a difference; --worst {len(rows) + left}"], style)
-    notes = [line for note in _notes(c) for line in _wrapped(note, style.width)]
+    notes: list[str] = []
+    for note in _notes(c):
+        notes += textwrap.wrap(note, style.width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     return text + ("\n" + render_lines(notes, style) if notes else "")
 
 
 def _sides(c: ComparedGraph) -> tuple[str, str]:
     one, other = c.backends
     return one.name, other.name
-
-
-def _wrapped(note: str, width: int) -> list[str]:
-    return textwrap.wrap(note, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _verdict(c: ComparedGraph) -> list[str | Text]:
@@ -80,7 +78,8 @@ def _bad(c: ComparedGraph, over: Sequence[ComparedNode]) -> list[str | Text]:
             f"    {count(first.misplaced, 'element')} finite on one side only, or not finite in different ways"
         )
     else:
-        lines.append(f"    {_judged(c)}{_error(first)}")
+        how = "beyond what its inputs explain: " if c.recorded == "log" else "from the same inputs: "
+        lines.append(f"    {'' if c.whole else how}{_error(first)}")
     if first.at is not None and first.values is not None:
         inks = colors(_sides(c))
         one, other = (
@@ -108,11 +107,6 @@ def _end_to_end(c: ComparedGraph) -> list[str]:
     if worst.end_to_end.misplaced:
         return [f"  end to end {printable(worst.id)} is not finite on one side only"]
     return [f"  end to end the largest NMSE is {_number(worst.end_to_end.nmse)}, of {printable(worst.id)}"]
-
-
-def _judged(c: ComparedGraph) -> str:
-    """How a node's own difference was found."""
-    return "" if c.whole else "beyond what its inputs explain: " if c.recorded == "log" else "from the same inputs: "
 
 
 def _error(n: ComparedNode) -> str:

@@ -312,7 +312,12 @@ def _buffers(diff: PlanDiff, allowed: Collection[str], switches: Switches) -> It
         a, b = buffers.a, buffers.b
         if a is not None and b is not None and _is_cut(diff, _buft_of(diff.b.plan, buffers.backend)):
             yield "chunks", f"{buffers.backend}: {count(len(a.chunks), 'chunk')} → {len(b.chunks)}"
-    yield from _shared(diff)
+    sizes_a, sizes_b = dict(diff.a.plan.buffer_sizes), dict(diff.b.plan.buffer_sizes)
+    first: dict[str, str] = {}
+    for backend, buft in diff.b.plan.backends:
+        if buft in first and sizes_a.get(backend) and not sizes_b.get(backend):
+            yield "buffer-type-plan", f"{backend} shares the buffer of {first[buft]}"
+        first.setdefault(buft, backend)
     for id in sorted(diff.b.tails - diff.a.tails):
         yield "tail", f"{id} gives back what the node in its place does not need"
     if "spare-bytes" in allowed:
@@ -326,15 +331,12 @@ def _sizes(diff: PlanDiff) -> Iterator[tuple[str, str]]:
     bufts = {n.id: n.buffer or "" for n in diff.b.plan.nodes}
     for pair in diff.sizes:
         if pair.a.shape == pair.b.shape:
-            key = _scratch(pair.op, bufts.get(pair.id_b, "")) if pair.growth > 0 else "device-scratch"
-            yield key, f"{pair.id_b} ({pair.op}): {pair.a.nbytes} → {pair.b.nbytes} bytes"
-
-
-def _scratch(op: str, buft: str) -> str:
-    """The rule behind more memory than a result of its shape had."""
-    if not buft.startswith(_METAL):
-        return "device-scratch"
-    return "metal-attention" if op == "FLASH_ATTN_EXT" else "metal-scratch"
+            metal = "metal-attention" if pair.op == "FLASH_ATTN_EXT" else "metal-scratch"
+            is_metal = pair.growth > 0 and bufts.get(pair.id_b, "").startswith(_METAL)
+            yield (
+                metal if is_metal else "device-scratch",
+                f"{pair.id_b} ({pair.op}): {pair.a.nbytes} → {pair.b.nbytes} bytes",
+            )
 
 
 def _spare(diff: PlanDiff) -> Iterator[tuple[str, str]]:
@@ -399,13 +401,3 @@ def _ranks(places: Mapping[str, int]) -> dict[str, int]:
     """The order of the places: equal ones have one rank."""
     rank = {offset: i for i, offset in enumerate(sorted(set(places.values())))}
     return {id: rank[offset] for id, offset in places.items()}
-
-
-def _shared(diff: PlanDiff) -> Iterator[tuple[str, str]]:
-    """Backends that had a buffer of their own and share one now."""
-    sizes_a, sizes_b = dict(diff.a.plan.buffer_sizes), dict(diff.b.plan.buffer_sizes)
-    first: dict[str, str] = {}
-    for backend, buft in diff.b.plan.backends:
-        if buft in first and sizes_a.get(backend) and not sizes_b.get(backend):
-            yield "buffer-type-plan", f"{backend} shares the buffer of {first[buft]}"
-        first.setdefault(buft, backend)

@@ -27,8 +27,7 @@ from ggmltool.ask.report.document import (
     TimeRow,
 )
 from ggmltool.ask.report.events import ReportTables, event_rows, kind_rows, reset_rows
-from ggmltool.ask.report.graph import TensorRows, fold_rows, split_rows
-from ggmltool.ask.report.memory import Buffers, allocation_rows
+from ggmltool.ask.report.graph import Buffers, TensorRows, allocation_rows, fold_rows, split_rows
 from ggmltool.ask.report.tables import NONE, ReportNumbers, ReportTensors, Texts, numbered
 from ggmltool.ask.splits.seconds import Timed, timed
 from ggmltool.ask.supports.record import asked

@@ -13,9 +13,19 @@ from msgspec import UNSET
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.plan.record import PlanDocument
 from ggmltool.ask.question import Option, Question
-from ggmltool.ask.run.next_token import NextToken, next_token
-from ggmltool.ask.run.record import BackendTime, GraphTimes, RunDocument, StepReport, WatchedRow
-from ggmltool.ask.run.watched import WatchedNode, computed_nodes, values_if_known, watched_node
+from ggmltool.ask.run.record import (
+    BackendTime,
+    GraphTimes,
+    NextToken,
+    RunDocument,
+    StepReport,
+    WatchedNode,
+    WatchedRow,
+    computed_nodes,
+    next_token,
+    values_if_known,
+    watched_node,
+)
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.table import RELEASES

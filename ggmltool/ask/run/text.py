@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.run.next_token import LikelyToken, NextToken
-from ggmltool.ask.run.record import GraphTimes, StepReport
-from ggmltool.ask.run.watched import WatchedNode, summary_of
+from ggmltool.ask.run.record import GraphTimes, LikelyToken, NextToken, StepReport, WatchedNode, summary_of
 from ggmltool.ask.splits.record import input_bytes
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.use_after_free import uses_view

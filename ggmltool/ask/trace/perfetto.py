@@ -142,17 +142,11 @@ class _Planned(TraceDrawing):
         return self.computing and function.endswith(("graph_compute", "graph_compute_async", "compute_splits"))
 
 
-class _Done(NamedTuple):
-    """A node that was just computed."""
-
-    node: str
-
-
 class _Heard(NamedTuple):
-    """Something, and when it was told: an event before it happens, a node when it is done."""
+    """Something, and when it was told: an event before it happens, a node (its id) when it is done."""
 
     at: int
-    what: Event | _Done
+    what: Event | str
 
 
 class _Measured(TraceDrawing):
@@ -185,7 +179,7 @@ class _Measured(TraceDrawing):
         self._note(Entered(str(step)))
         try:
             if step.kind == "compute":
-                self.run.compute(step.graph or "", lambda t: self._note(_Done(t.id)))
+                self.run.compute(step.graph or "", lambda t: self._note(t.id))
                 done = None
             else:
                 done = self.run.step(step)
@@ -196,7 +190,7 @@ class _Measured(TraceDrawing):
             return None if done.error is None else dict(done.error)
         return None
 
-    def _note(self, what: Event | _Done) -> None:
+    def _note(self, what: Event | str) -> None:
         self.heard.append(_Heard(perf_counter_ns() - self.began, what))
 
     def _hear(self, event: Event) -> None:
@@ -216,12 +210,12 @@ class _Measured(TraceDrawing):
         splits: list[tuple[Computed, list[_Heard]]] = []
         for i, (at, what) in enumerate(heard):
             self.host.now = max(self.host.now, at)
-            if isinstance(what, _Done):
+            if isinstance(what, str):
                 continue
             if type(what) in MemoryRecorder.hears:
                 self.memory.hear(what)
             elif isinstance(what, Computed):
-                last = next((j for j in range(i + 1, len(heard)) if not isinstance(heard[j].what, _Done)), len(heard))
+                last = next((j for j in range(i + 1, len(heard)) if not isinstance(heard[j].what, str)), len(heard))
                 splits.append((what, heard[i:last]))
             else:
                 self._draw_event(what, at, ends[i], drawn)
@@ -281,7 +275,7 @@ class _Measured(TraceDrawing):
         drawn.splits[split.split] = outer
         at = outer.start
         for done, what in heard[1:]:
-            if isinstance(what, _Done):
+            if isinstance(what, str):
                 end = min(max(done, at), outer.end)
-                self.node(by_id[what.node], outer, at, end, works, drawn)
+                self.node(by_id[what], outer, at, end, works, drawn)
                 at = end
