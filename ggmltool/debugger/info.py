@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ggmltool.debugger import tables
@@ -29,35 +30,24 @@ COMMANDS = Commands()
 _RANGE = re.compile(r"(\d{1,9})?\s*,\s*(\d{1,9})?")
 
 
-def _shown(session: Session, table: str, otherwise: str) -> None:
-    if table:
-        session.screen.write(table)
-    else:
-        session.say(otherwise)
+def _table(make: Callable[..., str], none: str, none_like: str = "") -> Run:
+    """Print a table of the state, or that there is none (like what was named)."""
+
+    def run(session: Session, wanted: str) -> None:
+        table = make(session.cells, session.names, wanted, session.style)
+        if table:
+            session.screen.write(table)
+        else:
+            session.say(none_like.format(wanted) if wanted and none_like else none)
+
+    return run
 
 
 def _splits(session: Session, _: str) -> None:
     splits = any(key[0] == "split" for key in session.cells)
     nodes = session.graph()[1] if splits else ()
-    _shown(session, tables.splits_table(session.cells, session.names, nodes, session.style), "No splits yet.")
-
-
-def _hash(session: Session, _: str) -> None:
-    _shown(session, tables.hash_table(session.cells, session.names, session.style), "The hash table is empty.")
-
-
-def _free_blocks(session: Session, wanted: str) -> None:
-    table = tables.free_table(session.cells, session.names, wanted, session.style)
-    _shown(session, table, f'No free blocks in a buffer called "{wanted}".' if wanted else "No free blocks.")
-
-
-def _copies(session: Session, _: str) -> None:
-    _shown(session, tables.copies_table(session.cells, session.names, session.style), "No copies.")
-
-
-def _tensors(session: Session, wanted: str) -> None:
-    table = tables.tensors_table(session.cells, session.names, wanted, session.style)
-    _shown(session, table, f'No tensor whose name contains "{wanted}".' if wanted else "No tensors yet.")
+    table = tables.splits_table(session.cells, session.names, nodes, session.style)
+    session.screen.write(table or "No splits yet.\n")
 
 
 def _line(session: Session, _: str) -> None:
@@ -116,19 +106,28 @@ _ALIASES = {"breakpoints": ("b",), "frame": ("f",)}
 _INFO: dict[str, tuple[Run, str]] = {
     "args": (info_args, "The arguments of the selected frame."),
     "breakpoints": (info_breakpoints, "Breakpoints, watchpoints and catchpoints."),
-    "copies": (_copies, "The copies of tensors that the scheduler made."),
+    "copies": (_table(tables.copies_table, "No copies."), "The copies of tensors that the scheduler made."),
     "display": (info_display, "The expressions that are displayed at every stop."),
     "frame": (info_frame, "The selected frame: who called it, from which event to which."),
-    "free-blocks": (_free_blocks, "The free blocks of the allocator.\nUsage: info free-blocks [BUFFER]"),
+    "free-blocks": (
+        _table(tables.free_table, "No free blocks.", 'No free blocks in a buffer called "{}".'),
+        "The free blocks of the allocator.\nUsage: info free-blocks [BUFFER]",
+    ),
     "functions": (_functions, "The functions that are called, and how often.\nUsage: info functions [REGEX]"),
-    "hash": (_hash, "The allocator's hash table: what it knows of every tensor."),
+    "hash": (
+        _table(tables.hash_table, "The hash table is empty."),
+        "The allocator's hash table: what it knows of every tensor.",
+    ),
     "line": (_line, "The event that the selected frame is at."),
     "locals": (info_locals, "The local variables of the selected frame."),
     "program": (_program, "Where it stands, and what stopped it."),
     "signals": (_signals, "What it stops for without a breakpoint."),
     "source": (_source, "The scenario: its ggml, backends, graphs and steps."),
     "splits": (_splits, "The splits as far as they are made."),
-    "tensors": (_tensors, "The tensors that there are.\nUsage: info tensors [PART OF A NAME]"),
+    "tensors": (
+        _table(tables.tensors_table, "No tensors yet.", 'No tensor whose name contains "{}".'),
+        "The tensors that there are.\nUsage: info tensors [PART OF A NAME]",
+    ),
     "watchpoints": (info_watchpoints, "Watchpoints."),
 }
 SUBCOMMANDS = [Command(name, run, Topic.STATUS, help, _ALIASES.get(name, ())) for name, (run, help) in _INFO.items()]

@@ -5,27 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ggmltool.ask.words import sentence, words
-from ggmltool.ggml.events import (
-    Allocated,
-    AllocationStarted,
-    Computed,
-    Entered,
-    Event,
-    EventCall,
-    Freed,
-    GraphInputCopied,
-    Grown,
-    InputAdded,
-    Left,
-    PassedOver,
-    Refused,
-    Reordered,
-    Reused,
-    SplitStarted,
-    Synchronized,
-    TensorCopied,
-    TensorWritten,
-)
+from ggmltool.ggml import events
+from ggmltool.ggml.events import Event
 from ggmltool.show.text import count, printable, shortened
 from ggmltool.state.story.history import History
 from ggmltool.state.story.points import START
@@ -56,48 +37,48 @@ def event_line(event: Event) -> str:
     if said := sentence(event):
         return said
     match event:
-        case Entered(function, detail):
+        case events.Entered(function, detail):
             return f"{function}({detail}) is entered"
-        case Left(function):
+        case events.Left(function):
             return f"{function} returns"
-        case PassedOver(tensor, _, cause, _, backend):
+        case events.PassedOver(tensor, _, cause, _, backend):
             where = f" on {backend}" if backend else ""
             return f"{tensor} not decided{where} ({cause}): {words(event)}"
-        case Refused(tensor, backend, _, cause, condition, lacks):
+        case events.Refused(tensor, backend, _, cause, condition, lacks):
             why = "it has no such op" if lacks else f"its op is not supported: {condition}"
             return f"{tensor} not on {backend} ({cause}): {why}"
-        case SplitStarted(split, backend, at, node):
+        case events.SplitStarted(split, backend, at, node):
             return f"split {split} begins on {backend} at node {at}, {node}: {words(event)}"
-        case InputAdded(split, backend, tensor, node, copies):
+        case events.InputAdded(split, backend, tensor, node, copies):
             return f"split {split} gets input {tensor}: {node} reads it on {backend}, as {shortened(copies, _NODES)}"
-        case GraphInputCopied(tensor, backend, copies):
+        case events.GraphInputCopied(tensor, backend, copies):
             return f"graph input {tensor} gets pipeline copies on {backend}: {shortened(copies, _NODES)}"
-        case Reordered(backend, at, nodes):
+        case events.Reordered(backend, at, nodes):
             return f"{backend} orders the nodes from {at} on: {shortened(nodes, _NODES)}"
-        case AllocationStarted(-1):
+        case events.AllocationStarted(-1):
             return "allocate leafs and inputs"
-        case AllocationStarted(_, node):
+        case events.AllocationStarted(_, node):
             return f"turn to {node}"
-        case Allocated(tensor, buft, chunk, offset, size):
+        case events.Allocated(tensor, buft, chunk, offset, size):
             return f"allocate {tensor}: {count(size, 'byte')} at {_place(buft, chunk, offset)}"
-        case Reused(tensor, parent, buft, chunk, offset):
+        case events.Reused(tensor, parent, buft, chunk, offset):
             return f"compute {tensor} in the memory of {parent}, at {_place(buft, chunk, offset)}"
-        case Freed(tensor, buft, chunk, offset, size, extra):
+        case events.Freed(tensor, buft, chunk, offset, size, extra):
             what = f"the tail of {tensor}" if extra else tensor
             return f"free {what}: {count(size, 'byte')} at {_place(buft, chunk, offset)}"
-        case Grown(buft, old, new):
+        case events.Grown(buft, old, new):
             was = f", was {old}" if old else ""
             return f"buffer {buft} gets {count(new, 'byte')}{was}"
-        case Synchronized(backend):
+        case events.Synchronized(backend):
             return f"wait for {backend}"
-        case EventCall(call, backend, copy):
+        case events.EventCall(call, backend, copy):
             return f"event {call} on {backend}, copy {copy}"
-        case TensorCopied(src, dst, nbytes, how):
+        case events.TensorCopied(src, dst, nbytes, how):
             return f"copy {src} → {dst}: {count(nbytes, 'byte')} ({_HOW.get(how, how)})"
-        case TensorWritten(tensor, buft, offset, nbytes, get):
+        case events.TensorWritten(tensor, buft, offset, nbytes, get):
             what = f"{count(nbytes, 'byte')} at offset {offset}"
             return f"read {tensor}: {what} from {buft}" if get else f"write {tensor}: {what} into {buft}"
-        case Computed(split, backend, nodes):
+        case events.Computed(split, backend, nodes):
             of = f"split {split}: " if split >= 0 else ""
             return f"{backend} computes {of}{shortened(nodes, _NODES)}"
     return type(event).__name__

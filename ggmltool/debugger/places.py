@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ggmltool.ggml.events import (
-    SPLIT_GRAPH,
-    Allocated,
-    Assigned,
-    Computed,
-    Entered,
-    Freed,
-    IdsChanged,
-    Reused,
-    SplitStarted,
-)
+from ggmltool.ggml import events
+from ggmltool.ggml.events import SPLIT_GRAPH
 from ggmltool.state.story.points import Point, about
 
 
@@ -34,7 +25,7 @@ def of_split(points: Sequence[Point], split: int | None) -> list[int]:
     return [
         at
         for at, point in enumerate(points)
-        if isinstance(point.event, SplitStarted | Computed)
+        if isinstance(point.event, events.SplitStarted | events.Computed)
         and (point.event.split == split if split is not None else point.event.split >= 0)
     ]
 
@@ -46,19 +37,19 @@ def of_backend(points: Sequence[Point], node: str | None) -> Iterator[int]:
     on = ""
     for at, point in enumerate(points):
         match point.event:
-            case Entered(function) if function in SPLIT_GRAPH:
+            case events.Entered(function) if function in SPLIT_GRAPH:
                 assigned.clear()
                 on = ""
-            case Assigned(tensor=tensor, backend=backend):
+            case events.Assigned(tensor=tensor, backend=backend):
                 had = assigned.get(tensor)
                 assigned[tensor] = backend
                 if had != backend and (tensor == node or (node is None and had is not None)):
                     yield at
-            case SplitStarted(backend=backend):
+            case events.SplitStarted(backend=backend):
                 if node is None and on not in ("", backend):
                     yield at
                 on = backend
-            case IdsChanged(tensor=tensor) if node in (None, tensor):
+            case events.IdsChanged(tensor=tensor) if node in (None, tensor):
                 yield at
 
 
@@ -67,10 +58,13 @@ def of_byte(points: Sequence[Point], buft: str, offset: int, chunk: int | None) 
     sizes: dict[tuple[int, int], int] = {}
     for at, point in enumerate(points):
         match point.event:
-            case Allocated(buft=b, chunk=c, offset=start, size=size) | Freed(buft=b, chunk=c, offset=start, size=size):
-                if b == buft and isinstance(point.event, Allocated):
+            case (
+                events.Allocated(buft=b, chunk=c, offset=start, size=size)
+                | events.Freed(buft=b, chunk=c, offset=start, size=size)
+            ):
+                if b == buft and isinstance(point.event, events.Allocated):
                     sizes[c, start] = size
-            case Reused(buft=b, chunk=c, offset=start):
+            case events.Reused(buft=b, chunk=c, offset=start):
                 size = sizes.get((c, start), 1) if b == buft else 0
             case _:
                 continue

@@ -88,7 +88,7 @@ def _memory(t: int, cell: TensorState, cells: Cells, names: Names) -> Shown:
     return Cell("–", "dim")
 
 
-def copies_table(cells: Cells, names: Names, style: Style) -> str:
+def copies_table(cells: Cells, names: Names, _: str, style: Style) -> str:
     """The copies that the scheduler made of tensors; "" if there are none."""
     rows = sorted(
         (key[1], backend, copies)
@@ -105,7 +105,7 @@ def copies_table(cells: Cells, names: Names, style: Style) -> str:
     return table.render(rows, style) if rows else ""
 
 
-def hash_table(cells: Cells, names: Names, style: Style) -> str:
+def hash_table(cells: Cells, names: Names, _: str, style: Style) -> str:
     """What the allocator knows of every tensor; "" if it knows of none."""
     rows = sorted((key[1], node) for key, node in cells.items() if key[0] == "hash_node")
     table = Table[tuple[int, HashNodeState]](

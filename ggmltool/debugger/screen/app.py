@@ -21,7 +21,7 @@ from ggmltool.debugger.screen.lists import AnswerPane, CallPane, EventPane, Stor
 from ggmltool.debugger.screen.look import Look
 from ggmltool.debugger.screen.map_pane import MapPane
 from ggmltool.debugger.screen.pane import Pane
-from ggmltool.debugger.screen.prompt import Prompt, find, target
+from ggmltool.debugger.screen.prompt import PromptLine, find, target
 from ggmltool.debugger.screen.scene import Now, Scene, is_in
 from ggmltool.debugger.screen.story import Line
 from ggmltool.debugger.walk import Reason, Stop, WalkError
@@ -181,7 +181,7 @@ class DebuggerApp(App[None]):
             yield CallPane("calls")
         yield AnswerPane("answer")
         yield Hints()
-        yield Prompt(id="prompt")
+        yield PromptLine(id="prompt")
         yield Scrubber()
 
     def on_mount(self) -> None:
@@ -356,16 +356,16 @@ class DebuggerApp(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """What opens the prompt is text there, and nothing on the page of keys."""
-        return action != "ask" or not (len(self.screen_stack) > 1 or self.query_one(Prompt).has_class("open"))
+        return action != "ask" or not (len(self.screen_stack) > 1 or self.query_one(PromptLine).has_class("open"))
 
     def action_ask(self, kind: str) -> None:
         """Ask for a word to find, a place to go to, or a command."""
         if kind == ":" and self.execute is None:
             return
-        self.query_one(Prompt).ask(kind)
+        self.query_one(PromptLine).ask(kind)
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
-        prompt = self.query_one(Prompt)
+        prompt = self.query_one(PromptLine)
         kind, text = prompt.kind, message.value.strip()
         prompt.close()
         if not text:

@@ -13,22 +13,8 @@ from ggmltool.debugger.lines import event_line as line_of_event
 from ggmltool.debugger.screen.bar import fitted
 from ggmltool.debugger.screen.pane import Pane
 from ggmltool.debugger.screen.story import Line, story
-from ggmltool.ggml.events import (
-    Allocated,
-    AllocationStarted,
-    Assigned,
-    Computed,
-    Entered,
-    Event,
-    Freed,
-    Left,
-    NotReused,
-    PassedOver,
-    Refused,
-    Reused,
-    SplitStarted,
-    TensorCopied,
-)
+from ggmltool.ggml import events
+from ggmltool.ggml.events import Event
 from ggmltool.show.text import printable
 
 if TYPE_CHECKING:
@@ -43,12 +29,12 @@ _DEEPEST = 12
 def event_text(event: Event) -> str:
     """What happened and why, in one line, with its names made safe to print."""
     match event:
-        case Left(function):
+        case events.Left(function):
             return printable(f"{function} is done")
-        case PassedOver(tensor, _, cause, _, backend):
+        case events.PassedOver(tensor, _, cause, _, backend):
             on = f" for {backend}" if backend else ""
             return printable(f"{tensor} not by {cause}{on}: {words(event)}")
-        case Entered(function, detail):
+        case events.Entered(function, detail):
             return printable(f"{function}({detail})")
         case _:
             return printable(line_of_event(event))
@@ -63,12 +49,12 @@ def event_line(scene: Scene, look: Look, at: int) -> Text:
         if at == scene.last and scene.error:
             return Text(f"✗ {title}: ggml refuses: {printable(scene.error)}", look.face.bad)
         return Text(f"■ {title} is done" if point.ends else f"▣ {title}", look.face.bold)
-    depth = scene.depth(at) - isinstance(event, Entered)
+    depth = scene.depth(at) - isinstance(event, events.Entered)
     sign, style = _sign(event, look)
     line = Text(" " * min(INDENT * depth, _DEEPEST))
     line.append(f"{sign} ", style)
-    quiet = isinstance(event, (PassedOver, Left))
-    strong = isinstance(event, (Entered, AllocationStarted, SplitStarted, Computed))
+    quiet = isinstance(event, (events.PassedOver, events.Left))
+    strong = isinstance(event, (events.Entered, events.AllocationStarted, events.SplitStarted, events.Computed))
     line.append(event_text(event), look.face.soft if quiet else look.face.bold if strong else look.face.plain)
     return line
 
@@ -76,27 +62,27 @@ def event_line(scene: Scene, look: Look, at: int) -> Text:
 def _sign(event: Event, look: Look) -> tuple[str, Style]:
     face = look.face
     match event:
-        case Entered():
+        case events.Entered():
             return "┌", face.soft
-        case Left():
+        case events.Left():
             return "└", face.soft
-        case Assigned(backend=backend):
+        case events.Assigned(backend=backend):
             return "→", look.ink(backend)
-        case SplitStarted(backend=backend) | Computed(backend=backend):
+        case events.SplitStarted(backend=backend) | events.Computed(backend=backend):
             return "━", look.ink(backend)
-        case PassedOver() | NotReused():
+        case events.PassedOver() | events.NotReused():
             return "·", face.soft
-        case Refused():
+        case events.Refused():
             return "✗", face.bad
-        case Allocated():
+        case events.Allocated():
             return "+", face.good
-        case Freed():
+        case events.Freed():
             return "-", face.bad
-        case Reused():
+        case events.Reused():
             return "=", face.good
-        case AllocationStarted():
+        case events.AllocationStarted():
             return "▸", face.note
-        case TensorCopied():
+        case events.TensorCopied():
             return "»", face.note
         case _:
             return " ", face.soft

@@ -26,7 +26,7 @@ _ASKED = {
 }
 
 
-class Prompt(Input):
+class PromptLine(Input):
     """Up and down bring back what was typed before; Escape closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -36,8 +36,8 @@ class Prompt(Input):
         Binding("tab,shift+tab", "nothing", show=False),
     ]
     DEFAULT_CSS = """
-    Prompt, Prompt:focus { display: none; height: 1; border: none; padding: 0 1; }
-    Prompt.open, Prompt.open:focus { display: block; }
+    PromptLine, PromptLine:focus { display: none; height: 1; border: none; padding: 0 1; }
+    PromptLine.open, PromptLine.open:focus { display: block; }
     """
 
     def __init__(self, id: str) -> None:

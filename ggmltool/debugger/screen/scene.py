@@ -49,7 +49,7 @@ class Member:
     is_leaf: bool
 
 
-class Program(NamedTuple):
+class ProgramOrder(NamedTuple):
     """A graph in program order, nodes before leafs; `at` finds a tensor among the members."""
 
     graph: str
@@ -63,7 +63,7 @@ class Program(NamedTuple):
         return name if at is None or self.members[at].is_leaf else f"{self.members[at].number} {name}"
 
 
-NO_PROGRAM = Program("", (), {}, 0)
+NO_PROGRAM = ProgramOrder("", (), {}, 0)
 
 
 class Chunk(NamedTuple):
@@ -92,7 +92,7 @@ class Now:
         return self.scene.history.points[self.at]
 
     @cached_property
-    def program(self) -> Program:
+    def program(self) -> ProgramOrder:
         """The graph that the step works on."""
         return self.scene.program(self.at)
 
@@ -180,7 +180,7 @@ class Scene:
         self.built = lru_cache(None)(self._built)
         self.readers = lru_cache(None)(self._readers)
         self._said = lru_cache(None)(self._asked)
-        self._programs: dict[int, Program] = {}
+        self._programs: dict[int, ProgramOrder] = {}
 
     @property
     def last(self) -> int:
@@ -191,7 +191,7 @@ class Scene:
         """The functions of ggml that a point is inside of, the innermost first."""
         return [name for name in self.history.functions(at) if name != MAIN]
 
-    def programs(self) -> list[Program]:
+    def programs(self) -> list[ProgramOrder]:
         """The graphs of all steps."""
         return [self.program(mark) for mark in self.timeline.step_marks]
 
@@ -235,7 +235,7 @@ class Scene:
         place = max(bisect_right(marks, at) - 1, 0)
         return marks[place], (marks[place + 1] if place + 1 < len(marks) else self.last + 1) - 1
 
-    def program(self, at: int) -> Program:
+    def program(self, at: int) -> ProgramOrder:
         """The graph of the step that a point is in; of a step that has none, that of the one before, or of the next."""
         first, last = self.step_of(at)
         if first not in self._programs:
@@ -247,7 +247,7 @@ class Scene:
             self._programs[first] = found
         return self._programs[first]
 
-    def _program(self, graph: str, at: int) -> Program:
+    def _program(self, graph: str, at: int) -> ProgramOrder:
         cells = self.now(at).cells
         members = []
         for kind, is_leaf in (("nodes", False), ("leafs", True)):
@@ -256,7 +256,7 @@ class Scene:
                 op = cell.op_desc if cell.op != "NONE" else ""
                 members.append(Member(number, index, cell.label, op, f"{cell.type}{dims(cell.ne)}", is_leaf))
         n_nodes = sum(not m.is_leaf for m in members)
-        return Program(graph, members, {m.label: i for i, m in enumerate(members)}, n_nodes)
+        return ProgramOrder(graph, members, {m.label: i for i, m in enumerate(members)}, n_nodes)
 
     def _built(self, graph: str) -> dict[str, Tensor]:
         """The tensors of a graph before anything is planned, by id: what backends are asked about."""

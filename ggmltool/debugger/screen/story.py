@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from ggmltool.debugger.screen.look import Look
-    from ggmltool.debugger.screen.scene import Now, Program
+    from ggmltool.debugger.screen.scene import Now, ProgramOrder
     from ggmltool.ggml.device import Backend
     from ggmltool.ggml.tensor import Tensor
 
@@ -237,7 +237,7 @@ class _Teller:
             yield self._line(("none in this plan", self.face.soft))
 
 
-def when_text(plan: Planning, span: Span, program: Program) -> str:
+def when_text(plan: Planning, span: Span, program: ProgramOrder) -> str:
     """While which nodes a tensor lies there, with their numbers in the graph."""
     nodes = [program.numbered(name) for _, name in plan.nodes]
     start = "from the start" if span.start < 0 else f"from node {nodes[span.start]}"

@@ -10,18 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.events import (
-    SPLIT_GRAPH,
-    AllocationStarted,
-    Assigned,
-    Computed,
-    Entered,
-    Event,
-    Left,
-    PassedOver,
-    Refused,
-    SplitStarted,
-)
+from ggmltool.ggml import events
+from ggmltool.ggml.events import SPLIT_GRAPH, Event
 from ggmltool.inspect.memory import Allocation, MemoryRecorder
 
 if TYPE_CHECKING:
@@ -140,22 +130,22 @@ class Timeline:
 
     def _hear(self, at: int, event: Event) -> None:
         match event:
-            case Assigned(tensor) | PassedOver(tensor) | Refused(tensor):
+            case events.Assigned(tensor) | events.PassedOver(tensor) | events.Refused(tensor):
                 if tensor != self._about:
                     self.node_marks.append(at)
                 self._about = tensor
-            case Entered(function) if function in SPLIT_GRAPH or function.startswith(_ALLOCATOR):
+            case events.Entered(function) if function in SPLIT_GRAPH or function.startswith(_ALLOCATOR):
                 self._at_work.append(len(self.work))
                 self.work.append(Work(function, at, at))
-            case Left(function) if self._at_work and self.work[self._at_work[-1]].function == function:
+            case events.Left(function) if self._at_work and self.work[self._at_work[-1]].function == function:
                 place = self._at_work.pop()
                 self.work[place] = self.work[place]._replace(last=at)
-            case SplitStarted():
+            case events.SplitStarted():
                 self.split_marks.append(at)
-            case Computed():
+            case events.Computed():
                 self.split_marks.append(at)
                 self.node_marks.append(at)
-            case AllocationStarted():
+            case events.AllocationStarted():
                 self._turn(at, event)
             case _:
                 pass
@@ -163,7 +153,7 @@ class Timeline:
             self._memory.number = at
             self._memory.hear(event)
 
-    def _turn(self, at: int, event: AllocationStarted) -> None:
+    def _turn(self, at: int, event: events.AllocationStarted) -> None:
         """The allocator turns to a node, or begins a graph."""
         if event.at < 0:
             self._planned()

@@ -7,18 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ggmltool.ggml.events import (
-    AllocationStarted,
-    Assigned,
-    Computed,
-    Freed,
-    KeptUntil,
-    PassedOver,
-    Reordered,
-    Reused,
-    SplitStarted,
-    TensorCopied,
-)
+from ggmltool.ggml import events
 
 if TYPE_CHECKING:
     from ggmltool.state.story.points import AnyHistory
@@ -131,16 +120,16 @@ class Arguments:
         event = self.event
         of_event: str = getattr(event, "tensor", "")
         match event:
-            case TensorCopied(src, dst):
+            case events.TensorCopied(src, dst):
                 return dst if parameter == "dst" or "set_tensor" in function or "tensor_set" in function else src
-            case Freed(extra=True) if parameter == "node":
-                return str(self._before(Reused).tensor)
-            case Assigned() | PassedOver() if parameter == "tensor" and function.endswith("_from_buffer"):
+            case events.Freed(extra=True) if parameter == "node":
+                return str(self._before(events.Reused).tensor)
+            case events.Assigned() | events.PassedOver() if parameter == "tensor" and function.endswith("_from_buffer"):
                 return self._asked_of()
         if parameter == "input":
             points = self.history.points
             following = (points[i].event for i in range(self.at, len(points)))
-            return next((e.src for e in following if isinstance(e, TensorCopied)), "")
+            return next((e.src for e in following if isinstance(e, events.TensorCopied)), "")
         return of_event or getattr(event, "node", "")
 
     def _asked_of(self) -> str:
@@ -168,7 +157,7 @@ class Arguments:
     def _of_graph(self, function: str) -> Pointer:
         if function.startswith(("ggml_gallocr", "ggml_tallocr")):
             return Pointer("sched_graph")
-        if "optimize" in function or "." in function or isinstance(self.event, Computed):
+        if "optimize" in function or "." in function or isinstance(self.event, events.Computed):
             in_split = function.startswith(("ggml_backend_i.", "ggml_backend_graph_"))
             return Pointer("split_graph", self._split()) if in_split else Pointer("graph", self._graph)
         return Pointer("graph", self._graph)
@@ -176,18 +165,18 @@ class Arguments:
     def _split(self) -> int:
         """The split that is being made, put into order, copied to or computed."""
         match self.event:
-            case Computed(split):
+            case events.Computed(split):
                 return split
-            case Reordered(_, at):
+            case events.Reordered(_, at):
                 return self._split_with(at)
-            case KeptUntil():
+            case events.KeptUntil():
                 nodes = self._cells.get(("cgraph", self._graph, "nodes"), ())
                 node = self._indices.get(self.event.until, -1)
                 return self._split_with(nodes.index(node)) if node in nodes else 0
         if any(function.endswith("sched_compute_splits") for function in self.history.entered[self.at]):
-            last = self._before(Computed)
+            last = self._before(events.Computed)
             return 0 if last is None else int(last.split) + 1
-        last = self._before(SplitStarted)
+        last = self._before(events.SplitStarted)
         return 0 if last is None else int(last.split)
 
     def _split_with(self, node: int) -> int:
@@ -197,7 +186,7 @@ class Arguments:
 
     def _backend(self, parameter: str) -> int:
         event = self.event
-        if isinstance(event, TensorCopied):
+        if isinstance(event, events.TensorCopied):
             source = parameter == "backend_src"
             split = self._cells.get(("split", self._split()))
             at = self._cells.get(("id", self._indices.get(event.src, -1)), -1) if source else None
@@ -219,7 +208,7 @@ class Arguments:
         return Pointer("tallocr", next((i for i, both in enumerate(bufts) if named in both), -1))
 
     def _buffer_id(self) -> int:
-        started = self._before(AllocationStarted)
+        started = self._before(events.AllocationStarted)
         ids = ("node_ids", started.at) if started is not None and started.at >= 0 else None
         if ids in self._cells:
             return int(self._cells[ids])
@@ -228,7 +217,7 @@ class Arguments:
 
     def _data(self) -> Argument:
         event = self.event
-        if isinstance(event, TensorCopied):
+        if isinstance(event, events.TensorCopied):
             cell = self._cell(event.src if event.how == "set" else event.dst)
             return Pointer("data", "" if cell is None else int(cell.data))
         return Pointer("data", getattr(event, "tensor", ""))

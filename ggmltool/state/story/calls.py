@@ -49,7 +49,7 @@ class _Frames(Struct, forbid_unknown_fields=True):
     whole: bool = False
 
 
-class Calls(Struct, frozen=True):
+class CallGraph(Struct, frozen=True):
     """Of each function of a release the names of its parameters, the functions that call it, what it returns."""
 
     parameters: Mapping[str, tuple[str, ...]]
@@ -110,7 +110,7 @@ class Calls(Struct, frozen=True):
 
 
 @cache
-def calls_of(release: str) -> Calls:
+def calls_of(release: str) -> CallGraph:
     """The functions of a release by its name."""
     of = RELEASES[release]
     own = own_data(of, "frames.toml", _Frames)
@@ -132,9 +132,9 @@ def calls_of(release: str) -> Calls:
     if of.like is not None:
         inside = dict(calls_of(of.like.name).inside)
     if own is None:
-        return Calls(parameters, callers, returns, {}, {}, inside)
+        return CallGraph(parameters, callers, returns, {}, {}, inside)
     inside |= own.inside
-    return Calls(parameters, callers, {**returns, **own.returns}, own.instead, own.last, inside)
+    return CallGraph(parameters, callers, {**returns, **own.returns}, own.instead, own.last, inside)
 
 
 @cache

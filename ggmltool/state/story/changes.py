@@ -11,36 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ggmltool.ggml.events import (
-    SPLIT_GRAPH,
-    Allocated,
-    AllocationStarted,
-    Assigned,
-    Computed,
-    Entered,
-    Event,
-    EventCall,
-    Freed,
-    GraphInputCopied,
-    Grown,
-    IdsChanged,
-    InputAdded,
-    Kept,
-    KeptUntil,
-    Left,
-    Logged,
-    NotReused,
-    PassedOver,
-    ReallocNeeded,
-    Refused,
-    Reordered,
-    Reused,
-    SplitStarted,
-    Synchronized,
-    TensorCopied,
-    TensorWritten,
-    UsedAfterFree,
-)
+from ggmltool.ggml import events
+from ggmltool.ggml.events import SPLIT_GRAPH, Event
 from ggmltool.state.story.cells import Changes, context_cells
 from ggmltool.state.story.shadow import Shadow
 
@@ -108,36 +80,42 @@ class Watcher:
         s.placed()
 
     def _after(self, s: Shadow, event: Event) -> None:
-        if self._begins or isinstance(event, Entered | TensorWritten):
+        if self._begins or isinstance(event, events.Entered | events.TensorWritten):
             self._begins = False
             self._built(s)
         if self._fresh:
             self._split_begins(s)
         match event:
-            case Allocated() | Reused() | NotReused() | Freed() | Kept():
+            case events.Allocated() | events.Reused() | events.NotReused() | events.Freed() | events.Kept():
                 self._allocates(s, event)
-            case Assigned() | PassedOver() | Refused():
+            case events.Assigned() | events.PassedOver() | events.Refused():
                 self._decides(s, event)
-            case AllocationStarted(at):
+            case events.AllocationStarted(at):
                 self._turns_to(s, at)
-            case SplitStarted() | InputAdded() | GraphInputCopied():
+            case events.SplitStarted() | events.InputAdded() | events.GraphInputCopied():
                 self._cuts(s, event)
-            case KeptUntil() | Reordered():
+            case events.KeptUntil() | events.Reordered():
                 self._behind(s)
-                if isinstance(event, Reordered):
+                if isinstance(event, events.Reordered):
                     s.graphs()
-            case Synchronized() | TensorCopied() | TensorWritten() | Computed() | EventCall():
+            case (
+                events.Synchronized()
+                | events.TensorCopied()
+                | events.TensorWritten()
+                | events.Computed()
+                | events.EventCall()
+            ):
                 s.plain()
-                if isinstance(event, TensorWritten):
+                if isinstance(event, events.TensorWritten):
                     self._by_program(s)
-            case IdsChanged() | ReallocNeeded() | UsedAfterFree():
+            case events.IdsChanged() | events.ReallocNeeded() | events.UsedAfterFree():
                 s.plain()
-            case Entered() | Left():
+            case events.Entered() | events.Left():
                 self._calls(s, event)
-            case Grown():
+            case events.Grown():
                 self._ends_turn(s)
                 s.memory()
-            case Logged():
+            case events.Logged():
                 self._logs(s, event.text)
 
     def _built(self, s: Shadow) -> None:
@@ -153,17 +131,17 @@ class Watcher:
             s.memory()
             s.placed()
 
-    def _calls(self, s: Shadow, event: Entered | Left) -> None:
-        if self._turn >= 0 or isinstance(event, Left):
+    def _calls(self, s: Shadow, event: events.Entered | events.Left) -> None:
+        if self._turn >= 0 or isinstance(event, events.Left):
             self._ends_turn(s)
         if event.function in SPLIT_GRAPH:
-            self._fresh = isinstance(event, Entered)
-            if isinstance(event, Left):
+            self._fresh = isinstance(event, events.Entered)
+            if isinstance(event, events.Left):
                 self._cut_ends(s)
                 s.made(again=True)
                 s.graphs()
             self._nodes = None
-        elif event == Left("ggml_gallocr_alloc_graph"):
+        elif event == events.Left("ggml_gallocr_alloc_graph"):
             s.placed()
         s.state()
         s.memory()
@@ -187,7 +165,7 @@ class Watcher:
         for t in tensors.values():
             self._labels.setdefault(t.label, []).append(t)
 
-    def _decides(self, s: Shadow, event: Assigned | PassedOver | Refused) -> None:
+    def _decides(self, s: Shadow, event: events.Assigned | events.PassedOver | events.Refused) -> None:
         if self._nodes is None:
             self._built(s)
             s.state()
@@ -204,20 +182,20 @@ class Watcher:
                 s.id_of(t)
         self._decided = tensors
 
-    def _cuts(self, s: Shadow, event: SplitStarted | InputAdded | GraphInputCopied) -> None:
+    def _cuts(self, s: Shadow, event: events.SplitStarted | events.InputAdded | events.GraphInputCopied) -> None:
         nodes = self._nodes or []
         match event:
-            case SplitStarted():
+            case events.SplitStarted():
                 self._up_to(s, event.at)
-            case InputAdded():
+            case events.InputAdded():
                 at = self._node
                 while at < len(nodes) - 1 and nodes[at].label != event.node:
                     at += 1
                 self._up_to(s, at)
-            case GraphInputCopied() if s.sched.rules.copies_leafs_last:
+            case events.GraphInputCopied() if s.sched.rules.copies_leafs_last:
                 if self._rule < _INPUTS_LAST:
                     self._cut_ends(s)
-            case GraphInputCopied():
+            case events.GraphInputCopied():
                 users = (self._first_users.get(t.index, 0) for t in self._labels.get(event.tensor, ()))
                 self._up_to(s, max(users, default=len(nodes)))
         self._rule = max(self._rule, _CUT)
@@ -225,7 +203,7 @@ class Watcher:
         s.made()
         s.ids()
         s.last_splits()
-        if not isinstance(event, SplitStarted):
+        if not isinstance(event, events.SplitStarted):
             tensors = self._labels.get(event.tensor, ())
             for t in tensors:
                 s.copies_of(t)
@@ -278,12 +256,14 @@ class Watcher:
                 if t.view_src is not None:
                     self._touched[t.view_src.index] = t.view_src
 
-    def _allocates(self, s: Shadow, event: Allocated | Reused | NotReused | Freed | Kept) -> None:
+    def _allocates(
+        self, s: Shadow, event: events.Allocated | events.Reused | events.NotReused | events.Freed | events.Kept
+    ) -> None:
         if self._turn < 0:
             s.hash_nodes()
         else:
             self._look_at_turn(s)
-        if isinstance(event, Allocated | Freed):
+        if isinstance(event, events.Allocated | events.Freed):
             s.blocks(event.buft, event.chunk)
 
     def _look_at_turn(self, s: Shadow) -> None:

@@ -10,37 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.ggml.events import (
-    Allocated,
-    AllocationStarted,
-    Assigned,
-    Computed,
-    Entered,
-    Event,
-    EventCall,
-    Freed,
-    GraphInputCopied,
-    Grown,
-    IdsChanged,
-    InputAdded,
-    Kept,
-    KeptUntil,
-    Logged,
-    NotReused,
-    PassedOver,
-    ReallocNeeded,
-    Refused,
-    Reordered,
-    Reused,
-    SplitStarted,
-    Synchronized,
-    TensorCopied,
-    TensorWritten,
-    UsedAfterFree,
-)
+from ggmltool.ggml import events
+from ggmltool.ggml.events import Event
 from ggmltool.ggml.why import Why
 from ggmltool.state.story.arguments import Argument, Arguments
-from ggmltool.state.story.calls import MAIN, Calls, calls_of, own_function
+from ggmltool.state.story.calls import MAIN, CallGraph, calls_of, own_function
 
 if TYPE_CHECKING:
     from ggmltool.state.story.points import Announced, AnyHistory
@@ -64,22 +38,22 @@ class Innermost(NamedTuple):
 
 
 _SIMPLE: Mapping[type, str] = {
-    SplitStarted: _SPLIT_GRAPH,
-    InputAdded: _SPLIT_GRAPH,
-    GraphInputCopied: _SPLIT_GRAPH,
-    IdsChanged: "ggml_backend_sched_alloc_splits",
-    AllocationStarted: "ggml_gallocr_alloc_graph_impl",
-    Allocated: "ggml_dyn_tallocr_alloc",
-    Reused: "ggml_gallocr_allocate_node",
-    NotReused: "ggml_gallocr_allocate_node",
-    Kept: "ggml_gallocr_free_node",
+    events.SplitStarted: _SPLIT_GRAPH,
+    events.InputAdded: _SPLIT_GRAPH,
+    events.GraphInputCopied: _SPLIT_GRAPH,
+    events.IdsChanged: "ggml_backend_sched_alloc_splits",
+    events.AllocationStarted: "ggml_gallocr_alloc_graph_impl",
+    events.Allocated: "ggml_dyn_tallocr_alloc",
+    events.Reused: "ggml_gallocr_allocate_node",
+    events.NotReused: "ggml_gallocr_allocate_node",
+    events.Kept: "ggml_gallocr_free_node",
 }
 """Where events come about that say no more."""
 _OF_BACKEND: Mapping[type, str] = {
-    Reordered: "ggml_backend_i.graph_optimize",
-    KeptUntil: "ggml_backend_i.graph_optimize",
-    Synchronized: "ggml_backend_i.synchronize",
-    Computed: "ggml_backend_i.graph_compute",
+    events.Reordered: "ggml_backend_i.graph_optimize",
+    events.KeptUntil: "ggml_backend_i.graph_optimize",
+    events.Synchronized: "ggml_backend_i.synchronize",
+    events.Computed: "ggml_backend_i.graph_compute",
 }
 """Functions of the backend that an event has."""
 _EVENT_CALLS = {
@@ -94,53 +68,58 @@ def innermost(event: Event) -> Innermost | None:
     if type(event) in _SIMPLE:
         return Innermost(_SIMPLE[type(event)])
     match event:
-        case Assigned() | PassedOver() | Refused():
+        case events.Assigned() | events.PassedOver() | events.Refused():
             return _of_rule(event)
-        case Reordered(backend) | KeptUntil(backend) | Synchronized(backend) | Computed(_, backend):
+        case (
+            events.Reordered(backend)
+            | events.KeptUntil(backend)
+            | events.Synchronized(backend)
+            | events.Computed(_, backend)
+        ):
             return Innermost(_OF_BACKEND[type(event)], backend=backend)
-        case ReallocNeeded(Why.N_NODES | Why.N_LEAFS):
+        case events.ReallocNeeded(Why.N_NODES | Why.N_LEAFS):
             return Innermost("ggml_gallocr_needs_realloc")
-        case ReallocNeeded():
+        case events.ReallocNeeded():
             return Innermost("ggml_gallocr_node_needs_realloc")
-        case Grown(buft):
+        case events.Grown(buft):
             return Innermost("ggml_backend_buffer_type_i.alloc_buffer", buft=buft)
-        case Freed(extra=extra):
+        case events.Freed(extra=extra):
             by = "ggml_gallocr_free_extra_space" if extra else "ggml_gallocr_free_node"
             return Innermost("ggml_dyn_tallocr_free_bytes", (by,))
-        case Logged(_, text):
+        case events.Logged(_, text):
             return Innermost(text.partition(":")[0])
-        case UsedAfterFree(node=node) if node:
+        case events.UsedAfterFree(node=node) if node:
             return Innermost("ggml_backend_sched_compute_splits")
-        case EventCall(call, backend):
+        case events.EventCall(call, backend):
             return Innermost(_EVENT_CALLS[call], backend=backend)
-        case TensorCopied(how="async"):
+        case events.TensorCopied(how="async"):
             return Innermost("ggml_backend_i.cpy_tensor_async", buft=event.dst_buft)
-        case TensorCopied(how="set" | "cpy" as how):
+        case events.TensorCopied(how="set" | "cpy" as how):
             return Innermost(f"ggml_backend_buffer_i.{how}_tensor", buft=event.dst_buft)
-        case TensorCopied(how="get"):
+        case events.TensorCopied(how="get"):
             return Innermost("ggml_backend_buffer_i.get_tensor", buft=event.src_buft)
-        case TensorCopied():
+        case events.TensorCopied():
             return Innermost("ggml_backend_tensor_copy")
-        case TensorWritten(buft=buft, get=get):
+        case events.TensorWritten(buft=buft, get=get):
             return Innermost(f"ggml_backend_buffer_i.{'get' if get else 'set'}_tensor", buft=buft)
     return None
 
 
-def _of_rule(event: Assigned | PassedOver | Refused) -> Innermost:
+def _of_rule(event: events.Assigned | events.PassedOver | events.Refused) -> Innermost:
     backend, cause = event.backend, event.cause
     if event.rule == 0:
         return Innermost("ggml_backend_sched_set_tensor_backend")
     match event:
-        case Refused(rule=rule):
+        case events.Refused(rule=rule):
             asks = {1: _FROM_CUR if cause == "1.off" else _FROM_BUFFER, 2: _IF_SUPPORTED}
             return Innermost(_SUPPORTS_OP, (asks.get(rule, _SPLIT_GRAPH),), backend)
-        case PassedOver(why=Why.BUFT):
+        case events.PassedOver(why=Why.BUFT):
             return Innermost("ggml_backend_device_i.supports_buft", (), backend)
-        case PassedOver(why=Why.SMALL_BATCH | Why.NEVER_OFFLOADS) | Assigned(why=Why.OFFLOAD):
+        case events.PassedOver(why=Why.SMALL_BATCH | Why.NEVER_OFFLOADS) | events.Assigned(why=Why.OFFLOAD):
             return Innermost(_OFFLOAD, (), backend)
-        case Assigned(why=Why.MEMORY | Why.WEIGHT):
+        case events.Assigned(why=Why.MEMORY | Why.WEIGHT):
             return Innermost(_FROM_BUFFER)
-        case Assigned(why=Why.NEIGHBOR | Why.FIRST_ABLE):
+        case events.Assigned(why=Why.NEIGHBOR | Why.FIRST_ABLE):
             return Innermost(_IF_SUPPORTED)
     return Innermost(_FROM_CUR if event.rule == 1 else _SPLIT_GRAPH)
 
@@ -212,7 +191,7 @@ def _stack(history: Announced, at: int) -> Iterator[tuple[str, str]]:
         whose = _asked_last(history, calls, event, whose)
         stations = [whose.function, *(calls.called(f) for f in (*most.via, *_copying(history, at)))]
         # What the program writes is its own call, wherever in a step it does.
-        around = MAIN if isinstance(event, TensorWritten) else outer[0]
+        around = MAIN if isinstance(event, events.TensorWritten) else outer[0]
         yield from _named(history, whose, _between(calls, [f for f in stations if f in calls.callers], around))
     for inner, around in pairwise(outer):
         via = [_RESERVE] if _reserves_itself(history, at, inner, around) else []
@@ -227,7 +206,7 @@ def _aborted_in(history: Announced, at: int) -> str | None:
     return history.error.get("function") or ""
 
 
-def _between(calls: Calls, stations: Sequence[str], outer: str) -> Iterator[str]:
+def _between(calls: CallGraph, stations: Sequence[str], outer: str) -> Iterator[str]:
     """The functions from the first station, by way of the others, to the one that `outer` calls; of what `outer` does
     itself, as where it logs, there are none."""
     if not stations:
@@ -257,18 +236,18 @@ def _profile(history: Announced, most: Innermost) -> str:
     return ""
 
 
-def _set_at_once(history: Announced, calls: Calls, event: Event, most: Innermost) -> Innermost:
+def _set_at_once(history: Announced, calls: CallGraph, event: Event, most: Innermost) -> Innermost:
     """Where ggml_backend_tensor_set_async is between, a backend that has such a function is asked, not its buffer."""
     of_async = "ggml_backend_tensor_set_async" in calls.callers.get("ggml_backend_tensor_set", ())
-    is_set = isinstance(event, TensorCopied) and event.how == "set"
+    is_set = isinstance(event, events.TensorCopied) and event.how == "set"
     if of_async and is_set and own_function(_profile(history, most), history.release, _SET_ASYNC) is not None:
         return most._replace(function=_SET_ASYNC)
     return most
 
 
-def _asked_last(history: Announced, calls: Calls, event: Event, most: Innermost) -> Innermost:
+def _asked_last(history: Announced, calls: CallGraph, event: Event, most: Innermost) -> Innermost:
     """A backend that cannot use a buffer type of another kind of device has asked a function of its own for that."""
-    if not isinstance(event, PassedOver) or event.why is not Why.BUFT:
+    if not isinstance(event, events.PassedOver) or event.why is not Why.BUFT:
         return most
     profile = _profile(history, most)
     if event.facts is not None and _profile(history, Innermost("", buft=event.facts.buft or "")) == profile:
@@ -281,13 +260,13 @@ def _copying(history: Announced, at: int) -> Iterator[str]:
     points = history.points
     if history.entered[at][:1] != ("ggml_backend_sched_compute_splits",):
         return
-    while isinstance(event := points[at].event, Synchronized) or (
-        isinstance(event, EventCall) and event.call != "record"
+    while isinstance(event := points[at].event, events.Synchronized) or (
+        isinstance(event, events.EventCall) and event.call != "record"
     ):
         at += 1
         if at == len(points):
             return
-    if isinstance(points[at].event, TensorCopied):
+    if isinstance(points[at].event, events.TensorCopied):
         yield _COPY_INPUT
 
 
@@ -296,9 +275,9 @@ def _reserves_itself(history: Announced, at: int, inner: str, around: str) -> bo
     if (inner, around) != ("ggml_gallocr_reserve_n", "ggml_backend_sched_alloc_graph"):
         return False
     points = history.points
-    while points[at].event != Entered(inner):
+    while points[at].event != events.Entered(inner):
         at -= 1
     at -= 1
-    while isinstance(points[at].event, Logged):
+    while isinstance(points[at].event, events.Logged):
         at -= 1
-    return isinstance(points[at].event, ReallocNeeded)
+    return isinstance(points[at].event, events.ReallocNeeded)

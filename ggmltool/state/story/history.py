@@ -11,24 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple, replace
 
+from ggmltool.ggml import events
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.events import (
-    Allocated,
-    AllocationStarted,
-    Assigned,
-    Computed,
-    Entered,
-    EventCall,
-    Freed,
-    Grown,
-    PassedOver,
-    Refused,
-    Reordered,
-    Reused,
-    Synchronized,
-    TensorCopied,
-    TensorWritten,
-)
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.state import HashNodeState
 from ggmltool.scenario.run.compiled import collector_paused
@@ -51,7 +35,15 @@ if TYPE_CHECKING:
     from ggmltool.state.story.cells import Key, Value
     from ggmltool.state.story.points import AnyHistory
 
-TOLD_BEFORE = (Entered, Grown, TensorWritten, TensorCopied, Computed, Synchronized, EventCall)
+TOLD_BEFORE = (
+    events.Entered,
+    events.Grown,
+    events.TensorWritten,
+    events.TensorCopied,
+    events.Computed,
+    events.Synchronized,
+    events.EventCall,
+)
 """Events that are told before ggml does what they say: their point is the entry of their function."""
 _PLACES = ("free", "max_size", "cgraph", "tensor")
 
@@ -67,11 +59,11 @@ def at_entry(history: AnyHistory, at: int, innermost: bool = False) -> Changes:
     now = {key: history.state(at).get(key, GONE) for key in keys}
     before = {key: history.state(at - 1).get(key, GONE) for key in keys}
     out = [(key, before[key]) for key in keys if _wrote(event, key, index)]
-    if isinstance(event, Allocated | Reused | Freed):
+    if isinstance(event, events.Allocated | events.Reused | events.Freed):
         # Where the allocator begins, it clears its table.
-        cleared = isinstance(begun := history.points[at - 1].event, AllocationStarted) and begun.at == -1
+        cleared = isinstance(begun := history.points[at - 1].event, events.AllocationStarted) and begun.at == -1
         out += _hash_nodes(now, {} if cleared else before)
-        if innermost and isinstance(event, Allocated):
+        if innermost and isinstance(event, events.Allocated):
             out = [(k, replace(v, allocated=True) if k == ("hash_node", index) else v) for k, v in out]
     return tuple(out)
 
@@ -79,11 +71,11 @@ def at_entry(history: AnyHistory, at: int, innermost: bool = False) -> Changes:
 def _wrote(event: object, key: Key, index: int) -> bool:
     """Whether it is the event that wrote a cell that changed."""
     match event:
-        case Allocated() | Reused() | Freed():
+        case events.Allocated() | events.Reused() | events.Freed():
             return key[0] in _PLACES
-        case Assigned() | PassedOver() | Refused():
+        case events.Assigned() | events.PassedOver() | events.Refused():
             return key in (("id", index), ("cause", index))
-        case Reordered():
+        case events.Reordered():
             return key[0] == "cgraph"
     return False
 
@@ -101,7 +93,7 @@ MAX_CHECKPOINTS = 24
 """So many whole states are kept of a history."""
 
 
-class Timeline:
+class Deltas:
     """The changes of each point of a history, both ways, and checkpoints: whole states, evenly apart."""
 
     def __init__(self, changes: Sequence[Changes]) -> None:
@@ -126,7 +118,7 @@ class Timeline:
 class Cursor:
     """A place in a history that moves: `cells` is the state at point `at`, the same mapping wherever it moves."""
 
-    def __init__(self, timeline: Timeline, at: int = 0) -> None:
+    def __init__(self, timeline: Deltas, at: int = 0) -> None:
         self._timeline = timeline
         self._cells: Cells = {}
         self.at = -1
@@ -271,8 +263,8 @@ class History:
         return Cursor(self._timeline, at)
 
     @cached_property
-    def _timeline(self) -> Timeline:
-        return Timeline(self.changes)
+    def _timeline(self) -> Deltas:
+        return Deltas(self.changes)
 
     @cached_property
     def _cursor(self) -> Cursor:

@@ -6,25 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ggmltool.ggml.events import (
-    SPLIT_GRAPH,
-    AllocationStarted,
-    Assigned,
-    Computed,
-    Entered,
-    Event,
-    InputAdded,
-    KeptUntil,
-    Left,
-    NotReused,
-    PassedOver,
-    Refused,
-    Reordered,
-    Reused,
-    Said,
-    SplitStarted,
-    TensorCopied,
-)
+from ggmltool.ggml import events
+from ggmltool.ggml.events import SPLIT_GRAPH, Event, Said
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
@@ -108,9 +91,9 @@ def entered_at(points: Sequence[Point]) -> list[tuple[str, ...]]:
         match point.event:
             case None:
                 stack = ()
-            case Entered(function):
+            case events.Entered(function):
                 stack = (function, *stack)
-            case Left():
+            case events.Left():
                 stack = stack[1:]
         out.append(stack)
     return out
@@ -119,17 +102,17 @@ def entered_at(points: Sequence[Point]) -> list[tuple[str, ...]]:
 def about(event: Event) -> Sequence[str]:
     """The tensors that an event is about."""
     match event:
-        case SplitStarted(node=node) | AllocationStarted(node=node):
+        case events.SplitStarted(node=node) | events.AllocationStarted(node=node):
             return (node,)
-        case InputAdded(tensor=tensor, node=node, copies=copies):
+        case events.InputAdded(tensor=tensor, node=node, copies=copies):
             return (tensor, node, *copies)
-        case Reordered(nodes=nodes) | Computed(nodes=nodes):
+        case events.Reordered(nodes=nodes) | events.Computed(nodes=nodes):
             return nodes
-        case Reused(tensor=tensor, parent=other) | NotReused(tensor=tensor, parent=other):
+        case events.Reused(tensor=tensor, parent=other) | events.NotReused(tensor=tensor, parent=other):
             return (tensor, other)
-        case KeptUntil(tensor=tensor, until=other):
+        case events.KeptUntil(tensor=tensor, until=other):
             return (tensor, other)
-        case TensorCopied(src=src, dst=dst):
+        case events.TensorCopied(src=src, dst=dst):
             return (src, dst)
         case _:
             tensor = getattr(event, "tensor", "")
@@ -185,11 +168,13 @@ def said_until(points: Sequence[Point], at: int) -> Iterator[tuple[int, Said]]:
         match points[number].event:
             case None if is_entered:
                 return
-            case Entered(function) if function in SPLIT_GRAPH:
+            case events.Entered(function) if function in SPLIT_GRAPH:
                 is_entered = True
-            case Left(function) if function in SPLIT_GRAPH and (is_entered or is_said):
+            case events.Left(function) if function in SPLIT_GRAPH and (is_entered or is_said):
                 return
-            case (Assigned() | PassedOver() | Refused()) as event if event.rule == 0 or not is_entered:
+            case (events.Assigned() | events.PassedOver() | events.Refused()) as event if (
+                event.rule == 0 or not is_entered
+            ):
                 is_said = True
                 yield number, event
             case _:
