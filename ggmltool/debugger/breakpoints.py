@@ -1,10 +1,14 @@
-"""Breakpoints, watchpoints and catchpoints, by their numbers, as gdb keeps them."""
+"""Breakpoints, watchpoints and catchpoints by their numbers, as gdb keeps them, and the points that they can be at."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+from ggmltool.ggml import events
+from ggmltool.ggml.events import SPLIT_GRAPH
+from ggmltool.state.story.points import Point, about
 
 
 class Kind(Enum):
@@ -86,3 +90,66 @@ class Breakpoints:
     def of(self, kind: Kind) -> Iterable[Breakpoint]:
         """Those of a kind that are enabled."""
         return [one for one in self if one.kind is kind and one.enabled]
+
+
+def of_tensors(points: Sequence[Point]) -> dict[str, list[int]]:
+    """For each tensor that is told of the points at which it is, in order."""
+    out: dict[str, list[int]] = {}
+    for at, point in enumerate(points):
+        if point.event is not None:
+            for tensor in dict.fromkeys(about(point.event)):
+                if tensor:
+                    out.setdefault(tensor, []).append(at)
+    return out
+
+
+def of_split(points: Sequence[Point], split: int | None) -> list[int]:
+    """Where a split begins and where it is computed; None: any split."""
+    return [
+        at
+        for at, point in enumerate(points)
+        if isinstance(point.event, events.SplitStarted | events.Computed)
+        and (point.event.split == split if split is not None else point.event.split >= 0)
+    ]
+
+
+def of_backend(points: Sequence[Point], node: str | None) -> Iterator[int]:
+    """Where a tensor gets another backend than it had, in each assignment anew; None: where any tensor that has one
+    gets another, and where a split begins on another backend than the split before it."""
+    assigned: dict[str, str] = {}
+    on = ""
+    for at, point in enumerate(points):
+        match point.event:
+            case events.Entered(function) if function in SPLIT_GRAPH:
+                assigned.clear()
+                on = ""
+            case events.Assigned(tensor=tensor, backend=backend):
+                had = assigned.get(tensor)
+                assigned[tensor] = backend
+                if had != backend and (tensor == node or (node is None and had is not None)):
+                    yield at
+            case events.SplitStarted(backend=backend):
+                if node is None and on not in ("", backend):
+                    yield at
+                on = backend
+            case events.IdsChanged(tensor=tensor) if node in (None, tensor):
+                yield at
+
+
+def of_byte(points: Sequence[Point], buft: str, offset: int, chunk: int | None) -> Iterator[int]:
+    """Where memory at `offset` of a chunk (None: any) of a buffer type is given, taken over or freed."""
+    sizes: dict[tuple[int, int], int] = {}
+    for at, point in enumerate(points):
+        match point.event:
+            case (
+                events.Allocated(buft=b, chunk=c, offset=start, size=size)
+                | events.Freed(buft=b, chunk=c, offset=start, size=size)
+            ):
+                if b == buft and isinstance(point.event, events.Allocated):
+                    sizes[c, start] = size
+            case events.Reused(buft=b, chunk=c, offset=start):
+                size = sizes.get((c, start), 1) if b == buft else 0
+            case _:
+                continue
+        if b == buft and chunk in (None, c) and start <= offset < start + size:
+            yield at

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from ggmltool.debugger.command import Commands, Repeat, Topic, split_format
 from ggmltool.debugger.errors import CommandError
+from ggmltool.debugger.expressions.commands import complete, type_text
+from ggmltool.debugger.expressions.evaluate import evaluate
 from ggmltool.debugger.session import Display
 from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import layout_names
@@ -41,7 +43,7 @@ def _printed(argument: str, command: str) -> tuple[str, str]:
 
 def complete_expression(session: Session, prefix: str) -> Iterable[str]:
     """What an expression that begins so can go on as."""
-    return session.reading.complete(prefix, session)
+    return complete(prefix, session.scope)
 
 
 @COMMANDS.add(Topic.DATA, "p", "inspect", complete=complete_expression, formats=_FORMATS)
@@ -52,7 +54,7 @@ def print_(session: Session, argument: str) -> None:
     A tensor is a pointer called as it is (quoted, where its name is no word of C).
     Example: print *galloc->buf_tallocs[0]"""
     fmt, expression = _printed(argument, "print")
-    session.say(session.reading.printed(expression or "$", fmt, session))
+    session.say(session.reading.printed(expression or "$", fmt, session.scope, session.columns))
 
 
 @COMMANDS.add(Topic.DATA, "ca")
@@ -71,7 +73,7 @@ def output(session: Session, argument: str) -> None:
     fmt, expression = _printed(argument, "output")
     if not expression:
         raise CommandError("Argument required (expression to compute).")
-    session.screen.write(session.reading.formatted(expression, fmt, session))
+    session.screen.write(session.value(expression, fmt))
 
 
 @COMMANDS.add(Topic.DATA, "pt", complete=complete_expression)
@@ -79,14 +81,14 @@ def ptype(session: Session, argument: str) -> None:
     """Show the type of an expression, structs with their fields.
     Usage: ptype EXPR or ptype struct NAME
     Example: ptype struct ggml_tensor"""
-    session.say(session.reading.type_of(argument or "$", session, True))
+    session.say(type_text(argument or "$", session.scope))
 
 
 @COMMANDS.add(Topic.DATA, complete=complete_expression)
 def whatis(session: Session, argument: str) -> None:
     """Show the name of the type of an expression.
     Example: whatis sched->splits"""
-    session.say(session.reading.type_of(argument or "$", session, False))
+    session.say(f"type = {evaluate(argument or '$', session.scope).type_name()}")
 
 
 def _structs(session: Session, prefix: str) -> Iterable[str]:
@@ -111,7 +113,7 @@ def x(session: Session, argument: str) -> None:
     A tensor stands for the address of its data. An empty line goes on behind it.
     Example: x/8fw result"""
     fmt, expression = _examined(argument)
-    session.say(session.reading.examined(expression, fmt, session))
+    session.say(session.reading.examined(expression, fmt, session.scope))
 
 
 @COMMANDS.add(Topic.DATA, complete=complete_expression)
@@ -139,10 +141,10 @@ def show_display(session: Session, display: Display, quietly: bool = False) -> N
     fmt = f"/{display.format}" if display.format else ""
     try:
         if any(letter.isdecimal() or letter in "si" for letter in display.format):
-            text = session.reading.examined(display.expression, display.format, session)
+            text = session.reading.examined(display.expression, display.format, session.scope)
             session.say(f"{display.number}: x{fmt} {display.expression}\n{text}")
         else:
-            value = session.reading.formatted(display.expression, display.format, session)
+            value = session.value(display.expression, display.format)
             session.say(f"{display.number}: {fmt}{' ' if fmt else ''}{display.expression} = {value}")
     except ExpressionError:
         if not quietly:

@@ -12,7 +12,7 @@ from ggmltool.debugger.command import Command, Commands, Repeat, Run, Topic, fin
 from ggmltool.debugger.data import info_display
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.lines import line_of, step_name
-from ggmltool.debugger.locations import refuse_source
+from ggmltool.debugger.locations import known_tensor, refuse_source
 from ggmltool.debugger.session import Listing
 from ggmltool.debugger.stack import info_args, info_frame, info_locals, moment_line, point_of
 from ggmltool.ggml.events import Assigned
@@ -271,10 +271,10 @@ def explain(session: Session, argument: str) -> None:
 def _tensor(session: Session, argument: str) -> str:
     """The tensor that is meant: by default that of the event that it is at. Raises CommandError."""
     name = argument.strip("'\"")
-    if name and name not in session.reading.tensors:
-        raise CommandError(f'No tensor "{name}" in the history.{hint(name, session.reading.tensors)}')
-    event = None if name else session.history.points[session.at].event
-    found = [name] if event is None else [tensor for tensor in about(event) if tensor]
-    if not any(found):
-        raise CommandError("This event is about no tensor; name one.")
-    return found[0]
+    if name:
+        return known_tensor(session, name)
+    event = session.history.points[session.at].event
+    for tensor in () if event is None else about(event):
+        if tensor:
+            return tensor
+    raise CommandError("This event is about no tensor; name one.")

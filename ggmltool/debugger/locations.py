@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.debugger import places
+from ggmltool.debugger.breakpoints import of_backend, of_byte, of_split
 from ggmltool.debugger.command import hint
 from ggmltool.debugger.errors import CommandError
 from ggmltool.show.text import count
@@ -44,11 +44,11 @@ def location(session: Session, text: str) -> Location:
     if not text:
         return Location(f"event {session.at}", [session.at])
     if word == "split" and (not rest or _NUMBER.fullmatch(rest)):
-        return Location(text, places.of_split(points, int(rest, 0) if rest else None))
+        return Location(text, of_split(points, int(rest, 0) if rest else None))
     if word == "backend" and not (rest and text in tensors):
-        node = _tensor(session, _unquoted(rest)) if rest else ""
+        node = known_tensor(session, _unquoted(rest)) if rest else ""
         what = f"backend of {node}" if node else "changes of backend"
-        return Location(what, list(places.of_backend(points, node or None)))
+        return Location(what, list(of_backend(points, node or None)))
     if word == "offset" and rest:
         return _of_byte(session, rest)
     if word == "function" and rest:
@@ -60,7 +60,7 @@ def location(session: Session, text: str) -> Location:
         return Location(f"event {at}", [at])
     name = _unquoted(rest if word == "tensor" and rest else text)
     if (word == "tensor" and rest) or name in tensors:
-        return Location(_tensor(session, name), tensors[name])
+        return Location(known_tensor(session, name), tensors[name])
     refuse_source(text)
     return _of_function(session, name)
 
@@ -69,7 +69,8 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
-def _tensor(session: Session, name: str) -> str:
+def known_tensor(session: Session, name: str) -> str:
+    """A tensor's name. Raises CommandError for what is none, with the nearest."""
     if name not in session.reading.tensors:
         raise CommandError(f'No tensor "{name}" in the history.{hint(name, session.reading.tensors)}')
     return name
@@ -104,7 +105,7 @@ def _of_byte(session: Session, text: str) -> Location:
         raise CommandError(f'No compute buffer "{buft}" in the history; there are {", ".join(known) or "none"}.')
     offset = int(last, 0)
     what = f"{buft} {offset:#x}" + ("" if chunk is None else f" of chunk {chunk}")
-    return Location(what, list(places.of_byte(session.history.points, buft, offset, chunk)))
+    return Location(what, list(of_byte(session.history.points, buft, offset, chunk)))
 
 
 def complete_location(session: Session, prefix: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ggmltool.debugger import breaking, data, info, moving, settings, stack
 from ggmltool.debugger.command import Command, Commands, Repeat, Topic, find
 from ggmltool.debugger.errors import CommandError
+from ggmltool.debugger.expressions.commands import complete
 from ggmltool.debugger.session import Session
 from ggmltool.debugger.terminal import Quit, Terminal, line_editing, remember
 from ggmltool.debugger.walk import WalkError
@@ -256,7 +257,7 @@ class Prompt:
             return []
         inside = argument[: len(argument) - len(text)] if text else argument
         if command.name in ("break", "tbreak") and " if " in f" {inside} ":
-            return list(self.session.reading.complete(text, self.session))
+            return complete(text, self.session.scope)
         return _ended(list(command.complete(self.session, text)))
 
 

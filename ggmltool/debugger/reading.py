@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
-from ggmltool.debugger.expressions.commands import Examined, complete, examine, type_text
+from ggmltool.debugger.breakpoints import of_tensors
+from ggmltool.debugger.expressions.commands import Examined, examine
 from ggmltool.debugger.expressions.evaluate import evaluate
 from ggmltool.debugger.expressions.image.galloc import Galloc
 from ggmltool.debugger.expressions.image.image import Images
 from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.debugger.places import of_tensors
 from ggmltool.debugger.walk import Reader, WalkError
 from ggmltool.ggml.events import Allocated, Assigned, Grown, Left, Logged, PassedOver, ReallocNeeded, Refused
 from ggmltool.ggml.releases.table import RELEASES
@@ -97,22 +97,6 @@ _PLAIN = re.compile(r"(sched|galloc)->(\w+)")
 """A field that is a cell of its own."""
 
 
-class Selected(Protocol):
-    """What a session looks at: the moment and the frame of it; `columns` are those a value may take, None for all."""
-
-    @property
-    def seen(self) -> int: ...
-
-    @property
-    def phase(self) -> int: ...
-
-    @property
-    def selected(self) -> int: ...
-
-    @property
-    def columns(self) -> int | None: ...
-
-
 class Reading(Reader):
     """Reads expressions and names of a history. `values` are those of `$1`, `$2`, …, `variables` those of `$name`."""
 
@@ -156,9 +140,6 @@ class Reading(Reader):
             self._scope = kept
         return kept
 
-    def _here(self, session: Selected) -> Scope:
-        return self.scope(session.seen, session.selected, session.phase)
-
     def use_structs(self, name: str) -> None:
         """Show structs as the ggml of this name has them; "": as the release that decides.
 
@@ -171,46 +152,33 @@ class Reading(Reader):
         self.structs = name or None
         self._scope = self._images = None
 
-    def printed(self, text: str, fmt: str, session: Selected) -> str:
-        """`$1 = …`, where the value is kept as `$1`, behind what functions print. Raises ExpressionError."""
+    def printed(self, text: str, fmt: str, scope: Scope, columns: int | None) -> str:
+        """`$1 = …` in so many columns (None: all), where the value is kept as `$1`, behind what functions print. Raises
+        ExpressionError."""
         if text == "$" and not self.values:
             raise ExpressionError("The history is empty.")
-        scope = self._here(session)
         scope.written.clear()
         value = evaluate(text, scope)
         before = f"${len(self.values) + 1} = "
-        shown = formatted(value, fmt, session.columns, len(before))
+        shown = formatted(value, fmt, columns, len(before))
         self.values.append(value.fetched())
         return "".join(scope.written) + before + shown
 
-    def formatted(self, text: str, fmt: str, session: Selected) -> str:
-        """The value of an expression. Raises ExpressionError."""
-        return formatted(evaluate(text, self._here(session)), fmt, session.columns)
-
-    def integer(self, text: str, session: Selected) -> int:
-        """The number that an expression is. Raises ExpressionError."""
-        return evaluate(text, self._here(session)).integer()
-
-    def type_of(self, text: str, session: Selected, whole: bool) -> str:
-        """`type = …`: the type of an expression, or (`whole`) its definition. Raises ExpressionError."""
-        scope = self._here(session)
-        return type_text(text, scope) if whole else f"type = {evaluate(text, scope).type_name()}"
-
-    def examined(self, text: str, fmt: str, session: Selected) -> str:
+    def examined(self, text: str, fmt: str, scope: Scope) -> str:
         """What `x` prints; without a text it goes on. Raises ExpressionError."""
-        said, self._examined = examine(fmt, text, self._here(session), self._examined)
+        said, self._examined = examine(fmt, text, scope, self._examined)
         return said
 
-    def returned(self, session: Selected) -> str | None:
+    def returned(self, scope: Scope, columns: int | None) -> str | None:
         """`$1 = …`: what the function returned that was just left, kept as `$1`; None of one that returns nothing."""
         try:
-            value = returned_value(self.scope(session.seen, session.selected, session.phase))
+            value = returned_value(scope)
         except ExpressionError:  # a type that the structs of `symbol-file` lack
             return None
         if value is None:
             return None
         self.values.append(value.fetched())
-        return f"${len(self.values)} = {formatted(value, '', session.columns)}"
+        return f"${len(self.values)} = {formatted(value, '', columns)}"
 
     def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
         """Whether a condition is true in a frame of a moment. Raises WalkError."""
@@ -243,10 +211,6 @@ class Reading(Reader):
     def locals(self, at: int, frame: int, phase: int = 0) -> list[tuple[str, str]]:
         """The other variables of a frame that are known."""
         return [(name, formatted(value)) for name, value in self.scope(at, frame, phase).locals().items()]
-
-    def complete(self, prefix: str, session: Selected) -> list[str]:
-        """What an expression that begins so can go on as, whole."""
-        return complete(prefix, self._here(session))
 
     def kept(self, what: str) -> list[str]:
         """The values that were printed, or (`convenience`) the variables, each in a line."""

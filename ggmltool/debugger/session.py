@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ggmltool.debugger.errors import CommandError
+from ggmltool.debugger.expressions.evaluate import evaluate
+from ggmltool.debugger.expressions.printing import formatted
+from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.tables import Names
 from ggmltool.debugger.terminal import NO_WIDTH, Terminal
@@ -104,6 +107,15 @@ class Session:
         """The columns that values may take, None for all."""
         width = self.style.width
         return width if width < NO_WIDTH else None
+
+    @property
+    def scope(self) -> Scope:
+        """Where expressions are evaluated: the selected frame at the moment."""
+        return self.reading.scope(self.seen, self.selected, self.phase)
+
+    def value(self, text: str, fmt: str = "") -> str:
+        """The value of an expression. Raises ExpressionError."""
+        return formatted(evaluate(text, self.scope), fmt, self.columns)
 
     @property
     def cells(self) -> Mapping[Any, Any]:

@@ -72,7 +72,7 @@ def set_(session: Session, argument: str) -> None:
         assignment = rest.strip() if is_named else argument
         if not assignment:
             raise CommandError("Argument required (expression to compute).")
-        session.reading.formatted(assignment, "", session)
+        session.value(assignment)
     else:
         name, value = _split(argument)
         setattr(session.settings, name.replace("-", "_"), _read(name, value))

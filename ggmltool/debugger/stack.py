@@ -12,6 +12,7 @@ from ggmltool.debugger.breakpoints import Kind
 from ggmltool.debugger.command import Commands, Repeat, Topic
 from ggmltool.debugger.data import show_display
 from ggmltool.debugger.errors import CommandError
+from ggmltool.debugger.expressions.evaluate import evaluate
 from ggmltool.debugger.lines import line_of, step_name
 from ggmltool.debugger.walk import Hit, Reason, Stop
 from ggmltool.show.text import ggml_error, printable
@@ -29,7 +30,7 @@ def count_of(session: Session, argument: str, otherwise: int = 1) -> int:
     """A number that an argument says, as an expression. Raises CommandError for none, and for what is too large."""
     if not argument:
         return otherwise
-    number = session.reading.integer(argument, session)
+    number = evaluate(argument, session.scope).integer()
     if abs(number) > 1 << 31:
         raise CommandError(f"Numeric constant too large: {argument}.")
     return number
@@ -53,7 +54,7 @@ def show_stop(session: Session, stop: Stop) -> None:
     if stop.entered or before:
         session.say(before + frame_text(session, 0, numbered=False, before=len(before)))
     session.say(_source_text(session, 0))
-    if stop.returned is not None and (value := session.reading.returned(session)) is not None:
+    if stop.returned is not None and (value := session.reading.returned(session.scope, session.columns)) is not None:
         session.say(f"Value returned is {value}")
     for display in session.displays:
         if display.enabled:

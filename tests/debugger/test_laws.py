@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 import ggmltool
-from ggmltool.debugger import places
+from ggmltool.debugger.breakpoints import of_tensors
 from ggmltool.debugger.walk import Reason, Walker
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.releases.table import RELEASES
@@ -42,7 +42,7 @@ def test_forward_and_back_lead_to_the_same_points(seed: int, release: str) -> No
     rng = Random(seed)
     walker = Walker(history)
     last = len(history.points) - 1
-    tensors = places.of_tensors(history.points)
+    tensors = of_tensors(history.points)
     for name in rng.sample(sorted(tensors), min(3, len(tensors))):
         walker.breakpoints.add(name, tensors[name])
     stops = [walker.run()]

@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import astuple
 
 import ggmltool
-from ggmltool.debugger import places
-from ggmltool.debugger.breakpoints import Kind
+from ggmltool.debugger.breakpoints import Kind, of_backend, of_byte, of_split, of_tensors
 from ggmltool.debugger.walk import Reason, Walker, WalkError
 from ggmltool.ggml.events import Allocated, Assigned, Freed, Left, Reused
 from ggmltool.ggml.releases.table import RELEASES
@@ -120,7 +119,7 @@ def test_until_leaves_a_pass() -> None:
 
 def test_ignored_disabled_and_temporary_breakpoints() -> None:
     walker = Walker(history_of("pipeline"))
-    tensors = places.of_tensors(walker.history.points)
+    tensors = of_tensors(walker.history.points)
     first, second, third, *_ = tensors["h"]
     one = walker.breakpoints.add("h", tensors["h"])
     one.ignore = 1
@@ -150,7 +149,7 @@ def test_conditions_are_asked_only_at_their_places() -> None:
             return at % 10 == 0
 
     walker = Walker(history_of("pipeline"), reader=Odd())
-    h = places.of_tensors(walker.history.points)["h"]
+    h = of_tensors(walker.history.points)["h"]
     walker.breakpoints.add("h", h, condition="odd")
     walker.run()
     while walker.continue_().reason is Reason.BREAKPOINT:
@@ -169,17 +168,17 @@ def test_conditions_are_asked_only_at_their_places() -> None:
 def test_a_place_in_memory_is_met_when_it_is_given_taken_over_and_freed() -> None:
     history = history_of("pipeline", compute=False)
     points = history.points
-    kinds = [type(points[at].event).__name__ for at in places.of_byte(points, "GPU0", 8192 + 2047, 0)]
+    kinds = [type(points[at].event).__name__ for at in of_byte(points, "GPU0", 8192 + 2047, 0)]
     assert kinds[:3] == ["Allocated", "Reused", "Freed"]
-    assert not list(places.of_byte(points, "GPU0", 8192 + 2048, 0))
+    assert not list(of_byte(points, "GPU0", 8192 + 2048, 0))
 
 
 def test_a_split_and_a_change_of_backend() -> None:
     points = history_of("pipeline").points
-    assert {type(points[at].event).__name__ for at in places.of_split(points, 1)} == {"SplitStarted", "Computed"}
-    told = [points[at].event for at in places.of_backend(points, "act")]
+    assert {type(points[at].event).__name__ for at in of_split(points, 1)} == {"SplitStarted", "Computed"}
+    told = [points[at].event for at in of_backend(points, "act")]
     assert [event.backend for event in told] == ["GPU0"] * len(told)  # type: ignore[union-attr]
-    changes = [points[at].event for at in places.of_backend(points, None)]
+    changes = [points[at].event for at in of_backend(points, None)]
     assert {type(event).__name__ for event in changes} == {"SplitStarted"}
 
 

@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Input
 
-from ggmltool.debugger.places import of_tensors
+from ggmltool.debugger.breakpoints import of_tensors
 from ggmltool.debugger.screen.bottom import HelpScreen, Hints, Scrubber, Tabs, Title
 from ggmltool.debugger.screen.graph_pane import GraphPane
 from ggmltool.debugger.screen.lists import AnswerPane, CallPane, EventPane, StoryPane

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from ggmltool.debugger.places import of_split, of_tensors
+from ggmltool.debugger.breakpoints import of_split, of_tensors
 from ggmltool.debugger.walk import WalkError
 from ggmltool.ggml.events import Entered, Left
 from ggmltool.scenario.errors import nearest, quoted
