@@ -11,7 +11,7 @@ from ggmltool.ggml.tensor import Dims, Tensor, dims
 from ggmltool.scenario.run.run import Run
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.spec import ScenarioSpec, TensorSpec
+    from ggmltool.scenario.spec import ScenarioSpec
 
 FIRST = 0x5555_0000_0000
 STEP = 0x1_0000_0000
@@ -103,34 +103,29 @@ def tensor_infos(model: ScenarioSpec, graph: str) -> dict[str, TensorInfo]:
 
     Addresses are simulated: each context has an arena of its own, as does the graph.
     """
+    from ggmltool.ggml.op import KEY_NAMES, Op, op_key
+    from ggmltool.ggml.tensor import cut_name, nbytes_of
 
     infos: dict[str, TensorInfo] = {}
     release = model.release
     arenas = [(c.tensors, c.buft is not None) for c in model.contexts]
     for number, (tensors, allocated) in enumerate([*arenas, (model.graphs[graph].nodes, False)]):
         address = FIRST + number * STEP + release.object_size
-        for tensor in tensors:
-            infos[tensor.id] = _info(tensor, address, allocated)
+        for t in tensors:
+            nbytes = nbytes_of(t.type, t.ne, t.nb)
+            infos[t.id] = TensorInfo(
+                id=t.id,
+                name=cut_name(t.name),
+                type=t.type.name,
+                ne=t.ne,
+                nbytes=nbytes,
+                op=KEY_NAMES[op_key(t.op, t.op_params)].upper(),
+                symbol=Op(t.op).symbol,
+                flags=t.flags,
+                src=t.src,
+                view_src=t.view_src,
+                address=address,
+                has_data=allocated and nbytes > 0,
+            )
             address += release.tensor_overhead()
     return infos
-
-
-def _info(t: TensorSpec, address: int, allocated: bool) -> TensorInfo:
-    from ggmltool.ggml.op import KEY_NAMES, Op, op_key
-    from ggmltool.ggml.tensor import cut_name, nbytes_of
-
-    nbytes = nbytes_of(t.type, t.ne, t.nb)
-    return TensorInfo(
-        id=t.id,
-        name=cut_name(t.name),
-        type=t.type.name,
-        ne=t.ne,
-        nbytes=nbytes,
-        op=KEY_NAMES[op_key(t.op, t.op_params)].upper(),
-        symbol=Op(t.op).symbol,
-        flags=t.flags,
-        src=t.src,
-        view_src=t.view_src,
-        address=address,
-        has_data=allocated and nbytes > 0,
-    )

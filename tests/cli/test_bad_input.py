@@ -482,7 +482,6 @@ def hostile_scenario(tmp_path: Path) -> Path:
 def test_a_terminal_gets_no_splits_of_a_log_that_steer_it(
     call: Call, hostile_log: Path, options: tuple[str, ...]
 ) -> None:
-    """R3"""
     for graph in range(1, 20):
         result = call("splits", "--graph", graph, *options, hostile_log, tty=True)
         assert result.status in (0, 2)
@@ -490,7 +489,6 @@ def test_a_terminal_gets_no_splits_of_a_log_that_steer_it(
 
 
 def test_a_pipe_gets_the_splits_of_a_log_byte_for_byte_and_a_terminal_with_raw(call: Call, hostile_log: Path) -> None:
-    """R3"""
     piped = call("splits", "--graph", "3", hostile_log)
     assert unseen(piped.out)
     assert call("splits", "--raw", "--graph", "3", hostile_log, tty=True).out == piped.out
@@ -503,7 +501,6 @@ def test_a_pipe_gets_the_splits_of_a_log_byte_for_byte_and_a_terminal_with_raw(c
     [("import",), ("plan",), ("plan", "--graph", "5"), ("dot",), ("splits", "--graph", "9", "--bytes"), ("diff",)],
 )
 def test_what_a_log_says_steers_no_terminal(call: Call, hostile_log: Path, command: tuple[str, ...], tty: bool) -> None:
-    """R3"""
     logs = [f"{hostile_log}:3", f"{hostile_log}:5"] if command == ("diff",) else [hostile_log]
     result = call(*command, *logs, "--color", "always" if tty else "auto", tty=tty)
     assert result.status in (0, 1)
@@ -520,7 +517,6 @@ def test_what_a_log_says_steers_no_terminal(call: Call, hostile_log: Path, comma
 def test_no_command_gives_a_terminal_what_a_scenario_or_its_file_is_called(
     call: Call, hostile_scenario: Path, command: str, tty: bool
 ) -> None:
-    """R3"""
     if command in IS_THERE and not IS_THERE[command]():
         pytest.skip("the library is not installed")
     words = [w if w != "kq" else NAME for w in line(command, hostile_scenario)]
@@ -540,7 +536,6 @@ def test_no_command_gives_a_terminal_what_a_scenario_or_its_file_is_called(
 def test_a_picture_of_names_that_are_markup_is_whole(
     call: Call, hostile_scenario: Path, style: str, fold: bool
 ) -> None:
-    """R3"""
     if shutil.which("dot") is None or (fold and style == "ggml"):
         pytest.skip("nothing to draw")
     options = ["--style", style, *(["--fold"] if fold else []), "-f", "svg"]
@@ -556,7 +551,6 @@ def test_a_picture_of_names_that_are_markup_is_whole(
 
 @pytest.mark.parametrize("code", HOSTILE.values(), ids=HOSTILE)
 def test_messages_about_words_of_the_command_line_are_seen_as_they_are(call: Call, code: str) -> None:
-    """R3"""
     for words in (
         ("plan", f"no{code}where.yaml"), (f"pl{code}", "moe"), ("plan", f"--gr{code}"), ("run", "-t", f"{code}", "moe"),
         ("splits", "--by", f"op{code}", "moe"), ("explain", f"x{code}", "moe"), ("explain", "error", f"blah{code}"),

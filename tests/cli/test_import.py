@@ -172,7 +172,6 @@ LOAD_LOGS = [*sorted(LOGS.glob("load-*.log")), LOGS / "abort.log", LOGS / "break
 @pytest.mark.parametrize("log", LOAD_LOGS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("command", ["splits", "plan", "dot", "diff", "buffers"])
 def test_a_load_log_in_place_of_a_scenario_is_told_what_it_is(call: Call, command: str, log: Path) -> None:
-    """U14, U11."""
     for args, stdin in (([log], b""), (["-"], log.read_bytes())):
         result = call(command, *args, *(["moe"] if command == "diff" else []), stdin=stdin)
         assert (result.status, result.out) == (2, "")
@@ -183,7 +182,7 @@ def test_a_load_log_in_place_of_a_scenario_is_told_what_it_is(call: Call, comman
 
 
 def test_where_a_program_died_is_data_too(call: Call) -> None:
-    """U11: with what CUDA says in its further lines; the abort behind it is no second one."""
+    """With what CUDA says in its further lines; the abort behind it is no second one."""
     document = json.loads(call("import", "--json", LOGS / "load-failed.log").out)
     assert document["aborts"] == [
         {
@@ -204,7 +203,6 @@ def test_where_a_program_died_is_data_too(call: Call) -> None:
 
 
 def test_old_load_logs_name_no_kind_for_the_weights(call: Call) -> None:
-    """U12."""
     document = json.loads(call("import", "--json", LOGS / "load-2024.log").out)
     assert [(b["kind"], b["buft"]) for b in document["buffers"]][:3] == [
         ("model", "CPU"), ("model", "CUDA0"), ("model", "CUDA1"),
@@ -274,7 +272,7 @@ def test_what_can_be_read_only_once_is_recognised_too(call: Call) -> None:
 
 
 def test_a_log_whose_ends_of_lines_are_lost_says_so(call: Call) -> None:
-    """U13: never silently short."""
+    """Never silently short."""
     printed = call("splits", "pipeline").out
     Path("cut.log").write_text("".join(line[:100] + "\n" for line in printed.splitlines()))
     for command in ("import", "splits", "plan", "dot"):

@@ -22,7 +22,7 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are bou
 @ON_LINUX
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_is_documented_comes_of_anything(kind: Kind) -> None:
-    """R4 R5 R13: documented exceptions, exit statuses 0, 1 and 2, five seconds, 1 GiB."""
+    """Documented exceptions, exit statuses 0, 1 and 2, five seconds, 1 GiB."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz.run", "--kind", kind, "--seeds", f"0:{CASES[kind]}", "--no-shrink"],
         capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(bases.ROOT)}, cwd=bases.ROOT, check=False,

@@ -105,7 +105,7 @@ def test_scheduler_options() -> None:
 
 
 def test_a_buffer_type_can_be_of_a_device_that_the_scheduler_was_not_given() -> None:
-    """U8: it has the memory of its kind, unless the file says otherwise."""
+    """It has the memory of its kind, unless the file says otherwise."""
     written = {"CUDA3": {"device": "CUDA3"}, "MTL0": {"device": "MTL0", "alignment": 64}, "NPU": {"device": "NPU"}}
     model = load(backends=["CUDA0", "CPU"], buffer_types=written)
     assert model.buffer_types == [
@@ -235,7 +235,6 @@ def test_mistakes_in_what_the_hardware_has(backend: dict[str, Any], message: str
     ],
 )
 def test_a_device_that_is_not_among_the_backends_is_to_be_added(part: dict[str, Any], message: str) -> None:
-    """U36."""
     with pytest.raises(ScenarioError) as caught:
         load(**({"backends": ["CUDA0", "CPU"]} | part))
     assert message in str(caught.value)

@@ -57,7 +57,7 @@ PART = {"a": "f32[4, 3]", "b": "f32[2, 2]"}
 @pytest.mark.parametrize(("op", "ggml"), [("acc", "0.20.2"), ("acc", "0.26"), ("set", "0.20.2"), ("set", "0.26")])
 @pytest.mark.parametrize("raw", [False, True], ids=["named", "raw words"])
 def test_a_part_that_begins_before_its_tensor_is_refused(op: str, ggml: str, raw: bool) -> None:
-    """R1: the last byte is inside, as size_t wraps, and the first far before it; acc checks it since 0.26."""
+    """The last byte is inside, as size_t wraps, and the first far before it; acc checks it since 0.26."""
     nb1, offset = 2_000_000_000, -2_000_000_000
     if raw:
         node: Any = {"op": op, "type": "f32", "ne": [4, 3], "src": ["a", "b"], "op_params": [nb1, 48, 48, offset]}
@@ -73,7 +73,7 @@ def test_a_part_that_begins_before_its_tensor_is_refused(op: str, ggml: str, raw
 
 
 def test_rows_may_go_backwards_within_their_tensor() -> None:
-    """R1: a negative stride is one of C's too, and right where it stays inside."""
+    """A negative stride is one of C's too, and right where it stays inside."""
     given = scenario(
         {
             "a": {"type": "f32", "ne": [2, 2], "data": [0, 0, 0, 0]},
@@ -85,14 +85,14 @@ def test_rows_may_go_backwards_within_their_tensor() -> None:
 
 
 def test_set_may_end_where_its_tensor_does_and_write_behind_it() -> None:
-    """R1: ggml asserts that the last element begins no later than the end, and then it lies beyond."""
+    """ggml asserts that the last element begins no later than the end, and then it lies beyond."""
     error = refusal(scenario(PART, {"y": "set(a, b, nb1=16, nb2=48, nb3=48, offset=28)"}))
     assert isinstance(error, GgmlOverrun)
     assert error.message == "ggml writes 4 bytes beyond y"
 
 
 def test_blocks_that_do_not_fit_their_strides_are_a_mistake_in_the_file() -> None:
-    """R2: data was written beyond the bytes that such strides leave a tensor."""
+    """Data was written beyond the bytes that such strides leave a tensor."""
     block = base64.b64encode(bytes(34)).decode()
     one = {"type": "q8_0", "ne": [32], "nb": [1], "data": {"base64": block}}
     given = scenario({f"t{i}": one for i in range(50)}, {"y": "cont(t0)"})
@@ -103,7 +103,7 @@ def test_blocks_that_do_not_fit_their_strides_are_a_mistake_in_the_file() -> Non
 
 
 def test_a_row_of_part_of_a_block_is_a_mistake_at_its_extent() -> None:
-    """U26: it was planned without a word, and then called transposed."""
+    """It was planned without a word, and then called transposed."""
     for tensor in ("q4_K[4, 8]", {"type": "q4_K", "ne": [100, 8]}):
         error = refusal(scenario({"a": tensor}, {}))
         assert isinstance(error, ScenarioError)
@@ -112,7 +112,7 @@ def test_a_row_of_part_of_a_block_is_a_mistake_at_its_extent() -> None:
 
 
 def test_what_is_no_block_is_not_called_transposed() -> None:
-    """U26: a view may have such rows, and a product then says what is wrong with them."""
+    """A view may have such rows, and a product then says what is wrong with them."""
     given = scenario(
         {"a": "q4_K[256, 8]", "b": "f32[4, 2]"}, {"v": "view(a, ne=[4, 8], offset=0)", "y": "mul_mat(v, b)"}
     )
@@ -122,7 +122,7 @@ def test_what_is_no_block_is_not_called_transposed() -> None:
 
 
 def test_a_transposed_quantized_leaf_can_still_be_described() -> None:
-    """U26: with strides of its own, a leaf may be what ggml_transpose makes of whole blocks."""
+    """With strides of its own, a leaf may be what ggml_transpose makes of whole blocks."""
     spec = load_spec(scenario({"a": {"type": "q8_0", "ne": [4, 32], "nb": [34, 34]}}, {})).contexts[0].tensors[0]
     assert spec.ne == (4, 32, 1, 1)
 
@@ -148,7 +148,7 @@ TOO_MUCH = {
 
 @pytest.mark.parametrize("name", TOO_MUCH)
 def test_what_would_take_too_much_is_refused_before_it_begins(name: str) -> None:
-    """R5: products and attention of 10^12 operations, loops without end, and memory that nobody has."""
+    """Products and attention of 10^12 operations, loops without end, and memory that nobody has."""
     tensors, node, text = TOO_MUCH[name]
     error = refusal(scenario(tensors, {"y": node}), Bounds(nbytes=4 << 30))
     assert isinstance(error, GgmlFailed)
@@ -157,7 +157,7 @@ def test_what_would_take_too_much_is_refused_before_it_begins(name: str) -> None
 
 
 def test_the_bound_on_work_can_be_lifted() -> None:
-    """R5: it is an option, and a bound of the scenario."""
+    """It is an option, and a bound of the scenario."""
     given = scenario({"a": "f32[8, 8]", "b": "f32[8, 8]"}, {"y": "mul_mat(a, b)"})
     assert "--max-operations" in getattr(refusal(given, Bounds(operations=100)), "explanation", "")
     compute(given, Bounds(operations=1 << 20))
@@ -174,7 +174,7 @@ def test_the_bound_on_work_can_be_lifted() -> None:
     ids=["gemma 270m", "llama 8b", "softmax", "attention"],
 )
 def test_nodes_of_models_are_within_the_bound(tensors: dict[str, str], node: str) -> None:
-    """R5: what people compute stays possible without an option."""
+    """What people compute stays possible without an option."""
     run = Scenario(load_spec(scenario(tensors, {"y": node}))).start()
     run.build("main")
     assert work_of(run.newest["main"][0].nodes[-1]).operations < MAX_OPERATIONS
@@ -276,7 +276,7 @@ TABLE: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize("number", range(len(TABLE)))
 def test_what_no_kernel_can_do_is_refused_with_its_reason(number: int) -> None:
-    """R4: the table of what was met, each on the CPU, and what computes on a simulated GPU alike."""
+    """The table of what was met, each on the CPU, and what computes on a simulated GPU alike."""
     given, kind, text = TABLE[number]
     if kind is Exception:
         attempt(given)
@@ -407,7 +407,7 @@ def attempt(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_stride_and_no_offset_leads_out_of_memory(seed: int) -> None:
-    """R1, R2: whatever strides, offsets, row numbers and raw words say, there are values or a documented error."""
+    """Whatever strides, offsets, row numbers and raw words say, there are values or a documented error."""
     rng = random.Random(seed)
     assert first_crash([hostile(rng) for _ in range(60)], attempt) is None
 

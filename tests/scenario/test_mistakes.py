@@ -251,7 +251,6 @@ def test_a_mistake_in_a_file(text: str, message: str) -> None:
     ],
 )
 def test_a_tab_that_indents_is_named(text: str, place: str) -> None:
-    """U37."""
     with pytest.raises(ScenarioError) as e:
         load_text(text)
     assert str(e.value) == f"t.yaml:{place}: tabs cannot indent YAML; use spaces"
@@ -302,13 +301,12 @@ def test_the_nearest_name_is_found_among_many_and_whatever_the_case() -> None:
     ],
 )
 def test_the_words_of_a_name_may_be_in_any_order(name: str, meant: str) -> None:
-    """N12: matmul was taken for mul."""
+    """matmul was taken for mul."""
     ops = ["mul", "mul_mat", "mul_mat_id", "soft_max", "norm", "rms_norm", "get_rows", "set_rows", "max"]
     assert nearest(name, ops) == meant
 
 
 def test_a_file_that_is_not_there_names_the_one_that_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """N17."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "npu.yaml").write_text("name: NPU0")
     (tmp_path / "notes.txt").write_text("")

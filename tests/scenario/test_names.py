@@ -26,7 +26,6 @@ SCENARIO: dict[str, Any] = {
 
 @pytest.mark.parametrize("source", [None, 3, b"", [], 1.5, object()])
 def test_what_is_no_source_is_told_so(source: Any) -> None:
-    """R13"""
     with pytest.raises(ScenarioError, match=f"a scenario cannot be of type {type(source).__name__}; give a path"):
         ggmltool.load(source)
 
@@ -52,7 +51,6 @@ WRONG: dict[str, tuple[Callable[[ggmltool.Scenario], Any], str]] = {
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_wrong_name_is_a_scenario_error(kind: str) -> None:
-    """R13"""
     call, message = WRONG[kind]
     with pytest.raises(ScenarioError) as caught:
         call(ggmltool.load(SCENARIO))
@@ -60,7 +58,6 @@ def test_a_wrong_name_is_a_scenario_error(kind: str) -> None:
 
 
 def test_a_run_takes_data_as_a_file_has_it_or_an_array() -> None:
-    """R13"""
     run = ggmltool.load(SCENARIO).start(values=True)
     for data in ([1, 2], {"arange": {"start": 1}}, np.array([1, 2])):
         run.set("x", {"fill": 0})
@@ -88,7 +85,6 @@ KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and is
 @pytest.mark.parametrize("error", [_with_place(), *map(_of_ggml, KINDS)], ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("again", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "pickle"])
 def test_errors_are_copied_and_pickled_whole(again: Callable[[Exception], Exception], error: Exception) -> None:
-    """R13"""
     other = again(error)
     assert type(other) is type(error)
     assert (str(other), other.args, vars(other)) == (str(error), error.args, vars(error))
@@ -97,7 +93,6 @@ def test_errors_are_copied_and_pickled_whole(again: Callable[[Exception], Except
 
 
 def test_a_run_says_that_it_is_for_one_thread() -> None:
-    """R13"""
     run = ggmltool.load(SCENARIO).start()
     assert isinstance(run, Run)
     assert "one thread at a time" in (Run.__doc__ or "")
@@ -116,7 +111,7 @@ def test_a_tensor_that_no_graph_makes_has_no_memory() -> None:
 
 @pytest.mark.parametrize("value", [np.array(["a"]), np.zeros((2, 2)), object()])
 def test_a_number_that_is_none_of_python_s(value: object) -> None:
-    """R4: an array as a format version."""
+    """An array as a format version."""
     with pytest.raises(ScenarioError, match=r"must be an integer, not a \w+"):
         ggmltool.load(SCENARIO | {"ggmltool": value})
 
@@ -153,7 +148,6 @@ ARRAY = np.zeros((2, 2))
     ],
 )
 def test_an_array_where_none_belongs_is_told(changed: dict[str, Any]) -> None:
-    """R13"""
     with pytest.raises(ScenarioError, match="must be"):
         ggmltool.load(SCENARIO | changed)
 

@@ -113,7 +113,7 @@ def test_memory_that_comes_apart_is_ggml_s_assertion_and_names_the_tensor() -> N
 
 
 def test_a_set_that_the_next_alloc_undoes_is_known() -> None:
-    """U22: ggml writes to the tensor that was; `alloc` makes it anew, with the file's data."""
+    """ggml writes to the tensor that was; `alloc` makes it anew, with the file's data."""
     source = {
         "ggmltool": 1,
         "contexts": {

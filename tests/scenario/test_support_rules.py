@@ -73,7 +73,6 @@ RULES = [
 
 
 def test_a_node_of_an_op_with_rules_has_to_meet_one_of_them() -> None:
-    """U16."""
     assert refusals({"only": [], "rules": RULES}) == [
         "source 0 is q5_K, not q4_0 or f16",
         None,
@@ -93,12 +92,10 @@ def test_a_node_of_an_op_with_rules_has_to_meet_one_of_them() -> None:
 
 
 def test_without_a_list_ops_without_rules_are_supported() -> None:
-    """U16."""
     assert refusals({"rules": RULES}, "relu", "f") == [None, "the number of rows of source 0 is 129, more than 128"]
 
 
 def test_a_rule_for_any_op_is_asked_besides_the_ops_own() -> None:
-    """U16."""
     rules = [{"op": "any", "src": {"types": ["f32", "f16"]}, "result": {"bytes": {"max": "1KiB"}}}, {"op": "silu"}]
     assert refusals({"rules": rules}, "q4", "f", "silu", "turned") == [
         "source 0 is q4_0, not f32 or f16",
@@ -109,7 +106,6 @@ def test_a_rule_for_any_op_is_asked_besides_the_ops_own() -> None:
 
 
 def test_rules_on_a_known_profile_leave_its_other_ops() -> None:
-    """U16."""
     given = scenario(None)
     given["backends"][0] = {
         "name": "CUDA0",
@@ -137,7 +133,6 @@ def test_rules_on_a_known_profile_leave_its_other_ops() -> None:
     ],
 )
 def test_what_is_written_out_is_read_again_as_the_same(supports: Any) -> None:
-    """U16."""
     model = load_spec(scenario(supports))
     assert load_spec(dump(model)) == model
 
@@ -168,14 +163,12 @@ def test_what_is_written_out_is_read_again_as_the_same(supports: Any) -> None:
     ],
 )
 def test_a_mistake_is_named_with_what_was_expected(supports: Any, message: str) -> None:
-    """U16."""
     with pytest.raises(ScenarioError) as caught:
         load_spec(scenario(supports))
     assert message in str(caught.value)
 
 
 def test_a_mistake_in_a_file_has_line_and_column(tmp_path: Path) -> None:
-    """U16."""
     file = tmp_path / "npu.yaml"
     file.write_text(
         "ggmltool: 1\nbackends:\n  - name: NPU0\n    supports:\n      rules:\n"
@@ -209,7 +202,6 @@ CASES = rows(
 
 
 def test_cases_of_a_real_device_decide_and_say_how(tmp_path: Path) -> None:
-    """U16."""
     (tmp_path / "cuda.csv").write_text(HEAD + CASES)
     run = started({"csv": "cuda.csv"}, tmp_path)
     cases = run.model.backends[0].supports
@@ -237,7 +229,6 @@ def test_cases_of_a_real_device_decide_and_say_how(tmp_path: Path) -> None:
 
 
 def test_of_several_backends_one_is_chosen_and_rules_go_before_cases(tmp_path: Path) -> None:
-    """U16."""
     (tmp_path / "all.csv").write_text(HEAD + CASES + rows(("RELU", "type=f32,ne_a=[64,4,1,1],v=0", True), backend="B"))
     assert refusals({"csv": "all.csv", "backend": "B"}, "relu", "silu", folder=tmp_path) == [
         None,
@@ -268,7 +259,6 @@ def test_of_several_backends_one_is_chosen_and_rules_go_before_cases(tmp_path: P
     ],
 )
 def test_a_mistake_in_a_csv_is_named(tmp_path: Path, text: str, message: str) -> None:
-    """U16."""
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(ScenarioError) as caught:
         started({"csv": "x.csv"}, tmp_path)
@@ -277,13 +267,11 @@ def test_a_mistake_in_a_csv_is_named(tmp_path: Path, text: str, message: str) ->
 
 @pytest.mark.parametrize("file", ["../x.csv", "missing.csv", "/etc/hostname"])
 def test_a_csv_lies_in_the_scenarios_folder(tmp_path: Path, file: str) -> None:
-    """U16."""
     with pytest.raises(ScenarioError, match=r"lies outside|there is no file"):
         started({"csv": file}, tmp_path)
 
 
 def test_parameters_that_are_no_numbers_or_shapes_are_passed_over(tmp_path: Path) -> None:
-    """U16."""
     odd = rows(
         ("MUL_MAT", "type_a=f32,type_b=,m=[1,k=x,bs=[1],nr=,per=", True),
         ("FLASH_ATTN_EXT", "hsk=64,nh=4,nr23=[1],kv=,type_KV=nope", True),

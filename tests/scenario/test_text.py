@@ -140,7 +140,7 @@ def test_files_that_are_no_scenario(tmp_path: Path, name: str, raw: bytes, messa
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-8-sig"])
 def test_text_in_any_unicode_encoding_is_read(tmp_path: Path, codec: str) -> None:
-    """U35, R8: what PowerShell writes, with a byte order mark and without."""
+    """What PowerShell writes, with a byte order mark and without."""
     text = "ggmltool: 1\nname: größer\ncontexts: {c: {tensors: {x: 'f32[4]'}}}\ngraphs: {g: {nodes: {y: exp(x)}}}\n"
     path = tmp_path / "g.yaml"
     path.write_bytes(text.encode(codec))
@@ -236,7 +236,7 @@ def test_a_dict_is_taken_as_it_is() -> None:
 
 
 def test_a_line_of_thousands_of_nodes_is_read_in_a_moment() -> None:
-    """R5: the place of every node is known without looking at the line again."""
+    """The place of every node is known without looking at the line again."""
     nodes = ", ".join(f"n{i}: sqr(x)" for i in range(5000))
     text = f"{{ggmltool: 1, contexts: {{c: {{tensors: {{x: 'f32[4]'}}}}}}, graphs: {{main: {{nodes: {{{nodes}}}}}}}}}"
     start = time.process_time()
@@ -263,7 +263,7 @@ def test_a_line_of_thousands_of_nodes_is_read_in_a_moment() -> None:
 def test_what_is_too_long_is_told_what_it_is(
     line: str, message: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R6: a log over 128 MiB got advice about npy files."""
+    """A log over 128 MiB got advice about npy files."""
     monkeypatch.setattr(text_module, "MAX_BYTES", 2 << 20)
     raw = (line * ((3 << 20) // len(line))).encode()
     with pytest.raises(ScenarioError) as caught:

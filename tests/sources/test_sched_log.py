@@ -524,7 +524,7 @@ def _repeated(n: int) -> bytes:
 
 
 def test_a_line_that_comes_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R7: a gigabyte of a program's log is a few thousand lines, again and again."""
+    """A gigabyte of a program's log is a few thousand lines, again and again."""
     read: list[bytes] = []
     original = scan.node_match
 
@@ -541,7 +541,7 @@ def test_a_line_that_comes_again_is_read_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_is_remembered_of_a_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R7: in number, and in length; nothing is lost beyond the bounds."""
+    """In number, and in length; nothing is lost beyond the bounds."""
     monkeypatch.setattr(scan, "MAX_KNOWN", 1)
     monkeypatch.setattr(scan, "_MANY", 2)
     source = b" " + b"a".rjust(20) + b" (   2K) [  CPU         ]"

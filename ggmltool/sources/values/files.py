@@ -367,18 +367,16 @@ def log_nodes(log: EvalLog, model: ScenarioSpec, graph: str, source: str) -> Log
             at = points[:, 0].astype(np.int64)
             samples[waiting[key].popleft()] = Sample(at, points[:, 1], entry.rounding, total)
     if not samples:
-        raise ScenarioError(f"no node of this log is in graph {graph}", source, None, _why(unknown, shapes))
-    return LogNodes(samples, list(unknown))
-
-
-def _why(unknown: dict[str, tuple[str, Dims]], shapes: dict[str, Dims]) -> str:
-    for name, ne in unknown.values():
-        if name in shapes:
-            return (
+        why = f"the log begins with {next(iter(unknown), '')}; is it of another model?"
+        found = next(((name, ne) for name, ne in unknown.values() if name in shapes), None)
+        if found is not None:
+            name, ne = found
+            why = (
                 f"{name} has ne {list(ne)} in the log and {list(shapes[name])} in the graph: capture the graph of the "
                 "same prompt and context (`capture --prompt`, -c, -fa)"
             )
-    return f"the log begins with {next(iter(unknown), '')}; is it of another model?"
+        raise ScenarioError(f"no node of this log is in graph {graph}", source, None, why)
+    return LogNodes(samples, list(unknown))
 
 
 @dataclass(frozen=True, slots=True)
