@@ -15,7 +15,7 @@ from ggmltool.attach.session import AttachSession
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
 from ggmltool.scenario.errors import Mistake
-from ggmltool.sources.values.cut import Cut, ValueStore, chosen_nodes, computed_nodes, cut, packed, packed_size
+from ggmltool.sources.values.cut import CutGraph, ValueStore, chosen_nodes, computed_nodes, cut, packed, packed_size
 from ggmltool.state.errors import AttachError, NoBytes
 from ggmltool.state.memory.fields import Record
 from ggmltool.state.memory.pages import c_string
@@ -233,7 +233,7 @@ class Capture:
         out.ran_on = {id: backends[self.addresses[id]] for id in out.nodes if self.addresses[id] in backends}
         return out
 
-    def _readable(self, document: Document, graph: str, wanted: Sequence[str]) -> tuple[Cut, CapturedValues]:
+    def _readable(self, document: Document, graph: str, wanted: Sequence[str]) -> tuple[CutGraph, CapturedValues]:
         """The cut of those nodes whose inputs the program can give back."""
         unreadable: dict[str, str] = {}
         left = list(wanted)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ggmltool.inspect.opened import Opened
     from ggmltool.scenario.text.text import Readable
     from ggmltool.sources.sched_log.records import LogGraph, LogSummary
-    from ggmltool.sources.sched_log.stream import Lines
+    from ggmltool.sources.sched_log.stream import LogLines
 
 
 def open_either(argument: str | None, graph: str | None = None, release: Release | None = None) -> Opened | OpenedLog:
@@ -69,7 +69,7 @@ class OpenedLog:
         return "<stdin>" if name == "-" else name if name.isprintable() and len(name) < 1000 else quoted(name)
 
     @contextmanager
-    def _lines(self) -> Iterator[Lines]:
+    def _lines(self) -> Iterator[LogLines]:
         from ggmltool.sources.sched_log.stream import open_log
 
         with waiting_for(self.argument, WRITER), open_log(self.argument, self.shown, self.stream) as lines:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.estimate.rates import rates_of_backend
-from ggmltool.estimate.records import Efficiency, Estimate, Range, Rates, Split
+from ggmltool.estimate.records import Efficiency, Estimate, Rates, ShareRange, Split
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.graph import CGraph
@@ -58,7 +58,7 @@ def nodes_of(compiled: Compiled, name: str) -> list[Tensor]:
     return built.nodes
 
 
-_WIDE = Range(0.4, 0.7, 1.0)
+_WIDE = ShareRange(0.4, 0.7, 1.0)
 
 SOME_HOST = Rates(
     name="some desktop's CPU",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from ggmltool.data import load
-from ggmltool.estimate.records import Efficiency, Link, Range, Rates
+from ggmltool.estimate.records import Efficiency, Link, Rates, ShareRange
 from ggmltool.scenario.devices.rates import CpuData, GpuData, KnownDevice, OwnRates, dump_rates, known, rates_data
 from ggmltool.scenario.spec import BackendSpec
 
@@ -154,7 +154,7 @@ def efficiency_of(family: str, generation: str = "") -> Efficiency:
     """How much of their rates a backend's kernels reach on devices of a generation, as it was fitted."""
     file = fitted_shares()
     shares = dict(file.get(family, {})) | dict(file.get(f"{family} {generation}", {}))
-    return Efficiency(**{key: Range(*value) for key, value in shares.items() if key != FILLING})
+    return Efficiency(**{key: ShareRange(*value) for key, value in shares.items() if key != FILLING})
 
 
 @cache

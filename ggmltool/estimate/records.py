@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from ggmltool.ggml.devices.profiles import PROFILES
 
 
-class Range(NamedTuple):
+class ShareRange(NamedTuple):
     """A share of what a device could do at best: what is reached at least, likely, and at most."""
 
     low: float
@@ -39,7 +39,7 @@ class Estimate(NamedTuple):
         return Estimate(*(n / s if s > 0 else 0.0 for s in (self.high, self.mid, self.low)))
 
 
-def lasting(fixed: float, amount: float, rate: float, reached: Range) -> Estimate:
+def lasting(fixed: float, amount: float, rate: float, reached: ShareRange) -> Estimate:
     """The seconds of `amount` bytes or operations by a share of a rate per second, `fixed` seconds besides."""
     return Estimate(*(fixed + amount / (rate * share) for share in reversed(reached)))
 
@@ -75,14 +75,14 @@ class Efficiency(NamedTuple):
     way to host memory. `launch`: how much longer or shorter than `Rates.launch` a node's launch is, 1 as it is.
     """
 
-    matvec: Range = Range(0.55, 0.70, 0.85)
-    stream: Range = Range(0.65, 0.80, 0.92)
-    matmul_quantized: Range = Range(0.15, 0.25, 0.40)
-    matmul_float: Range = Range(0.30, 0.50, 0.70)
-    attention: Range = Range(0.15, 0.30, 0.50)
-    vector: Range = Range(0.20, 0.40, 0.70)
-    link: Range = Range(0.65, 0.82, 0.95)
-    launch: Range = Range(0.60, 1.00, 1.50)
+    matvec: ShareRange = ShareRange(0.55, 0.70, 0.85)
+    stream: ShareRange = ShareRange(0.65, 0.80, 0.92)
+    matmul_quantized: ShareRange = ShareRange(0.15, 0.25, 0.40)
+    matmul_float: ShareRange = ShareRange(0.30, 0.50, 0.70)
+    attention: ShareRange = ShareRange(0.15, 0.30, 0.50)
+    vector: ShareRange = ShareRange(0.20, 0.40, 0.70)
+    link: ShareRange = ShareRange(0.65, 0.82, 0.95)
+    launch: ShareRange = ShareRange(0.60, 1.00, 1.50)
 
 
 _HOSTS = ("CPU", "BLAS", "ZDNN")

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from ggmltool.estimate.records import CopiedTensor, Estimate, Link, Range, Rates, Split, lasting
+from ggmltool.estimate.records import CopiedTensor, Estimate, Link, Rates, ShareRange, Split, lasting
 from ggmltool.estimate.timeline import Step, StepCopy, Way, duration
-from ggmltool.estimate.work import VIEW, Cells, Kind, NodeWork, used_experts, work_of
+from ggmltool.estimate.work import VIEW, Cells, NodeWork, RateKind, used_experts, work_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, root_of
 from ggmltool.ggml.version import SCHED_MAX_COPIES
@@ -204,20 +204,20 @@ def node_seconds(work: NodeWork, rates: Rates) -> Estimate:
     )
 
 
-def _shares(work: NodeWork, rates: Rates) -> tuple[Range, float, Range]:
+def _shares(work: NodeWork, rates: Rates) -> tuple[ShareRange, float, ShareRange]:
     """The share of the memory's rate, the rate of operations, and the share of that."""
     e = rates.efficiency
     few = work.columns < rates.many
     match work.kind:
-        case Kind.ELEMENTS:
+        case RateKind.ELEMENTS:
             return e.stream, rates.f32, e.vector
-        case Kind.ATTENTION:
+        case RateKind.ATTENTION:
             return e.stream, rates.f16, e.attention
-        case Kind.QUANTIZED:
+        case RateKind.QUANTIZED:
             return (e.matvec, rates.int8, e.vector) if few else (e.stream, rates.int8, e.matmul_quantized)
-        case Kind.F16:
+        case RateKind.F16:
             return e.stream, rates.f16, e.vector if few else e.matmul_float
-        case Kind.BF16:
+        case RateKind.BF16:
             return e.stream, rates.bf16, e.vector if few else e.matmul_float
-        case Kind.F32:
+        case RateKind.F32:
             return e.stream, rates.f32, e.vector if few else e.matmul_float

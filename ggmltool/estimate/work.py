@@ -24,7 +24,7 @@ _KEEPS = (Op.SOFT_MAX, Op.SCALE, Op.ADD, Op.CPY, Op.CONT, Op.UNARY, Op.MUL, Op.D
 """What becomes of scores and masks before they are used: one number for each cell still."""
 
 
-class Share(NamedTuple):
+class CellShare(NamedTuple):
     """Shares of the cells that a graph was built for: those that are `read`, and those that are `seen`, on average over
     the tokens of the batch, which do not look at what comes behind them."""
 
@@ -32,7 +32,7 @@ class Share(NamedTuple):
     seen: float
 
 
-WHOLE = Share(1.0, 1.0)
+WHOLE = CellShare(1.0, 1.0)
 
 
 class Cells:
@@ -44,13 +44,13 @@ class Cells:
     def __init__(self, nodes: Sequence[Tensor], cached: int | None) -> None:
         self.cached = cached
         self._written = {id(root_of(n)) for n in nodes if n.op in (Op.SET_ROWS, Op.CPY)}
-        self._shares: dict[int, Share] = {}
+        self._shares: dict[int, CellShare] = {}
         self._scores: set[int] = set()
         if cached is not None:
             for n in nodes:
                 self._look(n)
 
-    def of(self, t: Tensor | None) -> Share:
+    def of(self, t: Tensor | None) -> CellShare:
         """The share of a tensor that is looked at."""
         return WHOLE if t is None else self._shares.get(id(t), WHOLE)
 
@@ -75,18 +75,18 @@ class Cells:
             self._note(share, n, *([src[1]] if n.op == Op.SOFT_MAX and len(src) > 1 else []))
             self._scores.add(id(root_of(n)))
 
-    def _note(self, share: Share, *tensors: Tensor) -> None:
+    def _note(self, share: CellShare, *tensors: Tensor) -> None:
         for t in tensors:
             for made_of in _history(t):
                 if id(made_of) not in self._written:
                     self._shares[id(made_of)] = share
 
-    def _share(self, cells: int, n_tokens: int) -> Share:
+    def _share(self, cells: int, n_tokens: int) -> CellShare:
         """The shares of a cache that is shown with so many cells to a batch of so many tokens."""
         if self.cached is None or cells <= 0:
             return WHOLE
         shown = min(cells, -(-(self.cached + n_tokens) // CELLS) * CELLS)
-        return Share(shown / cells, min(shown, self.cached + (n_tokens + 1) / 2) / cells)
+        return CellShare(shown / cells, min(shown, self.cached + (n_tokens + 1) / 2) / cells)
 
 
 def _history(t: Tensor) -> Iterator[Tensor]:
@@ -154,7 +154,7 @@ def _columns(n: Tensor) -> float:
     return float(n.ne[1] * n.ne[2] * n.ne[3] if n.op == Op.MUL_MAT else n.ne[2])
 
 
-class Kind(IntEnum):
+class RateKind(IntEnum):
     """Whose rate a node's operations go by."""
 
     ELEMENTS = 0
@@ -173,14 +173,14 @@ class NodeWork(NamedTuple):
     None: it never is.
     """
 
-    kind: Kind
+    kind: RateKind
     nbytes: float
     operations: float
     columns: float = 0.0
     fused: float | None = None
 
 
-VIEW = NodeWork(Kind.ELEMENTS, 0.0, 0.0)
+VIEW = NodeWork(RateKind.ELEMENTS, 0.0, 0.0)
 """A node that computes nothing and is not launched."""
 
 
@@ -197,7 +197,7 @@ def work_of(nodes: Sequence[Tensor], cells: Cells) -> list[NodeWork]:
                 work = special(n, cells)
             else:
                 operations = _operations(n) if n.op in _COUNTED else nelements(n)
-                work = NodeWork(Kind.ELEMENTS, _touched(n, cells), cells.of(n).read * operations)
+                work = NodeWork(RateKind.ELEMENTS, _touched(n, cells), cells.of(n).read * operations)
             out.append(work._replace(fused=columns))
     return out
 
@@ -231,16 +231,16 @@ def _at(n: Tensor, i: int) -> Tensor:
     return s
 
 
-def _kind(type: DType) -> Kind:
+def _kind(type: DType) -> RateKind:
     if type.quantized:
-        return Kind.QUANTIZED
-    return {F16: Kind.F16, BF16: Kind.BF16}.get(type, Kind.F32)
+        return RateKind.QUANTIZED
+    return {F16: RateKind.F16, BF16: RateKind.BF16}.get(type, RateKind.F32)
 
 
 def _product(n: Tensor, cells: Cells) -> NodeWork:
     """MUL_MAT: source 0 once, source 1, the result."""
     a, b = _at(n, 0), _at(n, 1)
-    kind = Kind.ATTENTION if cells.is_cache(a) else _kind(a.type)
+    kind = RateKind.ATTENTION if cells.is_cache(a) else _kind(a.type)
     planes = b.ne[2] * b.ne[3] / max(a.ne[2] * a.ne[3], 1)
     operations = cells.of(a).read * 2 * nelements(n) * a.ne[0]
     return NodeWork(kind, _touched(n, cells), operations, b.ne[1] * planes)
@@ -259,13 +259,13 @@ def _attention(n: Tensor, cells: Cells) -> NodeWork:
     """FLASH_ATTN_EXT: K, V and the mask as far as they are filled, Q and the result; masked blocks are skipped."""
     q, k, v = _at(n, 0), _at(n, 1), _at(n, 2)
     operations = 2 * q.ne[1] * q.ne[2] * q.ne[3] * k.ne[1] * (k.ne[0] + v.ne[0])
-    return NodeWork(Kind.ATTENTION, _touched(n, cells), cells.of(k).seen * operations, q.ne[1])
+    return NodeWork(RateKind.ATTENTION, _touched(n, cells), cells.of(k).seen * operations, q.ne[1])
 
 
 def _get_rows(n: Tensor, cells: Cells) -> NodeWork:
     """GET_ROWS: the rows that are named."""
     nbytes = n.ne[1] * n.ne[2] * n.ne[3] * _at(n, 0).type.row_size(n.ne[0]) + _touched(n, cells, skip=(0,))
-    return NodeWork(Kind.ELEMENTS, nbytes, nelements(n))
+    return NodeWork(RateKind.ELEMENTS, nbytes, nelements(n))
 
 
 def _set_rows(n: Tensor, cells: Cells) -> NodeWork:
@@ -274,21 +274,21 @@ def _set_rows(n: Tensor, cells: Cells) -> NodeWork:
     nbytes = (
         read_nbytes(rows) + read_nbytes(_at(n, 1)) + rows.ne[1] * rows.ne[2] * rows.ne[3] * n.type.row_size(n.ne[0])
     )
-    return NodeWork(Kind.ELEMENTS, nbytes, nelements(rows))
+    return NodeWork(RateKind.ELEMENTS, nbytes, nelements(rows))
 
 
 def _copy(n: Tensor, cells: Cells) -> NodeWork:
     """CPY: source 0 into the result, which is a view of source 1."""
     a = _at(n, 0)
     nbytes = cells.of(a).read * read_nbytes(a) + cells.of(n).read * read_nbytes(n)
-    return NodeWork(Kind.ELEMENTS, nbytes, nelements(n))
+    return NodeWork(RateKind.ELEMENTS, nbytes, nelements(n))
 
 
 def _set(n: Tensor, cells: Cells) -> NodeWork:
     """SET and ACC: source 1 into a copy of source 0, or in its place."""
     b = _at(n, 1)
     whole = 0 if n.view_src is not None else 2 * read_nbytes(n)
-    return NodeWork(Kind.ELEMENTS, whole + 2 * read_nbytes(b), nelements(b))
+    return NodeWork(RateKind.ELEMENTS, whole + 2 * read_nbytes(b), nelements(b))
 
 
 def _conv(n: Tensor, cells: Cells) -> NodeWork:
@@ -303,12 +303,12 @@ def _scan(n: Tensor, cells: Cells) -> NodeWork:
     """SSM_SCAN: the state of each sequence is read and written once, and stepped for every token."""
     s, x = _at(n, 0), _at(n, 1)
     states = s.type.row_size(s.ne[0]) * s.ne[1] * s.ne[2] * x.ne[3]
-    return NodeWork(Kind.ELEMENTS, states + _touched(n, cells, skip=(0,)), 7 * s.ne[0] * nelements(x))
+    return NodeWork(RateKind.ELEMENTS, states + _touched(n, cells, skip=(0,)), 7 * s.ne[0] * nelements(x))
 
 
 def _out_prod(n: Tensor, cells: Cells) -> NodeWork:
     a = _at(n, 0)
-    return NodeWork(Kind.F32, _touched(n, cells), 2 * nelements(n) * a.ne[1], float(n.ne[1]))
+    return NodeWork(RateKind.F32, _touched(n, cells), 2 * nelements(n) * a.ne[1], float(n.ne[1]))
 
 
 _SPECIAL: dict[int, Callable[[Tensor, Cells], NodeWork]] = {

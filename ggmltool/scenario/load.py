@@ -17,11 +17,11 @@ from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.scenario.devices.backends import Devices, as_backend, as_buft, devices_of, read_scheduler
+from ggmltool.scenario.devices.backends import ScenarioDevices, as_backend, as_buft, devices_of, read_scheduler
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
 from ggmltool.scenario.nodes.captured import Seen, is_described
 from ggmltool.scenario.nodes.long_form import LongForm
-from ggmltool.scenario.nodes.nodes import Scope, build_short
+from ggmltool.scenario.nodes.nodes import NodeScope, build_short
 from ggmltool.scenario.nodes.short_form import is_tensor
 from ggmltool.scenario.nodes.tensors import MAX_NAME_LENGTH, TensorReader, check_printable
 from ggmltool.scenario.run.compiled import collector_paused
@@ -205,10 +205,10 @@ class _Loader:
         self.top = as_map(document.value, "a scenario")
         self.ctx = Context()
         self.seen = Seen()
-        self.outer = Scope(self.ctx, {})
+        self.outer = NodeScope(self.ctx, {})
         self.layouts: dict[str, int] = {}
         self.elsewhere: dict[str, str] = {}
-        self.devices = Devices([], [], [], [])
+        self.devices = ScenarioDevices([], [], [], [])
         self.reader = TensorReader((), None)
         self.inner: list[TensorSpec] = []
 
@@ -334,7 +334,7 @@ class _Loader:
         self.reader.context = None
         return spec
 
-    def _check_id(self, id: object, scope: Scope) -> None:
+    def _check_id(self, id: object, scope: NodeScope) -> None:
         """Raise for an id that is no text, too long, not printable or taken."""
         if not isinstance(id, str) or not id or len(id) > MAX_ID or id in scope or not id.isprintable():
             try:
@@ -350,7 +350,7 @@ class _Loader:
         check_keys(given, key_names(GraphKeys), "a graph")
         nodes = given.get("nodes")
         nodes = at("nodes", as_map, {} if nodes is None else nodes, "nodes")
-        scope = Scope(self.ctx, nodes, self.elsewhere, is_described(nodes), self.outer, self.release)
+        scope = NodeScope(self.ctx, nodes, self.elsewhere, is_described(nodes), self.outer, self.release)
         layouts = dict(self.layouts)
         spec = GraphSpec(name, [], [])
         for id, value in nodes.items():
@@ -374,7 +374,7 @@ class _Loader:
         self.elsewhere.update(dict.fromkeys(nodes, name))
         return spec
 
-    def _node(self, id: str, value: object, scope: Scope, layouts: dict[str, int]) -> TensorSpec:
+    def _node(self, id: str, value: object, scope: NodeScope, layouts: dict[str, int]) -> TensorSpec:
         """One node, made known to the scope."""
         tensor: Tensor | None = None
         if isinstance(value, dict):
@@ -391,7 +391,7 @@ class _Loader:
         layouts[id] = self.seen.layout(spec)
         return spec
 
-    def _long(self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]) -> TensorSpec:
+    def _long(self, id: str, value: dict[str, Any], scope: NodeScope, layouts: dict[str, int]) -> TensorSpec:
         found = self.seen.find(id, value, scope, layouts)
         if found is not None:
             known, src, root, offs = found
@@ -410,7 +410,7 @@ class _Loader:
         layouts[id] = self.seen.layout(spec)
         return spec
 
-    def _add_inner(self, id: str, last: Tensor, scope: Scope, layouts: dict[str, int]) -> bool:
+    def _add_inner(self, id: str, last: Tensor, scope: NodeScope, layouts: dict[str, int]) -> bool:
         """Make the nodes known that a function of ggml's builds besides the last one; whether there are any.
 
         Their ids are those of the last one and a number.
@@ -428,7 +428,7 @@ class _Loader:
             self.inner.append(spec)
         return True
 
-    def _expand(self, value: object, nodes: dict[str, Any], scope: Scope) -> list[str]:
+    def _expand(self, value: object, nodes: dict[str, Any], scope: NodeScope) -> list[str]:
         if value is None:
             return list(nodes)
         items = [value] if isinstance(value, str) else as_list(value, "expand")

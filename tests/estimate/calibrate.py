@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import ggmltool.data
 from ggmltool.estimate.rates import fitted_shares, rates_of
-from ggmltool.estimate.records import UNFITTED, Range, Rates
+from ggmltool.estimate.records import UNFITTED, Rates, ShareRange
 from ggmltool.estimate.seconds import node_seconds
 from ggmltool.estimate.work import NodeWork
 from ggmltool.scenario.devices.rates import GpuData, known
@@ -102,7 +102,7 @@ def generation_of(device: str) -> str:
 
 def with_factors(rates: Rates, factors: Factors) -> Rates:
     """Rates with other likely shares."""
-    shares = {key: Range(x, x, x) for key, x in factors.items() if key != "filling"}
+    shares = {key: ShareRange(x, x, x) for key, x in factors.items() if key != "filling"}
     return replace(rates, efficiency=rates.efficiency._replace(**shares), filling=factors.get("filling", rates.filling))
 
 
@@ -148,25 +148,25 @@ def unfitted(row: Row) -> Rates:
 
 
 CPU = {
-    "matvec": Range(0.35, 0.6, 0.85),
-    "stream": Range(0.35, 0.6, 0.85),
-    "matmul_quantized": Range(0.1, 0.25, 0.5),
-    "matmul_float": Range(0.2, 0.45, 0.8),
-    "attention": Range(0.1, 0.3, 0.6),
+    "matvec": ShareRange(0.35, 0.6, 0.85),
+    "stream": ShareRange(0.35, 0.6, 0.85),
+    "matmul_quantized": ShareRange(0.1, 0.25, 0.5),
+    "matmul_float": ShareRange(0.2, 0.45, 0.8),
+    "attention": ShareRange(0.1, 0.3, 0.6),
 }
 """What is taken for CPUs, of which too few measurements are known to fit anything: wide, and seen in `test_partial`."""
 PRIOR = {name: FILLING if name == "filling" else getattr(UNFITTED, name).mid for name in FITTED}
 
 
-def fit_all(fitted: Sequence[Case]) -> dict[str, dict[str, Range]]:
+def fit_all(fitted: Sequence[Case]) -> dict[str, dict[str, ShareRange]]:
     """The factors of every backend, and of generations, by the names that efficiency.toml has for them."""
-    out: dict[str, dict[str, Range]] = {}
+    out: dict[str, dict[str, ShareRange]] = {}
     for backend in sorted({case.row.backend for case in fitted}):
         out |= fit_backend([case for case in fitted if case.row.backend == backend])
     return out | {"CPU": CPU}
 
 
-def fit_backend(group: Sequence[Case]) -> dict[str, dict[str, Range]]:
+def fit_backend(group: Sequence[Case]) -> dict[str, dict[str, ShareRange]]:
     """The factors of the one backend of these cases, and of generations that run it."""
     backend = group[0].row.backend
     whole = fit(group, PRIOR, unfitted)
@@ -194,7 +194,7 @@ def _spread(group: Sequence[Case], factors_of: Callable[[Row], Factors]) -> Spre
     return out
 
 
-def _ranged(factors: Factors, spread: Spread) -> dict[str, Range]:
+def _ranged(factors: Factors, spread: Spread) -> dict[str, ShareRange]:
     """With a low and a high value: eight of ten measurements of prompts, or of answers, are between the estimates."""
     out = {}
     for name, mid in factors.items():
@@ -202,11 +202,11 @@ def _ranged(factors: Factors, spread: Spread) -> dict[str, Range]:
         down, up = (0.0, 0.0) if name == "filling" else (-up, -down) if name == "launch" else (down, up)
         most = math.inf if name in BOUNDS else 1.0
         values = (mid * math.exp(down), mid, min(mid * math.exp(up), most))
-        out[name] = Range(*(float(f"{x:.3g}") for x in values))
+        out[name] = ShareRange(*(float(f"{x:.3g}") for x in values))
     return out
 
 
-def text_of(found: Mapping[str, Mapping[str, Range]]) -> str:
+def text_of(found: Mapping[str, Mapping[str, ShareRange]]) -> str:
     """The file efficiency.toml."""
     lines = [_HEAD]
     for name, factors in found.items():

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ggmltool.estimate.records import Efficiency, Range, Rates
+from ggmltool.estimate.records import Efficiency, Rates, ShareRange
 from tests.estimate.calibrate import (
     HEADING,
     Case,
@@ -57,7 +57,7 @@ def left_out(every: Sequence[Case], devices: Sequence[tuple[str, str]] | None = 
     return [one for key in sorted(found) for one in found[key]]
 
 
-def _rates(row: Row, shares: Mapping[str, Mapping[str, Range]]) -> Rates:
+def _rates(row: Row, shares: Mapping[str, Mapping[str, ShareRange]]) -> Rates:
     """A device's rates with factors as efficiency.toml would have them."""
     own = dict(shares[row.backend]) | dict(shares.get(f"{row.backend} {generation_of(row.device)}", {}))
     filling = own.pop("filling").mid

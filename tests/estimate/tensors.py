@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ggmltool.estimate.records import Efficiency, Range, Rates
+from ggmltool.estimate.records import Efficiency, Rates, ShareRange
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_INPUT, Dims, Tensor
 
-_ONE = Range(1.0, 1.0, 1.0)
+_ONE = ShareRange(1.0, 1.0, 1.0)
 WHOLE = Efficiency(*[_ONE] * len(Efficiency._fields))
 """All of every rate is reached."""
 

@@ -12,7 +12,7 @@ from importlib.resources import files
 import pytest
 
 from ggmltool.estimate.rates import fitted_shares
-from ggmltool.estimate.records import Range
+from ggmltool.estimate.records import ShareRange
 from ggmltool.scenario.devices.rates import known_devices
 from tests.estimate.bench_models import BENCH_MODELS, weights_nbytes
 from tests.estimate.calibrate import (
@@ -184,7 +184,7 @@ def test_fitting_finds_shares_that_are_better_than_those_that_it_starts_from() -
 
 
 def test_what_is_written_is_what_is_read() -> None:
-    shares = {name: {key: Range(*value) for key, value in of.items()} for name, of in fitted_shares().items()}
+    shares = {name: {key: ShareRange(*value) for key, value in of.items()} for name, of in fitted_shares().items()}
     assert text_of(shares) == OUT.read_text("utf-8")
     generations = {generation_of(row.device) for row in measurements() if row.fitted}
     assert {name.partition(" ")[2] for name in shares} - {""} <= generations

@@ -10,7 +10,7 @@ import ggmltool
 from ggmltool.estimate.forecast import SOME_HOST, Forecast, forecast, nodes_of, rates_of_devices, splits_of
 from ggmltool.estimate.records import Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork
-from ggmltool.estimate.work import VIEW, Kind
+from ggmltool.estimate.work import VIEW, RateKind
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.run.compiled import Compiled
 from ggmltool.scenario.run.reserving import ReservingRun
@@ -86,9 +86,9 @@ def test_a_token_reads_every_weight_once_and_a_prompt_multiplies_each_with_every
     works = {name: GraphWork(nodes_of(Compiled(model), name)).works for name in model.graphs}
     weights = sum(t.type.row_size(t.ne[0]) * t.ne[1] for t in model.tensors() if t.name.endswith("weight"))
     embeddings = next(t for t in model.tensors() if t.name == "token_embd.weight")
-    read = sum(w.nbytes for w in works["token"] if w.kind is Kind.QUANTIZED)
+    read = sum(w.nbytes for w in works["token"] if w.kind is RateKind.QUANTIZED)
     assert read == pytest.approx(weights - embeddings.type.row_size(embeddings.ne[0]) * embeddings.ne[1], rel=0.01)
-    operations = sum(w.operations for w in works["prompt"] if w.kind is Kind.QUANTIZED)
+    operations = sum(w.operations for w in works["prompt"] if w.kind is RateKind.QUANTIZED)
     output, for_one = 8192 * 128256, 8192 * 128256 + 3 * 8192 * 28672
     assert operations == pytest.approx(2 * 512 * (70.55e9 - output - for_one) + 2 * for_one, rel=2e-3)
 
@@ -98,7 +98,7 @@ def test_a_token_of_a_mixture_reads_the_experts_that_it_uses() -> None:
     """Qwen3-30B-A3B: 3.3 billion of 30.5 billion weights are active."""
     model = captured("qwen3-30b-a3b")
     token = GraphWork(nodes_of(Compiled(model), "token")).works
-    active = sum(w.operations for w in token if w.kind is not Kind.ATTENTION and w.columns) / 2
+    active = sum(w.operations for w in token if w.kind is not RateKind.ATTENTION and w.columns) / 2
     assert active == pytest.approx(3.35e9 - 0.31e9, rel=0.05)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ggmltool.estimate.forecast import PlannedCopy, PlannedSplit
-from ggmltool.estimate.records import Efficiency, Estimate, Link, Range, Rates
+from ggmltool.estimate.records import Efficiency, Estimate, Link, Rates, ShareRange
 from ggmltool.estimate.seconds import Estimator, GraphWork, node_seconds
-from ggmltool.estimate.work import Kind, NodeWork
+from ggmltool.estimate.work import NodeWork, RateKind
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 from tests.estimate.tensors import WHOLE, leaf, node, rates, view
@@ -36,14 +36,14 @@ def test_a_product_with_one_column_takes_as_long_as_reading_its_weights() -> Non
 
 
 def test_a_product_with_many_columns_takes_as_long_as_its_operations() -> None:
-    work = NodeWork(Kind.QUANTIZED, 1e6, 4e12, columns=512)
+    work = NodeWork(RateKind.QUANTIZED, 1e6, 4e12, columns=512)
     assert node_seconds(work, GPU) == exactly(4.0)
     assert node_seconds(work, rates(filling=128)) == exactly(5.0)
 
 
 def test_a_launch_is_cheaper_in_a_captured_graph_and_free_in_a_chain() -> None:
     device = rates(launch=3e-6, launch_captured=1e-6)
-    alone = NodeWork(Kind.F32, 1.0, 0.0, columns=1)
+    alone = NodeWork(RateKind.F32, 1.0, 0.0, columns=1)
     assert node_seconds(alone, device).mid == pytest.approx(1e-6, rel=1e-2)
     assert node_seconds(alone._replace(columns=512), device).mid == pytest.approx(3e-6, rel=1e-2)
     assert node_seconds(alone._replace(fused=1.0), device).mid == pytest.approx(1e-9)
@@ -52,18 +52,18 @@ def test_a_launch_is_cheaper_in_a_captured_graph_and_free_in_a_chain() -> None:
 
 
 def test_what_is_reached_of_rates_makes_the_range() -> None:
-    share = Range(0.25, 0.5, 1.0)
-    device = rates(efficiency=WHOLE._replace(matvec=share, launch=Range(0.5, 1.0, 2.0)), launch=1.0)
-    found = node_seconds(NodeWork(Kind.QUANTIZED, 1e9, 0.0, columns=1), device)
+    share = ShareRange(0.25, 0.5, 1.0)
+    device = rates(efficiency=WHOLE._replace(matvec=share, launch=ShareRange(0.5, 1.0, 2.0)), launch=1.0)
+    found = node_seconds(NodeWork(RateKind.QUANTIZED, 1e9, 0.0, columns=1), device)
     assert found == Estimate(0.5 + 1.0, 1.0 + 2.0, 2.0 + 4.0)
 
 
 @pytest.mark.parametrize(("kind", "share"), [
-    (Kind.QUANTIZED, "matmul_quantized"), (Kind.F16, "matmul_float"), (Kind.BF16, "matmul_float"),
-    (Kind.F32, "matmul_float"), (Kind.ATTENTION, "attention"), (Kind.ELEMENTS, "vector"),
+    (RateKind.QUANTIZED, "matmul_quantized"), (RateKind.F16, "matmul_float"), (RateKind.BF16, "matmul_float"),
+    (RateKind.F32, "matmul_float"), (RateKind.ATTENTION, "attention"), (RateKind.ELEMENTS, "vector"),
 ])  # fmt: skip
-def test_every_kind_goes_by_its_share(kind: Kind, share: str) -> None:
-    half = Range(0.5, 0.5, 0.5)
+def test_every_kind_goes_by_its_share(kind: RateKind, share: str) -> None:
+    half = ShareRange(0.5, 0.5, 0.5)
     device = rates(efficiency=Efficiency(**{**WHOLE._asdict(), share: half}))
     assert node_seconds(NodeWork(kind, 0.0, 1e12, columns=512), device) == exactly(2.0)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ggmltool.estimate.work import VIEW, Cells, Kind, NodeWork, used_experts, work_of
+from ggmltool.estimate.work import VIEW, Cells, NodeWork, RateKind, used_experts, work_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 from tests.estimate.tensors import leaf, node, view
@@ -19,13 +19,14 @@ def work(n: Tensor, cached: int | None = None) -> NodeWork:
 def test_a_product_reads_its_weights_once() -> None:
     found = work(node(Op.MUL_MAT, leaf("q4_K", 4096, 11008), leaf("f32", 4096, 512), ne=(11008, 512)))
     weights, columns, result = 11008 * 4096 // 256 * 144, 4096 * 512 * 4, 11008 * 512 * 4
-    assert found == NodeWork(Kind.QUANTIZED, weights + columns + result, 2 * 11008 * 512 * 4096, 512)
+    assert found == NodeWork(RateKind.QUANTIZED, weights + columns + result, 2 * 11008 * 512 * 4096, 512)
 
 
 @pytest.mark.parametrize(
-    ("type", "kind"), [("f16", Kind.F16), ("bf16", Kind.BF16), ("f32", Kind.F32), ("iq2_xs", Kind.QUANTIZED)]
+    ("type", "kind"),
+    [("f16", RateKind.F16), ("bf16", RateKind.BF16), ("f32", RateKind.F32), ("iq2_xs", RateKind.QUANTIZED)],
 )
-def test_a_product_goes_by_the_type_of_its_weights(type: str, kind: Kind) -> None:
+def test_a_product_goes_by_the_type_of_its_weights(type: str, kind: RateKind) -> None:
     assert work(node(Op.MUL_MAT, leaf(type, 256, 8), leaf("f32", 256, 3), ne=(8, 3))).kind is kind
 
 
@@ -91,7 +92,7 @@ def test_flash_attention_of_a_full_cache_is_what_ggml_counts() -> None:
     assert found.operations == 2 * 32 * 512 * (128 + 128) * 4096
     q, k, mask = 128 * 512 * 32 * 4, 128 * 4096 * 8 * 2, 4096 * 512 * 2
     assert found.nbytes == 2 * q + 2 * k + mask
-    assert found.kind is Kind.ATTENTION
+    assert found.kind is RateKind.ATTENTION
 
 
 def test_of_a_cache_only_the_filled_cells_are_read() -> None:
@@ -125,7 +126,7 @@ def test_attention_without_flash_attention_reads_the_filled_cells() -> None:
     works = work_of(nodes, Cells(nodes, 200))
     for i, columns in ((2, 64), (4, 64)):
         assert works[i].operations == 2 * columns * tokens * 256
-        assert works[i].kind is Kind.ATTENTION
+        assert works[i].kind is RateKind.ATTENTION
     assert works[3].nbytes == 3 * 256 * tokens * 4
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggmltool.scenario.errors import Mistake
-from ggmltool.scenario.nodes.short_form import Arg, Call, is_tensor, literal, parse_call, parse_tensor
+from ggmltool.scenario.nodes.short_form import Arg, ShortCall, is_tensor, literal, parse_call, parse_tensor
 
 
 def test_a_tensor_is_a_type_and_extents() -> None:
@@ -18,7 +18,9 @@ def test_a_tensor_is_a_type_and_extents() -> None:
 
 
 def test_a_call_is_a_name_and_arguments_with_their_offsets() -> None:
-    assert parse_call("scale(h, s = 0.5)") == Call("scale", (Arg(None, "h", False, 6), Arg("s", "0.5", False, 13)), 0)
+    assert parse_call("scale(h, s = 0.5)") == ShortCall(
+        "scale", (Arg(None, "h", False, 6), Arg("s", "0.5", False, 13)), 0
+    )
 
 
 def test_a_call_may_be_empty_and_may_span_lines() -> None:

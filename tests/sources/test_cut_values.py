@@ -15,7 +15,7 @@ from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.run.run import values_of
-from ggmltool.sources.values.cut import Cut, computed_nodes, cut, packed
+from ggmltool.sources.values.cut import CutGraph, computed_nodes, cut, packed
 from tests.conformance.fuzz import scenario
 
 SEEDS = range(90)
@@ -43,7 +43,7 @@ INPLACE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def captured(document: dict[str, Any], graph: str, wanted: list[str]) -> tuple[Cut, dict[str, Any]]:
+def captured(document: dict[str, Any], graph: str, wanted: list[str]) -> tuple[CutGraph, dict[str, Any]]:
     """What is to be read, read while the engine computes the graph node by node."""
     taken = cut(document, graph, wanted)
     loaded = ggmltool.load(document)
@@ -86,7 +86,7 @@ class RefusedError(Exception):
     """ggml refuses to compute the cut, as where a node is on another device now that its sources are inputs."""
 
 
-def agree(document: dict[str, Any], wanted: list[str]) -> Cut:
+def agree(document: dict[str, Any], wanted: list[str]) -> CutGraph:
     """Compute the cut and compare each of its nodes with what the whole graph made of it."""
     graph = next(iter(document["graphs"]))
     taken, results = captured(document, graph, wanted)

@@ -24,8 +24,8 @@ from ggmltool.sources.sched_log import stream as stream_module
 from ggmltool.sources.sched_log.lines import bounds
 from ggmltool.sources.sched_log.plan import Backends, listed
 from ggmltool.sources.sched_log.reader import read_all, read_graph, read_summary
-from ggmltool.sources.sched_log.records import Bounds, Dialect, LogGraph, LogSummary
-from ggmltool.sources.sched_log.stream import LONGEST, Lines, Recorded, Replayed, is_log
+from ggmltool.sources.sched_log.records import ByteRange, Dialect, LogGraph, LogSummary
+from ggmltool.sources.sched_log.stream import LONGEST, LogLines, RecordedStream, Replayed, is_log
 from tests.conformance.fuzz import scenario
 
 LOGS = Path(__file__).parent / "logs"
@@ -38,8 +38,8 @@ NODE = b"node #  0 (       ADD):                    a (   2K) [  CPU         ] u
 HEADER = b"\n## SPLIT #0: CPU # 0 inputs\n"
 
 
-def lines(data: bytes) -> Lines:
-    return Lines(io.BytesIO(data), "x.log")
+def lines(data: bytes) -> LogLines:
+    return LogLines(io.BytesIO(data), "x.log")
 
 
 def graphs(data: bytes) -> list[LogGraph]:
@@ -64,7 +64,7 @@ def cut(text: str, width: int) -> str:
     return text.encode("utf-8", "surrogateescape")[:width].decode("utf-8", "surrogateescape").strip()
 
 
-def between(nbytes: Bounds, true: int) -> bool:
+def between(nbytes: ByteRange, true: int) -> bool:
     return nbytes.low <= true <= nbytes.high
 
 
@@ -154,7 +154,7 @@ def test_any_names_and_sizes_are_read_back(printed: SchedDebug) -> None:
 def test_numbers_of_m_beyond_five_columns_lose_their_unit() -> None:
     assert fmt_size(20480 << 20)[:5] == "20480"
     assert between(bounds(b"20480", b""), 20480 << 20)
-    assert bounds(b"99", b"M") == Bounds(99 << 20, (100 << 20) - 1)
+    assert bounds(b"99", b"M") == ByteRange(99 << 20, (100 << 20) - 1)
 
 
 PREFIXES: dict[str, Callable[[bytes], bytes]] = {
@@ -435,7 +435,7 @@ def test_a_graph_is_chosen_by_number_or_title_and_reading_stops_there() -> None:
         def read(self, n: int, /) -> bytes:
             return next(self.parts)
 
-    graph, more = read_graph(Lines(Endless(), "x"), "2")
+    graph, more = read_graph(LogLines(Endless(), "x"), "2")
     assert (graph.number, more) == (2, True)
     for choice, says in (("4", "its graphs are 1 to 3"), ("0", "from 1"), ("n_tokens = 7", "its titles are")):
         with pytest.raises(ScenarioError, match=says):
@@ -502,7 +502,7 @@ def test_junk_is_no_error(data: bytes) -> None:
     ids=["empty", "text", "log", "node", "late", "comment", "name", "docker", "bytes", "gz", "gz_yaml", "gz_cut"],
 )
 def test_a_log_is_known_by_what_is_in_it(data: bytes, answer: bool) -> None:
-    recorded = Recorded(io.BytesIO(data))
+    recorded = RecordedStream(io.BytesIO(data))
     assert is_log(recorded) is answer
     assert recorded.again().read(-1) == data
 

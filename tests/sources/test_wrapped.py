@@ -16,7 +16,7 @@ from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.sources.sched_log.lines import Rejoined
 from ggmltool.sources.sched_log.reader import read_all
 from ggmltool.sources.sched_log.records import LogGraph, LogSummary
-from ggmltool.sources.sched_log.stream import Lines
+from ggmltool.sources.sched_log.stream import LogLines
 from tests.sources.test_sched_log import records
 
 LOGS = Path(__file__).parent / "logs"
@@ -26,7 +26,7 @@ REAL = Path(__file__).parents[3] / "shared" / "logs" / "gemma-3-270m-ngl9-contex
 
 def read(data: bytes) -> tuple[list[LogGraph], LogSummary]:
     graphs: list[LogGraph] = []
-    return graphs, read_all(Lines(Rejoined(io.BytesIO(data)), "x.log"), graphs.append)
+    return graphs, read_all(LogLines(Rejoined(io.BytesIO(data)), "x.log"), graphs.append)
 
 
 def told(graphs: list[LogGraph]) -> list[object]:

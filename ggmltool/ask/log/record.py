@@ -16,9 +16,9 @@ from ggmltool.show.document import Document, Row
 from ggmltool.sources.sched_log.plan import log_plan
 from ggmltool.sources.sched_log.reader import read_all
 from ggmltool.sources.sched_log.records import (
-    Bounds,
     Breakdown,
     BufferSize,
+    ByteRange,
     GraphHead,
     GraphSummary,
     LogAbort,
@@ -42,7 +42,7 @@ class LogGraphRow(GraphHead, frozen=True, kw_only=True):
     n_nodes: int | UnsetType = UNSET
     n_splits: int | UnsetType = UNSET
     n_inputs: int | UnsetType = UNSET
-    copied: Bounds | UnsetType = UNSET
+    copied: ByteRange | UnsetType = UNSET
     nodes_on: dict[str, int] | UnsetType = UNSET
     fingerprint: str | UnsetType = UNSET
 

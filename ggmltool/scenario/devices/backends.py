@@ -225,7 +225,7 @@ def _default_bufts(backends: list[BackendSpec]) -> list[str]:
     return [b.name for b in backends if default_buft(b) == b.name]
 
 
-class Devices(NamedTuple):
+class ScenarioDevices(NamedTuple):
     """The devices of a scenario, its further buffer types, and the names of buffer types that it can use: `bufts`, and
     those that its devices are `known` to have besides."""
 
@@ -235,7 +235,7 @@ class Devices(NamedTuple):
     known: list[str]
 
 
-def devices_of(top: Mapping[str, Any], folder: Path | None = None, release: Release | None = None) -> Devices:
+def devices_of(top: Mapping[str, Any], folder: Path | None = None, release: Release | None = None) -> ScenarioDevices:
     """`backends` and `buffer_types` of a scenario, for a release (None: today's rules, any profile). Raises Mistake,
     also where a backend names a buffer type that there is not."""
     backends = at("backends", read_backends, top.get("backends"), folder, release)
@@ -253,7 +253,7 @@ def devices_of(top: Mapping[str, Any], folder: Path | None = None, release: Rele
                 absent = _absent(name, [b.name for b in backends])
                 hint = absent or did_you_mean(name, bufts) or f"there are {', '.join(bufts)}"
                 raise Mistake(f"there is no buffer type {quoted(name)}", hint, "backends", i, *path)
-    return Devices(backends, further, bufts, more)
+    return ScenarioDevices(backends, further, bufts, more)
 
 
 def as_backend(value: object, what: str, backends: Sequence[str]) -> str:
@@ -275,7 +275,7 @@ def _absent(name: str, backends: Iterable[str]) -> str:
     return f"{name} is not in `backends`; add it there"
 
 
-def as_buft(value: object, devices: Devices) -> str:
+def as_buft(value: object, devices: ScenarioDevices) -> str:
     """A buffer type, of those of the scenario or of those its devices are known to have besides."""
     name = as_text(value, "buft")
     if name not in devices.bufts and name not in devices.known:

@@ -293,7 +293,7 @@ INTEGERS_BESIDE_F32 = 2
 _REPEATS = 5
 
 
-class Measured(NamedTuple):
+class MeasuredDevice(NamedTuple):
     """A backend of this machine: its name in llama.cpp, what it is, its free memory in bytes, and its rates."""
 
     backend: str
@@ -302,7 +302,7 @@ class Measured(NamedTuple):
     rates: OwnRates
 
 
-def measure(progress: Callable[[str], None] = lambda text: None) -> list[Measured]:
+def measure(progress: Callable[[str], None] = lambda text: None) -> list[MeasuredDevice]:
     """This machine's CPU, and before it every GPU that cupy finds; `progress` is told what is measured."""
     from ggmltool.ggml.devices.gpu import find
 
@@ -316,7 +316,7 @@ def measure(progress: Callable[[str], None] = lambda text: None) -> list[Measure
     return out
 
 
-def _measure_cpu() -> Measured:
+def _measure_cpu() -> MeasuredDevice:
     import platform
     from concurrent.futures import ThreadPoolExecutor
 
@@ -336,10 +336,10 @@ def _measure_cpu() -> Measured:
     )
     names = (line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name"))
     name = next(names, "") or platform.processor() or platform.machine()
-    return Measured("CPU", name, _free_memory(), rates)
+    return MeasuredDevice("CPU", name, _free_memory(), rates)
 
 
-def _measure_gpu(number: int, gpu: Gpu) -> Measured:
+def _measure_gpu(number: int, gpu: Gpu) -> MeasuredDevice:
     """A GPU's memory by a copy within it, products of f32 and f16 matrices, and copies from pinned host memory."""
     cp = gpu.xp
     with cp.cuda.Device(number):
@@ -358,11 +358,11 @@ def _measure_gpu(number: int, gpu: Gpu) -> Measured:
     with suppress(Mistake):
         like = known(gpu.name, any_size=True).name
     own = OwnRates(like=like, **{key: _rounded(rate) for key, rate in rates.items()})
-    return Measured(f"CUDA{number}", gpu.name, free, own)
+    return MeasuredDevice(f"CUDA{number}", gpu.name, free, own)
 
 
 @cache
-def measured() -> Sequence[Measured]:
+def measured() -> Sequence[MeasuredDevice]:
     """This machine's devices, measured once."""
     return measure()
 

@@ -14,7 +14,7 @@ from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Dims
 from ggmltool.scenario.nodes.long_form import KEYS
-from ggmltool.scenario.nodes.nodes import Scope
+from ggmltool.scenario.nodes.nodes import NodeScope
 from ggmltool.scenario.spec import TensorSpec
 
 _DESCRIBED_KEYS = frozenset(KEYS) - {"inplace"}
@@ -39,7 +39,7 @@ def is_described(nodes: Mapping[str, object]) -> bool:
     )  # fmt: skip
 
 
-class Known(NamedTuple):
+class KnownNode(NamedTuple):
     """What the rules made of a node: its layout, and which slot's memory it shares, `delta` bytes further on."""
 
     type: DType
@@ -56,7 +56,7 @@ class Seen:
     """The nodes seen so far, by all that their rules depend on."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], Known] = {}
+        self._known: dict[tuple[object, ...], KnownNode] = {}
         self._layouts: dict[tuple[DType, Dims, Dims], int] = {}
 
     def layout(self, spec: TensorSpec) -> int:
@@ -64,8 +64,8 @@ class Seen:
         return self._layouts.setdefault((spec.type, spec.ne, spec.nb), len(self._layouts))
 
     def find(
-        self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]
-    ) -> tuple[Known, tuple[str | None, ...], str | None, int] | None:
+        self, id: str, value: dict[str, Any], scope: NodeScope, layouts: dict[str, int]
+    ) -> tuple[KnownNode, tuple[str | None, ...], str | None, int] | None:
         """What is known of a node like this one: it, and this one's sources, root and offset.
 
         None for a node that is new, or says anything else than the one like it did.
@@ -97,7 +97,7 @@ class Seen:
             return None
         return known, src, root, offs
 
-    def remember(self, value: dict[str, Any], spec: TensorSpec, scope: Scope, layouts: dict[str, int]) -> None:
+    def remember(self, value: dict[str, Any], spec: TensorSpec, scope: NodeScope, layouts: dict[str, int]) -> None:
         """Keep what the rules made of a node, for the next one like it."""
         try:
             key = self._key(spec.id, value, scope, layouts)
@@ -116,9 +116,13 @@ class Seen:
             if root != spec.view_src:
                 return
             delta = spec.view_offs - offs
-        self._known[key] = Known(spec.type, spec.ne, spec.nb, spec.op, spec.op_params, slot, delta, self.layout(spec))
+        self._known[key] = KnownNode(
+            spec.type, spec.ne, spec.nb, spec.op, spec.op_params, slot, delta, self.layout(spec)
+        )
 
-    def _key(self, id: str, value: dict[str, Any], scope: Scope, layouts: dict[str, int]) -> tuple[object, ...] | None:
+    def _key(
+        self, id: str, value: dict[str, Any], scope: NodeScope, layouts: dict[str, int]
+    ) -> tuple[object, ...] | None:
         """All that decides what the rules make of a node and whether what it says agrees; None if it has no key.
 
         Raises KeyError, TypeError and ValueError for what is malformed.

@@ -13,7 +13,7 @@ from ggmltool.ggml.tensor import MAX_OP_PARAMS, MAX_SRC, Dims, Tensor, contiguou
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.nodes.nodes import (
     OPS,
-    Scope,
+    NodeScope,
     check_function,
     check_required,
     check_sources,
@@ -73,7 +73,7 @@ class LongForm:
         "type", "value", "words",
     )  # fmt: skip
 
-    def __init__(self, id: str, value: dict[str, Any], scope: Scope) -> None:
+    def __init__(self, id: str, value: dict[str, Any], scope: NodeScope) -> None:
         self.id = id
         self.value = value
         self.scope = scope

@@ -13,7 +13,7 @@ from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import Mistake, did_you_mean, quoted
-from ggmltool.scenario.nodes.short_form import Arg, Call, parse_call
+from ggmltool.scenario.nodes.short_form import Arg, ShortCall, parse_call
 from ggmltool.scenario.spec import TensorSpec
 from ggmltool.scenario.values import INT64_MAX, as_bool, as_float, as_int, as_list, as_type, at, kind_of, shape_text
 from ggmltool.scenario.versions import days
@@ -89,7 +89,7 @@ class Binding:
     `known` tells whether a word is the id of a tensor that can be a source here.
     """
 
-    def __init__(self, c: Constructor, call: Call, known: Callable[[str], bool], inplace: bool) -> None:
+    def __init__(self, c: Constructor, call: ShortCall, known: Callable[[str], bool], inplace: bool) -> None:
         self.c = c
         self.sources: list[str | None] = []
         self.offsets: list[int] = []
@@ -193,7 +193,7 @@ def is_inner_nb(ne: object, nb: object) -> bool:
     return isinstance(nb, list | tuple) and isinstance(ne, list | tuple) and len(nb) == len(ne) - 1
 
 
-class Scope:
+class NodeScope:
     """The tensors that a node can name, as specs, and as scratch tensors for those that a constructor asks for.
 
     `later` are the ids of all nodes of the graph, to tell a source that comes too late from an unknown one, and
@@ -209,7 +209,7 @@ class Scope:
         later: Mapping[str, object],
         elsewhere: Mapping[str, str] | None = None,
         described: bool = False,
-        outer: Scope | None = None,
+        outer: NodeScope | None = None,
         release: Release = DEFAULT,
     ) -> None:
         self.ctx = ctx
@@ -261,7 +261,7 @@ class Scope:
 OPS: dict[str, Op] = {op.name.lower(): op for op in Op}
 
 
-def build_short(id: str, text: str, scope: Scope) -> Tensor:
+def build_short(id: str, text: str, scope: NodeScope) -> Tensor:
     """A node in short form, `mul_mat(a, x)`. Raises Mistake, or GgmlError if ggml asserts."""
     call = parse_call(text)
     try:

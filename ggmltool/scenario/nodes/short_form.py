@@ -44,7 +44,7 @@ class Arg:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ShortCall:
     """`name(args)`; `offset` is where the name starts."""
 
     name: str
@@ -97,7 +97,7 @@ def parse_tensor(text: str) -> ShortTensor:
     return ShortTensor(match.group(1), extents, match.start(1), match.end() - 1, tuple(offset for _, offset in items))
 
 
-def parse_call(text: str) -> Call:
+def parse_call(text: str) -> ShortCall:
     """`mul_mat(a, x)`. Raises Mistake, with its offset."""
     match = _CALL.match(text)
     if match is None:
@@ -114,7 +114,7 @@ def parse_call(text: str) -> Call:
             if scanner.separator(")"):
                 break
     scanner.end()
-    return Call(match.group(1), tuple(args), match.start(1))
+    return ShortCall(match.group(1), tuple(args), match.start(1))
 
 
 class _Scanner:

@@ -15,7 +15,7 @@ from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAGS, Dims, Tensor, c
 from ggmltool.scenario.devices.backends import as_backend
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.nodes.long_form import KEYS
-from ggmltool.scenario.nodes.nodes import Scope
+from ggmltool.scenario.nodes.nodes import NodeScope
 from ggmltool.scenario.nodes.short_form import parse_tensor
 from ggmltool.scenario.read_data import parse_data
 from ggmltool.scenario.spec import ContextSpec, TensorSpec
@@ -67,7 +67,7 @@ class TensorReader:
         self.packing: set[str] = set()
         self.context: ContextSpec | None = None
 
-    def leaf(self, id: str, value: object, scope: Scope) -> TensorSpec:
+    def leaf(self, id: str, value: object, scope: NodeScope) -> TensorSpec:
         """A tensor without an op: `f32[4, 3]`, or a map. Raises Mistake."""
         if isinstance(value, str):
             type_, ne = self._short(value)
@@ -124,7 +124,7 @@ class TensorReader:
             raise
         return type_, ne
 
-    def _view(self, value: dict[str, Any], scope: Scope) -> tuple[str, int] | None:
+    def _view(self, value: dict[str, Any], scope: NodeScope) -> tuple[str, int] | None:
         """`view_src` and `view_offs` of a tensor without op, as they are written."""
         given, offs = value.get("view_src"), value.get("view_offs")
         if given is None:
@@ -136,7 +136,7 @@ class TensorReader:
             raise scope.missing(id, "view_src").below("view_src")
         return id, at("view_offs", as_int, offs, "view_offs") if offs is not None else 0
 
-    def node(self, id: str, value: dict[str, Any], scope: Scope, t: Tensor) -> TensorSpec:
+    def node(self, id: str, value: dict[str, Any], scope: NodeScope, t: Tensor) -> TensorSpec:
         """The spec of what an op's constructor made."""
         t.id = id
         src = tuple([s.id if s is not None else None for s in t.src])
@@ -147,7 +147,7 @@ class TensorReader:
         self,
         id: str,
         value: dict[str, Any],
-        scope: Scope,
+        scope: NodeScope,
         type: DType,
         ne: Dims,
         nb: Dims,

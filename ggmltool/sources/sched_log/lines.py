@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ggmltool.scenario.text.text import Readable
-from ggmltool.sources.sched_log.records import Bounds, LogInput, LogTensorRef
+from ggmltool.sources.sched_log.records import ByteRange, LogInput, LogTensorRef
 
 HEADER_MARK = b"## SPLIT #"
 NODE_MARK = b"node #"
@@ -52,7 +52,7 @@ node_match = _NODE.match
 loose_node_match = _LOOSE_NODE.match
 
 
-class Header(NamedTuple):
+class SplitHeader(NamedTuple):
     """The header of a split."""
 
     id: int
@@ -72,21 +72,21 @@ def without_ansi(line: bytes) -> bytes:
     return _ANSI.sub(b"", line) if b"\x1b" in line else line
 
 
-def bounds(number: bytes, unit: bytes) -> Bounds:
+def bounds(number: bytes, unit: bytes) -> ByteRange:
     """The bytes that `512K`, `2M` or `20480` can be: the column is five wide, from 9.8 GiB on the M is cut off.
 
     A tensor of 97.7 GiB or more loses digits too and is taken for a tenth of what it is.
 
     >>> bounds(b"512", b"K")
-    Bounds(low=524288, high=525311)
+    ByteRange(low=524288, high=525311)
     """
     n = int(number)
     if unit == b"K":
-        return Bounds(n << 10, ((n + 1) << 10) - 1)
-    return Bounds(n << 20, ((n + 1) << 20) - 1)
+        return ByteRange(n << 10, ((n + 1) << 10) - 1)
+    return ByteRange(n << 20, ((n + 1) << 20) - 1)
 
 
-def read_header(line: bytes, at: int) -> Header | None:
+def read_header(line: bytes, at: int) -> SplitHeader | None:
     """The header of a split whose mark stands at `at`; None if it is none, or cut."""
     clean = without_ansi(line[at:])
     match = _HEADER.match(clean)
@@ -97,7 +97,7 @@ def read_header(line: bytes, at: int) -> Header | None:
         for name, number, unit in _INPUT.findall(clean, match.end())
     )
     n_inputs = int(match[3])
-    return Header(int(match[1]), text(match[2]), n_inputs, inputs, n_inputs == 0 and match[4] is not None)
+    return SplitHeader(int(match[1]), text(match[2]), n_inputs, inputs, n_inputs == 0 and match[4] is not None)
 
 
 class NodeLine(NamedTuple):
@@ -106,7 +106,7 @@ class NodeLine(NamedTuple):
     index: int  # type: ignore[assignment]
     op: str
     name: str
-    nbytes: Bounds
+    nbytes: ByteRange
     backend: str
     cause: str | None
     counts: tuple[int, bool] | None

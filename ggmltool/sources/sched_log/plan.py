@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ggmltool.ggml.plan import LeafPlan, NodePlan, Plan, SplitPlan
 from ggmltool.scenario.tensor_info import TensorInfo
-from ggmltool.sources.sched_log.records import Bounds, Dialect, LogGraph, LogInput, LogNode, LogSplit, LogTensorRef
+from ggmltool.sources.sched_log.records import ByteRange, Dialect, LogGraph, LogInput, LogNode, LogSplit, LogTensorRef
 
 _WIDTH = 5
 _LAST = {"BLAS": 1, "CPU": 2}
@@ -71,14 +71,14 @@ _NAME = 20
 _WEIGHTS = (".weight", ".bias")
 _NOWHERE = (0, 0, 0, 0)
 
-Key = tuple[str, Bounds, int]
+Key = tuple[str, ByteRange, int]
 
 
 @dataclass(slots=True)
 class _Leaf:
     id: str
     name: str
-    nbytes: Bounds
+    nbytes: ByteRange
     view_of: str | None
     backend: str | None = None
     copied_to: set[str] = field(default_factory=set)
@@ -102,11 +102,11 @@ class _Builder:
         self.splits: list[SplitPlan] = []
         self.nodes: list[NodePlan] = []
         self.node_infos: dict[str, TensorInfo] = {}
-        self.latest: dict[tuple[str, Bounds], str] = {}
+        self.latest: dict[tuple[str, ByteRange], str] = {}
         self.by_name: dict[str, str] = {}
         self.leafs: dict[Key, _Leaf] = {}
         self.ids: set[str] = set()
-        self.copies: dict[tuple[str, str], list[tuple[str, Bounds]]] = {}
+        self.copies: dict[tuple[str, str], list[tuple[str, ByteRange]]] = {}
         self.times: dict[tuple[str, str], int] = {}
 
     def split(self, place: int, split: LogSplit) -> None:
@@ -162,7 +162,7 @@ class _Builder:
         leaf.backend = leaf.backend or source.backend
         return leaf.id, False
 
-    def _leaf(self, name: str, nbytes: Bounds, time: int) -> _Leaf:
+    def _leaf(self, name: str, nbytes: ByteRange, time: int) -> _Leaf:
         """The tensor without a line of that name and size; the `time`th where the same backend copies several such."""
         key = _cut(name, _NAME), nbytes, time
         leaf = self.leafs.get(key)
@@ -223,7 +223,7 @@ class _Builder:
 
 
 def _info(
-    id: str, name: str, nbytes: Bounds, op: str, src: tuple[str | None, ...], root: str | None = None
+    id: str, name: str, nbytes: ByteRange, op: str, src: tuple[str | None, ...], root: str | None = None
 ) -> TensorInfo:
     slack = nbytes.high - nbytes.low
     return TensorInfo(id, name, "", _NOWHERE, nbytes.low, op, src=src, view_src=root, slack=slack)

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from ggmltool.scenario.errors import ScenarioError, quoted
-from ggmltool.sources.sched_log.lines import HEADER_MARK, Header, NodeLine, read_header, read_node
+from ggmltool.sources.sched_log.lines import HEADER_MARK, NodeLine, SplitHeader, read_header, read_node
 from ggmltool.sources.sched_log.plan import Backends
 from ggmltool.sources.sched_log.records import GraphSummary, LogGraph, LogNode, LogSplit, LogSummary
 from ggmltool.sources.sched_log.scan import OpenGraph, RawLine, Scanner
-from ggmltool.sources.sched_log.stream import Lines, is_scenario
+from ggmltool.sources.sched_log.stream import LogLines, is_scenario
 
 
 def assemble(summary: GraphSummary, lines: Sequence[RawLine], backends: Backends) -> LogGraph:
     """The graph whose lines these are; `backends` are the whole names that the log had up to its end."""
-    splits: list[tuple[Header, int, list[tuple[NodeLine, int]]]] = []
+    splits: list[tuple[SplitHeader, int, list[tuple[NodeLine, int]]]] = []
     known = False
     for number, raw in lines:
         if raw.startswith(HEADER_MARK):
@@ -34,7 +34,7 @@ def assemble(summary: GraphSummary, lines: Sequence[RawLine], backends: Backends
         if not known:
             backend = backends.whole(node.backend) or ""
             if not splits or splits[-1][0].backend != backend:
-                splits.append((Header(len(splits), backend, 0, (), False), number, []))
+                splits.append((SplitHeader(len(splits), backend, 0, (), False), number, []))
         splits[-1][2].append((node, number))
     whole = [
         LogSplit(h.id, h.backend, line, h.n_inputs, h.inputs, tuple(_node(n, at, h.backend, backends) for n, at in of))
@@ -63,7 +63,7 @@ def _node(node: NodeLine, line: int, near: str, backends: Backends) -> LogNode:
 HOW_TO_LOG = "ggml prints its graphs with GGML_SCHED_DEBUG=2 in the environment (llama.cpp: also with -v)"
 
 
-def read_summary(lines: Lines) -> LogSummary:
+def read_summary(lines: LogLines) -> LogSummary:
     """The whole log without the nodes of its graphs, in bounded memory.
 
     Raises ScenarioError for what cannot be read, and if there is nothing in it that a log of ggml has.
@@ -71,7 +71,7 @@ def read_summary(lines: Lines) -> LogSummary:
     return _summary(Scanner(lines))
 
 
-def read_all(lines: Lines, take: Callable[[LogGraph], None]) -> LogSummary:
+def read_all(lines: LogLines, take: Callable[[LogGraph], None]) -> LogSummary:
     """The same, and every graph whole is given to `take` when it ends. Raises ScenarioError."""
 
     def finished(graph: OpenGraph, summary: GraphSummary) -> bool:
@@ -92,7 +92,7 @@ def _summary(scanner: Scanner) -> LogSummary:
     return summary
 
 
-def read_graph(lines: Lines, choice: str | None = None) -> tuple[LogGraph, bool]:
+def read_graph(lines: LogLines, choice: str | None = None) -> tuple[LogGraph, bool]:
     """One graph of a log, and whether another follows it.
 
     `choice` is its number, counted from 1, or text that its title holds; None is the first graph. Nothing is read
@@ -130,7 +130,7 @@ def _no_such_graph(scanner: Scanner, choice: str, source: str) -> ScenarioError:
     return ScenarioError(f"this log has no graph {choice}", source, None, has)
 
 
-def no_graph(lines: Lines) -> ScenarioError:
+def no_graph(lines: LogLines) -> ScenarioError:
     """What to say of a log without any graph, once it is read."""
     if is_scenario(lines.head):
         return ScenarioError(

@@ -21,7 +21,7 @@ class Dialect(StrEnum):
     Y2026 = "2026"
 
 
-class Bounds(NamedTuple):
+class ByteRange(NamedTuple):
     """A number of bytes that is at least `low` and at most `high`."""
 
     low: int
@@ -32,7 +32,7 @@ class LogTensorRef(msgspec.Struct, frozen=True, gc=False):
     """A source of a node, as it is printed. `backend` is None where ggml prints NULL, `cause` in release builds."""
 
     name: str
-    nbytes: Bounds
+    nbytes: ByteRange
     backend: str | None
     cause: str | None
 
@@ -41,7 +41,7 @@ class LogInput(msgspec.Struct, frozen=True, gc=False):
     """A tensor that a split copies, with its whole name."""
 
     name: str
-    nbytes: Bounds
+    nbytes: ByteRange
 
 
 class LogNode(msgspec.Struct, frozen=True, gc=False):
@@ -50,7 +50,7 @@ class LogNode(msgspec.Struct, frozen=True, gc=False):
     index: int
     op: str
     name: str
-    nbytes: Bounds
+    nbytes: ByteRange
     backend: str | None
     cause: str | None
     use_count: int | None
@@ -114,7 +114,7 @@ class GraphSummary(GraphHead, frozen=True, gc=False, kw_only=True):
     n_nodes: int
     n_splits: int
     n_inputs: int
-    copied: Bounds
+    copied: ByteRange
     nodes_on: tuple[tuple[str, int], ...]
     fingerprint: int
 

@@ -17,7 +17,7 @@ from ggmltool.scenario.errors import ScenarioError
 from ggmltool.sources.sched_log.lines import (
     HEADER_MARK,
     NODE_MARK,
-    Header,
+    SplitHeader,
     is_node,
     is_orphan,
     is_pass_title,
@@ -29,8 +29,8 @@ from ggmltool.sources.sched_log.lines import (
 )
 from ggmltool.sources.sched_log.other import OTHER_MARKS, OtherLines, title_of
 from ggmltool.sources.sched_log.plan import Backends, listed
-from ggmltool.sources.sched_log.records import Bounds, Dialect, GraphSummary, LogSummary
-from ggmltool.sources.sched_log.stream import Lines
+from ggmltool.sources.sched_log.records import ByteRange, Dialect, GraphSummary, LogSummary
+from ggmltool.sources.sched_log.stream import LogLines
 
 MARKS = (NODE_MARK, HEADER_MARK, b" ASSIGNMENTS", *OTHER_MARKS)
 """What lines that mean something here have in them."""
@@ -176,13 +176,13 @@ class Scanner:
     `stopped` is set where `finished` wanted no more, `interrupted` where another graph had begun then.
     """
 
-    def __init__(self, lines: Lines, wanted: Wanted | None = None, finished: Finished | None = None) -> None:
+    def __init__(self, lines: LogLines, wanted: Wanted | None = None, finished: Finished | None = None) -> None:
         self.lines = lines
         self.wanted = wanted
         self.finished = finished
         self.other = OtherLines()
         self.nodes: dict[bytes, _Node] = {}
-        self.headers: dict[bytes, Header] = {}
+        self.headers: dict[bytes, SplitHeader] = {}
         self.backends = Backends()
         self.graphs: list[GraphSummary] = []
         self.n_graphs = 0
@@ -272,7 +272,7 @@ class Scanner:
         elif line:
             self.other.add(line, at, self.n_graphs)
 
-    def _header(self, header: Header, raw: bytes, at: int) -> None:
+    def _header(self, header: SplitHeader, raw: bytes, at: int) -> None:
         after_pass, self.in_pass = self.in_pass, False
         self.backends.add(header.backend)
         graph = self.graph
@@ -347,7 +347,7 @@ class Scanner:
             n_nodes=graph.n_nodes,
             n_splits=graph.n_splits,
             n_inputs=graph.n_inputs,
-            copied=Bounds(graph.copied_low, graph.copied_high),
+            copied=ByteRange(graph.copied_low, graph.copied_high),
             nodes_on=tuple((name, nodes_on[name]) for name in listed(nodes_on)),
             fingerprint=graph.crc,
         )

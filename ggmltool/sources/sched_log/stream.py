@@ -53,7 +53,7 @@ class Replayed:
         return self.rest.read(n)
 
 
-class Recorded:
+class RecordedStream:
     """A stream that remembers what was read from it."""
 
     def __init__(self, stream: Readable) -> None:
@@ -71,7 +71,7 @@ class Recorded:
         return Replayed(b"".join(self.parts), self.stream)
 
 
-class Lines:
+class LogLines:
     """The lines of a stream without their ends, each at most LONGEST bytes, in blocks.
 
     `head` is how the stream begins, `long` counts the lines that were cut, `ended` is false where the last line has no
@@ -145,7 +145,7 @@ def _read(stream: Readable, n: int, source: str) -> bytes:
 
 
 @contextmanager
-def open_log(name: str, source: str, stream: Readable | None = None) -> Iterator[Lines]:
+def open_log(name: str, source: str, stream: Readable | None = None) -> Iterator[LogLines]:
     """The lines of a file, unpacked where it is a `.gz`, or of standard input for `-`; of `stream`, if it is given.
 
     `source` is what messages call it. Raises ScenarioError.
@@ -153,7 +153,7 @@ def open_log(name: str, source: str, stream: Readable | None = None) -> Iterator
     if stream is None and name == "-":
         stream = sys.stdin.buffer
     with nullcontext(stream) if stream is not None else _file(name, source) as file:
-        yield Lines(Rejoined(_unpacked(file, source)), source)
+        yield LogLines(Rejoined(_unpacked(file, source)), source)
 
 
 def _file(name: str, source: str) -> BinaryIO:
@@ -196,7 +196,7 @@ def sniff(name: str, closing: ExitStack) -> tuple[bool, Readable | None]:
     What then stays open is closed with `closing`.
     """
     if name == "-":
-        recorded = Recorded(sys.stdin.buffer)
+        recorded = RecordedStream(sys.stdin.buffer)
         return is_log(recorded), recorded.again()
     try:
         path = Path(name)
@@ -209,7 +209,7 @@ def sniff(name: str, closing: ExitStack) -> tuple[bool, Readable | None]:
     if stat.S_ISREG(mode):
         with file:
             return is_log(file, sys.maxsize), None
-    recorded = Recorded(closing.enter_context(file))
+    recorded = RecordedStream(closing.enter_context(file))
     return is_log(recorded), recorded.again()
 
 

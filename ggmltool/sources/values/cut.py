@@ -37,7 +37,7 @@ Document = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Cut:
+class CutGraph:
     """What is to be read, and the scenario that has it. All tensors go by their ids.
 
     `inputs` are tensors with their own memory, by the node after which they are read (None: before the first): pairs
@@ -61,7 +61,7 @@ def computed_nodes(document: Document, graph: str) -> list[str]:
     return [id for id, t in spec["nodes"].items() if t.get("op", "none") not in VIEWS and id not in idle]
 
 
-def cut(document: Document, graph: str, wanted: Collection[str]) -> Cut:
+def cut(document: Document, graph: str, wanted: Collection[str]) -> CutGraph:
     """A scenario in long form whose graph has only the `wanted` nodes (each computes something), in their order.
 
     Tensors that they read and that no wanted node makes are inputs of it. With all nodes wanted the scenario stays as
@@ -89,11 +89,11 @@ class _Cutter:
         self._writers: dict[str, str] = {}
         self._holders: dict[str, str] = {}
         self._made: dict[tuple[str, str], str] = {}
-        self._out = Cut()
+        self._out = CutGraph()
         self._placed: dict[str, dict[str, Document]] = {}
         self._kept: dict[str, Document] = {}
 
-    def cut(self) -> Cut:
+    def cut(self) -> CutGraph:
         """Walk through the graph once."""
         for id, node in self._nodes.items():
             if id in self._wanted:
@@ -290,7 +290,7 @@ _PIECE = 1 << 24
 _GGUF = struct.Struct("<4sIQQ")
 
 
-class Kept(NamedTuple):
+class StoredValues(NamedTuple):
     """A tensor's values in the store: `size` bytes at `offset`."""
 
     type: DType
@@ -304,7 +304,7 @@ class ValueStore:
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - it is there as long as the store is
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, StoredValues] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -313,7 +313,7 @@ class ValueStore:
         self._file.close()
 
     @property
-    def kept(self) -> Mapping[str, Kept]:
+    def kept(self) -> Mapping[str, StoredValues]:
         """What is there, in the order in which it came."""
         return self._kept
 
@@ -328,7 +328,7 @@ class ValueStore:
         size = sum(self._file.write(piece) for piece in pieces)
         if size != packed_size(type, ne):
             raise ValueError(f"{size} bytes are not the values of {id}")
-        self._kept[id] = Kept(type, ne, offset, size)
+        self._kept[id] = StoredValues(type, ne, offset, size)
 
     def raw(self, id: str) -> bytes:
         """The bytes of a tensor."""
