@@ -54,20 +54,29 @@ def fit_chart(points: Sequence[Point], title: str, unit: str) -> Svg:
     `unit` is what the values are. Whiskers show the range of an estimate.
     """
     ordered = sorted(points, key=lambda p: (p.n_ctx, -p.mid))
-    axes = _axes(ordered)
-    rows = [f"{i:>2}  {_row(p, unit)}" for i, p in enumerate(ordered, 1)]
+    low, high = floor(log2(min(p.n_ctx for p in points))), ceil(log2(max(p.n_ctx for p in points)))
+    top = round_numbers(max(p.high for p in points))[-1]
+    axes = _Axes((low - 0.15, max(high, low + 1) + 0.15), top)
+    rows = []
+    for i, p in enumerate(ordered, 1):
+        about = f"{p.mid:.3g}" + (f" ({p.low:.3g}–{p.high:.3g})" if p.high > p.low else "")
+        rows.append(f"{i:>2}  {p.n_ctx:>7}  {about} {unit.partition(',')[0]}  {p.words}")
+    joined = pareto(points)
+    steps = "L".join(f"{number(axes.x(p.n_ctx))} {number(axes.y(p.mid))}" for p in joined)
+    rules = f".mono{{font-family:{_MONO}}}.whisker{{stroke-opacity:.45}}"
+    light, dark = (f".frontier{{stroke:{ground.soft};stroke-width:1.5;fill:none}}" for ground in (LIGHT, DARK))
     bottom = _TOP + _PLOT_HEIGHT
     head = Text(_LEFT, 26, title, 15, bold=True)
     width = max(_WIDTH, _LEFT + max(map(len, rows), default=0) * _CHAR + _RIGHT, head.box.x1 + _RIGHT)
     height = bottom + 66 + _LINE * len(rows)
     best = next((row for row, point in zip(rows, ordered, strict=True) if point.best), "")
     elements = [
-        style((_LIKE, _BEST), *_rules()),
+        style((_LIKE, _BEST), rules + light, dark),
         rect(Box(0, 0, width, height), "paper"),
         head.element,
         Text(_LEFT, 46, unit, look="soft").element,
         *_grid(axes),
-        *_frontier(ordered, axes),
+        *([path(f"M{steps}", "frontier")] if len(joined) > 1 else []),
         *_marks(ordered, axes),
     ]
     for i, (row, point) in enumerate(zip(rows, ordered, strict=True)):
@@ -75,14 +84,6 @@ def fit_chart(points: Sequence[Point], title: str, unit: str) -> Svg:
         elements.append(Text(_LEFT, bottom + 66 + _LINE * i, row, 11.5, look=look, bold=point.best).element)
     words = f"{unit}, over tokens of context; {len(rows)} placements. The best: {' '.join(best.split())}"
     return document((width, height), title, words, elements)
-
-
-def _rules() -> tuple[str, str]:
-    """The chart's own rules on a light and on a dark ground."""
-    rules = f".mono{{font-family:{_MONO}}}.whisker{{stroke-opacity:.45}}"
-    lines = (f".frontier{{stroke:{ground.soft};stroke-width:1.5;fill:none}}" for ground in (LIGHT, DARK))
-    light, dark = lines
-    return rules + light, dark
 
 
 def pareto(points: Sequence[Point]) -> list[Point]:
@@ -97,12 +98,6 @@ def pareto(points: Sequence[Point]) -> list[Point]:
         if not kept or point.mid > kept[-1].mid:
             kept.append(point)
     return kept[::-1]
-
-
-def _axes(points: Sequence[Point]) -> _Axes:
-    low = floor(log2(min(p.n_ctx for p in points)))
-    high = ceil(log2(max(p.n_ctx for p in points)))
-    return _Axes((low - 0.15, max(high, low + 1) + 0.15), round_numbers(max(p.high for p in points))[-1])
 
 
 def _grid(axes: _Axes) -> Iterator[str]:
@@ -130,12 +125,6 @@ def _tokens(n: int) -> str:
     if n >= 1 << 20 and not n % (1 << 20):
         return f"{n >> 20}M"
     return f"{n >> 10}K" if n >= 1024 and not n % 1024 else str(n)
-
-
-def _frontier(points: Sequence[Point], axes: _Axes) -> Iterator[str]:
-    joined = pareto(points)
-    if len(joined) > 1:
-        yield path("M" + "L".join(f"{number(axes.x(p.n_ctx))} {number(axes.y(p.mid))}" for p in joined), "frontier")
 
 
 def _marks(points: Sequence[Point], axes: _Axes) -> Iterator[str]:
@@ -169,11 +158,6 @@ def _free(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
     return Box(x, y - high, x + width, y)
 
 
-def _row(point: Point, unit: str) -> str:
-    about = f"{point.mid:.3g}" + (f" ({point.low:.3g}–{point.high:.3g})" if point.high > point.low else "")
-    return f"{point.n_ctx:>7}  {about} {unit.partition(',')[0]}  {point.words}"
-
-
 _MOST = 40
 """Placements in a chart."""
 
@@ -188,7 +172,12 @@ def chart_of(answer: Answer[FitShown]) -> str:
     shown = [ranked.candidate for ranked in fit.found.ranked[:_MOST]]
     devices = ", ".join(f"{device}:{n / 2**30:.3g}GiB" for device, n in fit.memory.items())
     unit, value = _measure(fit, shown)
-    points = [_point(fit, c, value(c), c is fit.found.best) for c in shown]
+    points = []
+    for c in shown:
+        options = fit.wishes.options(c)
+        words = shell_words({name: text for name, text in options.items() if name not in _APART})
+        told = " ".join(filter(None, [words, spilled(options)]))
+        points.append(Point(c.n_ctx, *value(c), told, c is fit.found.best))
     return fit_chart(points, f"{answer.title} on {devices}" if devices else answer.title, unit)
 
 
@@ -202,10 +191,3 @@ def _measure(
     if len({c.choice.n_gpu_layers for c in shown}) > 1:
         return f"layers on GPUs, {unknown}", lambda c: (c.choice.n_gpu_layers,) * 3
     return f"MiB left on the fullest device, beyond the margin, {unknown}", lambda c: (max(c.room >> 20, 0),) * 3
-
-
-def _point(fit: FitShown, c: Candidate, value: tuple[float, float, float], best: bool) -> Point:
-    options = fit.wishes.options(c)
-    words = shell_words({name: value for name, value in options.items() if name not in _APART})
-    low, mid, high = value
-    return Point(c.n_ctx, low, mid, high, " ".join(filter(None, [words, spilled(options)])), best)

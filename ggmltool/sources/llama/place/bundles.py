@@ -15,7 +15,7 @@ from ggmltool.ggml.sched.assign import assign_from_buffers
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.run.devices import make_backends, make_bufts
-from ggmltool.scenario.run.kept import KeptArena, KeptGraph, KeptModel
+from ggmltool.scenario.run.kept import KeptArena, KeptModel
 from ggmltool.scenario.spec import TensorSpec
 from ggmltool.sources.llama.place.choices import Choices
 from ggmltool.sources.llama.place.options import Override
@@ -69,7 +69,15 @@ class Groups:
             mixed.update(views if root in mixed else ())
             of |= {id: of[root] for id in views if root in of}
         self.all: list[Group] = list(dict.fromkeys([*self.weights, *self.caches]))
-        self.members = {name: _members(graph, kept, of, mixed) for name, graph in kept.graphs.items()}
+        # The tensors of a graph whose own memory, and that of their roots and sources, is of one group alone.
+        self.members: dict[str, dict[Group, list[Tensor]]] = {}
+        for name, graph in kept.graphs.items():
+            found = self.members[name] = {}
+            for t in graph.tensors:
+                seen = [s.id for s in (t, t.view_src, *t.src) if s is not None and s.id in kept.placed]
+                groups = {of[id] for id in seen if id in of}
+                if seen and len(groups) == 1 and not mixed.intersection(seen):
+                    found.setdefault(groups.pop(), []).append(t)
 
     def overridden(self, found: Mapping[str, Override]) -> dict[Group, Overridden]:
         """What of each group is overridden."""
@@ -78,17 +86,6 @@ class Groups:
             if name in self.group_of_name:
                 out.setdefault(self.group_of_name[name], []).append((name, override.buft))
         return {group: tuple(names) for group, names in out.items()}
-
-
-def _members(graph: KeptGraph, kept: KeptModel, of: Mapping[str, Group], mixed: set[str]) -> dict[Group, list[Tensor]]:
-    """The tensors of a graph whose own memory, and that of their roots and sources, is of one group alone."""
-    found: dict[Group, list[Tensor]] = {}
-    for t in graph.tensors:
-        seen = [s.id for s in (t, t.view_src, *t.src) if s is not None and s.id in kept.placed]
-        groups = {of[id] for id in seen if id in of}
-        if seen and len(groups) == 1 and not mixed.intersection(seen):
-            found.setdefault(groups.pop(), []).append(t)
-    return found
 
 
 class Setup:
@@ -148,12 +145,8 @@ class Setup:
         """The bundle of a group as these options have it. Raises PlaceError and GgmlError."""
         device = choices.device_of_group(group)
         key = (group, device, choices.options.offload_kqv, overridden)
-        bundle = self._bundles.get(key)
-        if bundle is None:
-            bundle = self._bundles[key] = self._bundle(choices, group)
-        return bundle
-
-    def _bundle(self, choices: Choices, group: Group) -> Bundle:
+        if key in self._bundles:
+            return self._bundles[key]
         bundle = Bundle([], {}, {})
         for spec, role in self.groups.weights.get(group, ()):
             buft, _ = choices.weight(spec, role)
@@ -161,6 +154,7 @@ class Setup:
         for spec, il in self.groups.caches.get(group, ()):
             buft, _ = choices.cache(il)
             self.put(bundle.bindings, bundle.caches, self.kept.placed[spec.id], buft, USAGE_ANY)
+        self._bundles[key] = bundle
         return bundle
 
     def put(

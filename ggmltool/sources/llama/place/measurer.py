@@ -104,7 +104,12 @@ class Duplicates:
         return found
 
     def _new_variants(self, lies: Lies) -> dict[str, Variant]:
-        moved = self._moved(lies)
+        # For the nodes that use a duplicate: which source is which.
+        moved: dict[str, dict[str, Tensor]] = {}
+        for spec, bufts in zip(self.specs, lies, strict=True):
+            for role, buft in zip(self.parts.roles[spec.id], bufts, strict=True):
+                for node in role.nodes if buft != bufts[0] else ():
+                    moved.setdefault(node, {})[spec.id] = self._tensor(spec, bufts, buft)
         graphs = self.kept.graphs
         if not moved:
             return {name: graph.base for name, graph in graphs.items()}
@@ -135,15 +140,6 @@ class Duplicates:
             ]
             out[name] = graph.exchanged(exchanges, leafs, names)
         return out
-
-    def _moved(self, lies: Lies) -> dict[str, dict[str, Tensor]]:
-        """For the nodes that use a duplicate: which source is which."""
-        moved: dict[str, dict[str, Tensor]] = {}
-        for spec, bufts in zip(self.specs, lies, strict=True):
-            for role, buft in zip(self.parts.roles[spec.id], bufts, strict=True):
-                for node in role.nodes if buft != bufts[0] else ():
-                    moved.setdefault(node, {})[spec.id] = self._tensor(spec, bufts, buft)
-        return moved
 
 
 _KEPT = 512

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ggmltool.ggml.tensor import nbytes_of
-from ggmltool.scenario.spec import ContextSpec, GraphSpec, ScenarioSpec, SchedulerSpec, TensorSpec, Usage
+from ggmltool.scenario.spec import ContextSpec, GraphSpec, ScenarioSpec, SchedulerSpec, TensorSpec
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.choices import SMALL_BATCH, Choices, Prepared
 from ggmltool.sources.llama.place.options import LayerDevices, PlaceOptions
@@ -91,13 +91,22 @@ class _Placing:
         size = self.parts.graph_size(placer.model.scheduler.graph_size, sum(map(len, weights.values())))
         copies = placer.model.scheduler.copy_callback
         names = {b.name for b in backends}
+        # A context for each buffer type; llama.cpp keeps them by the names of those.
+        contexts = [ContextSpec(f"kv_{buft}", buft, "any", caches[buft]) for buft in sorted(caches)]
+        contexts += [ContextSpec(f"w_{buft}", buft, "weights", weights[buft]) for buft in sorted(weights)]
+        contexts += self._inputs(moved)
+        seen: set[str] = set()
+        for t in (t for context in contexts for t in context.tensors):
+            if t.view_src is not None and t.view_src not in seen:
+                raise PlaceError(
+                    f"{t.id} is a view of {t.view_src}, which lies in another buffer; no model has such views"
+                )
+            seen.add(t.id)
         model = replace(
             placer.model,
             backends=backends,
             buffer_types=[b for b in placer.model.buffer_types if b.device in names],
-            contexts=_in_order(
-                [*_contexts("kv", "any", caches), *_contexts("w", "weights", weights), *self._inputs(moved)]
-            ),
+            contexts=contexts,
             graphs={name: self._graph(g, moved) for name, g in self.parts.graphs.items()},
             scheduler=SchedulerSpec(size, parallel, options.op_offload, copies),
         )
@@ -184,24 +193,6 @@ class _Placing:
             ids = self.parts.nodes(graph.name)
             expand = [*self._leafs(graph.name, moved), *(e for e in expand if e in ids)]
         return replace(graph, nodes=nodes, expand=list(expand))
-
-
-def _contexts(prefix: str, usage: Usage, placed: dict[str, list[TensorSpec]]) -> list[ContextSpec]:
-    """A context for each buffer type; llama.cpp keeps them by the names of those."""
-    return [ContextSpec(f"{prefix}_{buft}", buft, usage, placed[buft]) for buft in sorted(placed)]
-
-
-def _in_order(contexts: list[ContextSpec]) -> list[ContextSpec]:
-    """The contexts. Raises PlaceError if a tensor is a view of one in a later context: no model has such."""
-    seen: set[str] = set()
-    for context in contexts:
-        for t in context.tensors:
-            if t.view_src is not None and t.view_src not in seen:
-                raise PlaceError(
-                    f"{t.id} is a view of {t.view_src}, which lies in another buffer; no model has such views"
-                )
-            seen.add(t.id)
-    return contexts
 
 
 def _sort_duplicates(

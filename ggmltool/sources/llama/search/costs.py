@@ -11,10 +11,18 @@ from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.needs import PlacedSplit, margins_of
 from ggmltool.sources.llama.place.options import PlaceOptions, layer_devices
 from ggmltool.sources.llama.place.place import Placer
-from ggmltool.sources.llama.search.anatomy import Speed
+from ggmltool.sources.llama.search.anatomy import (
+    Layer,
+    Leafs,
+    Peak,
+    Peaks,
+    Speed,
+    arrivals,
+    input_seconds,
+    layer_shares,
+)
 from ggmltool.sources.llama.search.candidates import Objective
 from ggmltool.sources.llama.search.paths import Costs as Vector
-from ggmltool.sources.llama.search.peaks import Layer, Leafs, Peak, Peaks, arrivals, input_seconds, layer_shares
 from ggmltool.sources.llama.search.space import Space
 from ggmltool.sources.llama.search.tables import Tables
 
