@@ -91,12 +91,8 @@ def _run_here(path: Path, made: bytes, wanted: Quantization, dry_run: bool) -> t
     log = _LOG(lambda _, text, __: said.append(text.decode("utf-8", "replace")))
     lib.llama_log_set(log, None)
     params = lib.llama_model_quantize_default_params()
-    params.ftype, params.pure, params.dry_run, params.allow_requantize = (
-        KINDS[wanted.kind][0],
-        wanted.pure,
-        dry_run,
-        True,
-    )
+    params.ftype, params.pure = KINDS[wanted.kind][0], wanted.pure
+    params.dry_run, params.allow_requantize = dry_run, True
     values = (c.c_float * 1)(1.0)
     imatrix = (_Imatrix * 2)(_Imatrix(b"none", values, 1), _Imatrix(None, None, 0))
     params.imatrix = c.addressof(imatrix) if wanted.imatrix else None

@@ -149,10 +149,9 @@ class Wishes(NamedTuple):
     def least_options(self) -> CaptureOptions:
         """The capture of it: the shortest context, the smallest batch."""
         r = self.ranges
-        least = Setting(
-            min(r.contexts, default=LEAST_CTX), max(r.n_batch, min(r.ubatches)), min(r.ubatches), r.types_k[-1],
-            r.types_v[-1], r.parallel[0], r.flash_attn[0],
-        )  # fmt: skip
+        n_ctx, n_ubatch = min(r.contexts, default=LEAST_CTX), min(r.ubatches)
+        types = r.types_k[-1], r.types_v[-1]
+        least = Setting(n_ctx, max(r.n_batch, n_ubatch), n_ubatch, *types, r.parallel[0], r.flash_attn[0])
         return least.capture_options(self.base)
 
     def most_options(self) -> CaptureOptions:
@@ -206,17 +205,10 @@ def own_choice(wishes: Wishes, opened_for: Callable[[int], Opened]) -> OwnChoice
     except (InspectError, PlaceError):
         return None
     needs, asked = placed.facts.needs, chosen.asked
-    options = {
-        "-c": str(chosen.opened.model.meta.get("n_ctx", "")),
-        "-ngl": asked.n_gpu_layers,
-        "-ts": asked.tensor_split,
-        "-ot": ",".join(asked.override_tensor),
-    }
+    n_ctx_told = str(chosen.opened.model.meta.get("n_ctx", ""))
+    options = {"-c": n_ctx_told, "-ngl": asked.n_gpu_layers, "-ts": asked.tensor_split}
+    options["-ot"] = ",".join(asked.override_tensor)
     left = {device: n for device in needs.memory if (n := needs.left(device)) is not None}
-    return OwnChoice(
-        {name: value for name, value in options.items() if value},
-        sum(graph.splits for graph in needs.graphs),
-        left,
-        placed.fine,
-        "" if chosen.ok else chosen.fitted.reason,
-    )
+    options = {name: value for name, value in options.items() if value}
+    splits = sum(graph.splits for graph in needs.graphs)
+    return OwnChoice(options, splits, left, placed.fine, "" if chosen.ok else chosen.fitted.reason)

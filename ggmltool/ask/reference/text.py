@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.reference.record import Page, SampleInfo, Samples, Schemas, Topics
-from ggmltool.show.table import Column, Head, Style, Table, heading, render_lines, render_table
+from ggmltool.ask.reference.record import Page, Samples, Schemas, Topics
+from ggmltool.show.table import Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count
 
-_SAMPLES = Table[SampleInfo](Column("sample", lambda i: i.name), Column("shows", lambda i: i.shows, cut=True))
-_TOPICS = (Head("topic"), Head("about", cut=True))
-_SCHEMAS = (Head("schema"), Head("of", cut=True))
+if TYPE_CHECKING:
+    from rich.text import Text
+
 _WIDEST = 110
 """Columns that running text takes, at most."""
 
@@ -18,26 +21,28 @@ def samples(answer: Answer[Samples], style: Style) -> str:
     """One row per sample, and how to get at one."""
     from rich.text import Text
 
-    infos = answer.facts.samples
+    rows = [(i.name, i.shows) for i in answer.facts.samples]
     hint = Text("ggmltool sample NAME prints one; -o FILE writes it", "dim")
-    title = heading("samples", [count(len(infos), "scenario")], style) + render_lines([""], style)
-    return title + _SAMPLES.render(infos, style) + render_lines(["", hint], style)
+    return _listed("samples", "scenario", (Head("sample"), Head("shows", cut=True)), rows, hint, style)
+
+
+def _listed(title: str, what: str, columns: Sequence[Head], rows: Sequence[Row], hint: str | Text, style: Style) -> str:
+    top = heading(title, [count(len(rows), what)], style) + render_lines([""], style)
+    return top + render_table(columns, rows, style) + render_lines(["", hint], style)
 
 
 def topics(answer: Answer[Topics], style: Style) -> str:
     """A row for each page."""
     rows = [(t.topic, t.title) for t in answer.facts.topics]
-    top = heading("manual", [count(len(rows), "topic")], style) + render_lines([""], style)
-    hints = ["", "ggmltool help TOPIC shows one; ggmltool help COMMAND is ggmltool COMMAND --help"]
-    return top + render_table(_TOPICS, rows, style) + render_lines(hints, style)
+    hint = "ggmltool help TOPIC shows one; ggmltool help COMMAND is ggmltool COMMAND --help"
+    return _listed("manual", "topic", (Head("topic"), Head("about", cut=True)), rows, hint, style)
 
 
 def schemas(answer: Answer[Schemas], style: Style) -> str:
     """A row for each schema, and how to get at one."""
     rows = [(s.name, s.about) for s in answer.facts.schemas]
-    top = heading("schemas", [count(len(rows), "schema")], style) + render_lines([""], style)
-    hints = ["", "ggmltool schema NAME prints one; -o FILE writes it"]
-    return top + render_table(_SCHEMAS, rows, style) + render_lines(hints, style)
+    hint = "ggmltool schema NAME prints one; -o FILE writes it"
+    return _listed("schemas", "schema", (Head("schema"), Head("of", cut=True)), rows, hint, style)
 
 
 def page(answer: Answer[Page], style: Style) -> str:

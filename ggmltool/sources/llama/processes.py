@@ -47,7 +47,7 @@ def in_processes(work: Callable[[T], R], items: Sequence[T], n: int, done: Calla
         for process in started.values():
             process.join()
             if process.exitcode:
-                raise PlaceError(f"a process ended with {_ended(process.exitcode)}; -j 1 needs the least memory")
+                raise _ended(process.exitcode)
     finally:
         for reader, process in started.items():
             process.kill()
@@ -77,9 +77,7 @@ def as_they_come(work: Callable[[T], R], items: Iterable[T], n: int) -> Iterator
                     _, result, error = reader.recv()
                 except EOFError:
                     process.join()
-                    raise PlaceError(
-                        f"a process ended with {_ended(process.exitcode or 0)}; -j 1 needs the least memory"
-                    ) from None
+                    raise _ended(process.exitcode or 0) from None
                 if error is not None:
                     raise error
                 process.join()
@@ -93,8 +91,9 @@ def as_they_come(work: Callable[[T], R], items: Iterable[T], n: int) -> Iterator
             reader.close()
 
 
-def _ended(status: int) -> str:
-    return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+def _ended(status: int) -> PlaceError:
+    how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+    return PlaceError(f"a process ended with {how}; -j 1 needs the least memory")
 
 
 def _start(

@@ -152,25 +152,21 @@ class _Reader:
         n_tensors, n_values = self._number("Q"), self._number("Q")
         if n_tensors > _MAX_TENSORS or n_values > _MAX_VALUES:
             raise OddError
-        values = self._values(n_values, n_tensors * _LEAST_TENSOR)
+        values: dict[str, Value] = {}
+        for i in range(n_values):
+            self.what = f"{i} of its {n_values} key-value pairs"
+            self.later = (n_values - i - 1) * _LEAST_VALUE + n_tensors * _LEAST_TENSOR
+            key = self._text().decode("utf-8", "replace")
+            kind = self._number("I")
+            start = self.at
+            self._skip(kind, 1, 0)
+            values[key] = Value(kind, self.content[start : self.at])
         tensors = self._tensors(n_tensors)
         header = Header(values, tensors, 0)
         alignment = header.alignment
         if alignment < 8 or alignment & (alignment - 1):
             raise OddError
         return Header(values, tensors, padded(self.at, alignment))
-
-    def _values(self, n: int, later: int) -> dict[str, Value]:
-        out: dict[str, Value] = {}
-        for i in range(n):
-            self.what = f"{i} of its {n} key-value pairs"
-            self.later = (n - i - 1) * _LEAST_VALUE + later
-            key = self._text().decode("utf-8", "replace")
-            kind = self._number("I")
-            start = self.at
-            self._skip(kind, 1, 0)
-            out[key] = Value(kind, self.content[start : self.at])
-        return out
 
     def _tensors(self, n: int) -> list[TensorInfo]:
         out: list[TensorInfo] = []
@@ -215,26 +211,23 @@ class _Reader:
         if kind in _SIZES:
             self._advance(_SIZES[kind] * n)
         elif kind == STRING:
-            self._skip_texts(n)
+            content, at, end, length = self.content, self.at, self.end, struct.Struct("<Q").unpack_from
+            for i in range(n):
+                if at + 8 > end:
+                    self.at = at + 8 * (n - i)
+                    raise self._cut()
+                size = length(content, at)[0]
+                if size > _MAX_TEXT:
+                    raise OddError
+                at += 8 + size
+            self.at = at
+            self._advance(0)
         elif kind == ARRAY and depth < _MAX_DEPTH:
             for _ in range(n):
                 inner = self._number("I")
                 self._skip(inner, self._number("Q"), depth + 1)
         else:
             raise OddError
-
-    def _skip_texts(self, n: int) -> None:
-        content, at, end, length = self.content, self.at, self.end, struct.Struct("<Q").unpack_from
-        for i in range(n):
-            if at + 8 > end:
-                self.at = at + 8 * (n - i)
-                raise self._cut()
-            size = length(content, at)[0]
-            if size > _MAX_TEXT:
-                raise OddError
-            at += 8 + size
-        self.at = at
-        self._advance(0)
 
     def _cut(self) -> CutError:
         """What to say where the file ends: how much is there, and how much that needs at the least."""

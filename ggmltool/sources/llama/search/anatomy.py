@@ -1,4 +1,4 @@
-"""A graph cut into layers: which nodes run where their layer lies, and how much of a compute buffer one needs at once."""
+"""A graph cut into layers: which nodes run where their layer lies, and what one needs at once of a compute buffer."""
 
 from __future__ import annotations
 
