@@ -317,15 +317,12 @@ def _presence(i: int, wanted: bool, reason: str) -> Rule:
 
 
 def _alike(what: Literal["type", "shape"], same: Callable[[Tensor, Tensor], bool], operands: tuple[int, ...]) -> Rule:
-    return all_of(*(_pair(what, same, operands[0], other) for other in operands[1:]))
-
-
-def _pair(what: Literal["type", "shape"], same: Callable[[Tensor, Tensor], bool], i: int, j: int) -> Rule:
-    reason = f"{name_of(i)} and {name_of(j)} differ in {what}"
-    if what == "type":
-        reason += f", {field_of(i, 'type')} and {field_of(j, 'type')}"
-
-    return Alike(of_two(i, j, same, reason), what, (i, j))
+    rules = []
+    for i, j in ((operands[0], other) for other in operands[1:]):
+        types = f", {field_of(i, 'type')} and {field_of(j, 'type')}" if what == "type" else ""
+        reason = f"{name_of(i)} and {name_of(j)} differ in {what}{types}"
+        rules.append(Alike(of_two(i, j, same, reason), what, (i, j)))
+    return all_of(*rules)
 
 
 def _bounded(operands: Operands, number: Number, bounds: Bounds, test: Callable[[int], bool], else_: str) -> Rule:

@@ -222,16 +222,10 @@ def with_rules(ops: Ops, supports: Supports) -> Ops:
         table[key] = RULE
     for key in EMPTY_OPS:
         table[key] = YES
-    checks = [check for check in (ops.check, _not_of_views(always)) if check is not None]
+    # A rule for every op is none for the ops that compute nothing, which all devices have.
+    of_all = always and (lambda op: None if op.op in EMPTY_OPS else always(op))
+    checks = [check for check in (ops.check, of_all) if check is not None]
     return Ops(table, ops.rules | own, in_turn(checks) if checks else None)
-
-
-def _not_of_views(rule: OpRule | None) -> OpRule | None:
-    """A rule for every op is none for the ops that compute nothing, which all devices have."""
-    if rule is None:
-        return None
-    asked = rule
-    return lambda op: None if op.op in EMPTY_OPS else asked(op)
 
 
 def make_device(

@@ -149,7 +149,10 @@ def parsed(text: str) -> Question:
         result, end = _operand(text, 0)
         _at_end(text, end)
         return Question(int(Op.NONE), (), result)
-    key = _key(head.group(1))
+    try:
+        key = keys_of(head.group(1))[0]
+    except KeyError:
+        raise NotAQuestion(f"there is no op {head.group(1)[:64]}", 0) from None
     params = _numbers(head, 2, _INT32_MIN, _INT32_MAX)
     if len(params) > MAX_OP_PARAMS:
         raise NotAQuestion(f"there are {len(params)} parameters, and {MAX_OP_PARAMS} are the most", head.start(2))
@@ -158,22 +161,10 @@ def parsed(text: str) -> Question:
         raise NotAQuestion("a result is missing: ` -> f32[640, 4]`", end)
     result, end = _operand(text, end + len(" -> "))
     _at_end(text, end)
-    return Question(key, _with_function(key, params), result, src)
-
-
-def _key(name: str) -> int:
-    try:
-        return keys_of(name)[0]
-    except KeyError:
-        raise NotAQuestion(f"there is no op {name[:64]}", 0) from None
-
-
-def _with_function(key: int, params: tuple[int, ...]) -> tuple[int, ...]:
-    """The parameters with the number of the function of UNARY or GLU, which stands in the first."""
-    if key < FIRST_UNARY_KEY:
-        return trimmed(params)
-    function = key - (FIRST_GLU_KEY if key >= FIRST_GLU_KEY else FIRST_UNARY_KEY)
-    return trimmed((function, *params[1:]))
+    if key >= FIRST_UNARY_KEY:
+        # The number of the function of UNARY or GLU stands in the first word.
+        params = (key - (FIRST_GLU_KEY if key >= FIRST_GLU_KEY else FIRST_UNARY_KEY), *params[1:])
+    return Question(key, trimmed(params), result, src)
 
 
 def _sources(text: str, at: int) -> tuple[tuple[Operand | None, ...], int]:
@@ -209,19 +200,13 @@ def _operand(text: str, at: int) -> tuple[Operand, int]:
         raise NotAQuestion("only a view is of another tensor's memory", match.start(5))
     lies = None
     if where:
-        name = _name(buft, match.start(6))
+        try:
+            name = str(json.loads(buft)) if buft.startswith('"') else buft
+        except ValueError:
+            raise NotAQuestion("this is no text", match.start(6)) from None
         lies = Lies(name, USAGE_NAMES.index(usage or "any"), where == "in")
     strides = _dims(nb, 0) if nb else contiguous_nb(TYPES[type], ne)
     return Operand(type, ne, strides, view is not None, lies), match.end()
-
-
-def _name(text: str, at: int) -> str:
-    if not text.startswith('"'):
-        return text
-    try:
-        return str(json.loads(text))
-    except ValueError:
-        raise NotAQuestion("this is no text", at) from None
 
 
 def _numbers(match: re.Match[str], group: int, low: int, high: int) -> tuple[int, ...]:

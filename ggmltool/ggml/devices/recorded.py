@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import NOT_IN_TABLE, Device, Keep, Refusal, SplitNodes, UseCount
-from ggmltool.ggml.devices.questions import Operand, Question, question, size_question, without_memory
+from ggmltool.ggml.devices.questions import Question, question, size_question, without_memory
 from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES, Op
 from ggmltool.ggml.tensor import Tensor
 
@@ -106,11 +106,8 @@ def _types(asked: Question) -> tuple[str | None, ...]:
 def _distance(a: Question, b: Question) -> float:
     """How far the extents are from each other, as factors."""
     pairs = zip((a.result, *a.src), (b.result, *b.src), strict=False)
-    return sum(_apart(x, y) for x, y in pairs if x is not None and y is not None)
-
-
-def _apart(a: Operand, b: Operand) -> float:
-    return sum(abs(log(max(x, 1) / max(y, 1))) for x, y in zip(a.ne, b.ne, strict=True))
+    extents = (zip(x.ne, y.ne, strict=True) for x, y in pairs if x is not None and y is not None)
+    return sum(abs(log(max(n, 1) / max(m, 1))) for both in extents for n, m in both)
 
 
 class RecordedDevice(Device):
@@ -202,9 +199,8 @@ class RecordedDevice(Device):
             return None if answer.supports else REFUSED
         if self.like is not None:
             return self.like._refusal(op)
-        return None if op.op in EMPTY_OPS else self._nearest_refusal(asked)
-
-    def _nearest_refusal(self, asked: Question) -> str | None:
+        if op.op in EMPTY_OPS:
+            return None
         heard, answers = self._answers(asked)
         if heard is Heard.NEVER:
             return None if self.type == "cpu" else NOT_IN_TABLE

@@ -114,12 +114,8 @@ def _every(parts: list[tuple[SupportRule, ...] | None]) -> tuple[SupportRule, ..
             if both is None:
                 return None
             together.append(both)
-        out = _without_the_stricter([rule for rule in together if not _contradicts_itself(rule)])
+        out = _without_the_stricter([r for r in together if all(c.types != () for _, c in r.operands)])
     return out
-
-
-def _contradicts_itself(rule: SupportRule) -> bool:
-    return any(conditions.types == () for _, conditions in rule.operands)
 
 
 def _without_the_stricter(rules: Sequence[SupportRule]) -> tuple[SupportRule, ...]:

@@ -12,7 +12,7 @@ from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.ops.cpu import mathfn
 from ggmltool.ggml.ops.operands import operand, param_f32, param_i32, require_same, requirer, same_as, sources_of
-from ggmltool.ggml.ops.registry import Arrays, Build, Raw, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, float_of, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows
 
 NAMES: dict[str, int] = {u.name.lower(): int(u) for u in UnaryOp}
@@ -45,17 +45,12 @@ def _build(ctx: Context, a: Tensor, op: int, inplace: bool) -> Tensor:
     return same_as(ctx, a, inplace).set_op(Op.UNARY, words(op), a)
 
 
-def _read_op(raw: Raw) -> dict[str, Any] | None:
-    op = raw.word(0)
-    # The words of xielu hold softplus of its parameters; they cannot be told back exactly.
-    return None if op == UnaryOp.XIELU else {"op": op}
-
-
 @constructor(
     Op.UNARY,
     inplace=True,
     canonical=True,
-    unpack=_read_op,
+    # The words of xielu hold softplus of its parameters; they cannot be told back exactly.
+    unpack=lambda raw: None if raw.word(0) == UnaryOp.XIELU else {"op": raw.word(0)},
     choices={"op": NAMES},
     example="x: f32[8, 4]; unary(x, op=silu)",
     shape=_SHAPE,

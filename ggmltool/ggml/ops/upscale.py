@@ -9,7 +9,7 @@ from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.operands import new_tensor, operand, param_i32, require_elements, requirer, sources_of
-from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Part, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor
 
 NEAREST, BILINEAR, BICUBIC = 0, 1, 2
@@ -30,16 +30,12 @@ MODES: dict[str, int] = {
 """ggml_scale_mode with the ggml_scale_flag that go with it."""
 
 
-def _read(raw: Raw) -> dict[str, Any]:
-    return {**{f"ne{i}": n for i, n in enumerate(raw.ne)}, "mode": raw.word(0)}
-
-
 @constructor(
     Op.UPSCALE,
     "interpolate",
     "upscale_ext",
     canonical=True,
-    unpack=_read,
+    unpack=lambda raw: {**{f"ne{i}": n for i, n in enumerate(raw.ne)}, "mode": raw.word(0)},
     choices={"mode": MODES},
     prototype={"interpolate": "tqqqqI", "upscale_ext": "tiiiii"},
 )

@@ -12,14 +12,8 @@ from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.operands import flat, memory, new_tensor, param_i32, requirer, same_as, show, source
-from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous
-
-
-def _read_window(raw: Raw) -> dict[str, int] | None:
-    """The parameter of a captured win_part; None where its words hold no window."""
-    w = raw.word(2)
-    return {"w": w} if w > 0 else None
 
 
 def _windows(n: int, w: int) -> int:
@@ -31,7 +25,7 @@ def _windows(n: int, w: int) -> int:
 
 @constructor(
     Op.WIN_PART,
-    unpack=_read_window,
+    unpack=lambda raw: {"w": raw.word(2)} if raw.word(2) > 0 else None,
     example="image: f32[8, 4, 4]; win_part(image, w=2)",
     shape="a.ne[3] = 1; a.type = f32 -> f32[a.ne[0], w, w, ceil(a.ne[1] / w) * ceil(a.ne[2] / w)]",
     means={"w": "columns and rows of a window"},
@@ -48,15 +42,9 @@ def win_part(ctx: Context, a: Tensor, w: int) -> Tensor:
     return ctx.new_tensor(F32, (a.ne[0], w, w, npx * npy)).set_op(Op.WIN_PART, words(npx, npy, w), a)
 
 
-def _read_image(raw: Raw) -> dict[str, int] | None:
-    """The parameters of a captured win_unpart; None where its word holds no window."""
-    w = raw.word(0)
-    return {"w0": raw.ne[1], "h0": raw.ne[2], "w": w} if w > 0 else None
-
-
 @constructor(
     Op.WIN_UNPART,
-    unpack=_read_image,
+    unpack=lambda raw: {"w0": raw.ne[1], "h0": raw.ne[2], "w": raw.word(0)} if raw.word(0) > 0 else None,
     example="windows: f32[8, 2, 2, 4]; win_unpart(windows, w0=4, h0=4, w=2)",
     shape="a.type = f32 -> f32[a.ne[0], w0, h0, 1]",
     means={"w0": "columns of the image", "h0": "rows of the image", "w": "columns and rows of a window"},
