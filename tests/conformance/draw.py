@@ -132,6 +132,9 @@ ASKS_COMPUTED: dict[str, str] = {
 }
 """What kernels ask besides."""
 
+CLOSE = ("ssm_conv",)
+"""Ops whose kernel reads the rows of a source as if none had a gap behind it; how many threads there are then shows."""
+
 Sources = dict[str, Source | None]
 Params = dict[str, Any]
 
@@ -445,6 +448,8 @@ def draw(m: Maker, c: Constructor) -> Node | None:
             found.append(t)
     while found and found[-1] is None:
         found.pop()
+    if m.values and op in CLOSE and any(t is not None and not t.is_contiguous for t in found):
+        return None
     inplace = c.inplace and (op == "clamp" or r.random() < 0.2)
     return made(m, c, found, params, inplace)
 

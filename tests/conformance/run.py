@@ -6,7 +6,7 @@
     python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26 --builds
 
 Every seed is a scenario of `fuzz`, with --wide of `fuzz_wide`, with --rare of `fuzz_rare`, or with --builds of
-`fuzz_builds`; compared are all plans in every field and the debug print byte for byte.
+`builds_scenario`; compared are all plans in every field and the debug print byte for byte.
 """
 
 from __future__ import annotations

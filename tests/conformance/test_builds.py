@@ -8,7 +8,6 @@ import ggmltool
 from ggmltool.ggml.events import UsedAfterFree
 from ggmltool.oracle import run
 from tests.conformance.builds import engine_run, outcomes
-from tests.conformance.fuzz_wide import builds_scenario
 from tests.conformance.releases import seeds_of
 from tests.conformance.run import outcomes as plan_outcomes
 
@@ -46,10 +45,6 @@ def test_plans_of_older_builds_are_the_librarys(release: str) -> None:
     """The last seed has copies that are made of the copies in whose places they lie."""
     results = list(plan_outcomes([*seeds_of(release, 100), 7_100_319], release, kind="builds"))
     assert {r.seed: r.differences for r in results if r.differences} == {}
-
-
-def test_a_seed_always_gives_the_same_scenario() -> None:
-    assert [builds_scenario(seed) for seed in range(30)] == [builds_scenario(seed) for seed in range(30)]
 
 
 def test_an_older_build_keeps_its_memory_and_its_values_where_no_buffer_grows(release: str) -> None:

@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from ggmltool.oracle import OracleRun, run_many
+import ggmltool
+from ggmltool.ask.ops.record import op_facts
+from ggmltool.ggml.devices.profile import Memory
+from ggmltool.ggml.dtypes import TYPES
+from ggmltool.ggml.op import Op
+from ggmltool.ggml.releases.parts import profiles_of
+from ggmltool.ggml.releases.table import RELEASES
+from ggmltool.ggml.tensor import Tensor
+from ggmltool.oracle import OracleRun, run, run_many
 from ggmltool.scenario.scenario import Scenario
 from tests.conformance.compare import compare, compare_runs
-from tests.conformance.fuzz import scenario
+from tests.conformance.fuzz import Spec, scenario
+from tests.conformance.fuzz_rare import rare_scenario
+from tests.conformance.fuzz_wide import OWN_ORDER, builds_scenario, wide_scenario
 from tests.conformance.longform import model_of
 from tests.conformance.releases import seeds_of
 from tests.conformance.run import engine_run, outcomes
 from tests.conformance.values import compare_values, judge
 from tests.drawn import Drawn
 
-BLOCK, BLOCKS = 50, 3
+BLOCK = 50
+JUDGED = [("usual", range(i, i + BLOCK)) for i in range(0, 150, BLOCK)] + [("wide", range(60)), ("rare", range(12, 39))]
+"""Kinds of scenarios, and which of the seeds of a release; those that are rare are the same for all releases."""
+MAKERS = [scenario, wide_scenario, rare_scenario, builds_scenario]
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_the_engine_does_what_the_real_library_does(block: int, release: str) -> None:
-    seeds = seeds_of(release, BLOCKS * BLOCK)[block * BLOCK :][:BLOCK]
-    failed = {o.seed: o.differences for o in outcomes(seeds, release) if o.differences}
-    assert failed == {}
+@pytest.mark.parametrize(("kind", "which"), JUDGED, ids=[f"{kind}-{seeds[0]}" for kind, seeds in JUDGED])
+def test_the_engine_does_what_the_real_library_does(kind: str, which: range, release: str) -> None:
+    own = which if kind == "rare" else seeds_of(release, 150 if kind == "usual" else 60)[which.start : which.stop]
+    assert {o.seed: o.differences for o in outcomes(own, release, kind) if o.differences} == {}
 
 
-def test_a_seed_always_gives_the_same_scenario() -> None:
-    assert [scenario(seed) for seed in range(40)] == [scenario(seed) for seed in range(40)]
-    assert scenario(1) != scenario(2)
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_seed_always_gives_the_same_scenario(make: Callable[[int], Spec]) -> None:
+    assert [make(seed) for seed in range(30)] == [make(seed) for seed in range(30)]
+    assert make(1) != make(2)
 
 
 def test_scenarios_reach_all_ends_and_shapes() -> None:
@@ -90,3 +105,71 @@ def test_what_no_rule_settles_is_no_difference_and_all_else_is_one() -> None:
     assert judge(([], mine, []), run, 1e-6) == ["get 0: y: NMSE 2.0e-03"]
     assert judge(([], mine, []), run, 1e-6, [{"y": np.float32([1.05, 2])}]) == []
     assert judge(([], mine, []), run, 1e-6, [{"y": np.float32([1.099, 2])}]) != []
+
+
+def test_devices_that_pad_are_refused_as_ggml_refuses_them(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices ask for more than a result's bytes for three ops: for which of them they may is up to the release."""
+    profiles = profiles_of(RELEASES[release])
+    for name in OWN_ORDER:
+        monkeypatch.setitem(profiles._made, name, replace(profiles[name], alloc_size=_padded))
+    results = list(outcomes(seeds_of(release, 30), release, kind="wide"))
+    assert {o.seed: o.differences for o in results if o.differences} == {}
+
+
+def _padded(_: Memory) -> Callable[[Tensor], int]:
+    return lambda t: t.nbytes + (96 if t.op in (Op.MUL_MAT, Op.SQR, Op.CLAMP) else 0)
+
+
+def test_scenarios_have_what_is_rare(release: str) -> None:
+    seen: Counter[str] = Counter()
+    for seed in (drawn := Drawn(range(100), 1)):
+        loaded = ggmltool.load({**wide_scenario(seed), "ggml": release})
+        model = loaded.model
+        nodes = [n for graph in model.graphs.values() for n in graph.nodes]
+        seen["outside"] += any(b.device not in {d.name for d in model.backends} for b in model.buffer_types)
+        seen["clamp"] += sum(n.op == Op.CLAMP for n in nodes) > 1
+        seen["assigned"] += sum(n.backend is not None for n in nodes) > 2
+        seen["computed"] += any(step.kind == "compute" for step in model.steps)
+        plans = loaded.run()
+        seen["many inputs"] += any(len(split["inputs"]) >= 30 for plan in plans for split in plan["splits"])
+        seen["pipeline copies"] += any(copy["copy"] == 3 for plan in plans for copy in plan["copies"])
+        seen["good"] += bool(plans) and plans[-1]["ok"]
+        drawn.found = min(seen.values()) > 5 and seen["good"] > 50
+
+
+def test_a_device_that_pads_what_it_must_not_stops_ggml(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    profiles = profiles_of(RELEASES[release])
+    monkeypatch.setitem(profiles._made, "Vulkan", replace(profiles["Vulkan"], alloc_size=_padded))
+    source = {
+        "ggmltool": 1, "ggml": release, "backends": ["Vulkan0", "CPU"],
+        "contexts": {"w": {"buft": "Vulkan0", "tensors": {"w": "f32[64, 64]"}}},
+        "graphs": {"main": {"nodes": {"a": "mul_mat(w, w)", "b": "sqr(a)"}}},
+    }  # fmt: skip
+    loaded = ggmltool.load(source)
+    (ours,), (theirs,) = (
+        loaded.run(["alloc main"]),
+        run(replace(loaded.model, steps=loaded.steps(["alloc main"])), 0).plans,
+    )
+    rule = RELEASES[release].rules.expanding_ops
+    assert ours["ok"] == theirs["ok"] == (rule is None)
+    if rule is not None:
+        assert ours["error"]["condition"] == theirs["error"]["condition"]
+        assert "ggml_op_alloc_size_may_expand" in str(ours["error"]["condition"])
+
+
+def test_scenarios_have_all_ops_types_and_keys() -> None:
+    words: Counter[str] = Counter()
+    keys: Counter[str] = Counter()
+    for seed in range(150):
+        made = rare_scenario(seed)
+        contexts, graphs = made["contexts"].values(), made["graphs"].values()
+        nodes = [n for g in graphs for n in g["nodes"].values() if isinstance(n, dict)]
+        words.update(n["op"] for n in nodes)
+        words.update(t["type"] for t in (*nodes, *(t for c in contexts for t in c["tensors"].values())))
+        for part in (made, *contexts, *graphs, *nodes, *made["backends"], made.get("scheduler", {})):
+            keys.update(list(part) if isinstance(part, dict) else ())
+    names = {f.name.lower() for f in op_facts() if f.function_of is None} - {"none", "flash_attn_back"}
+    assert {name for name in names if not words[name]} == set()
+    assert {name for name in TYPES if not words[name]} == set()
+    wanted = ("in", "at", "size", "uncomputed", "copy_callback", "graph_size", "supports", "backend", "max_size")
+    assert {key for key in wanted if not keys[key]} == set()
