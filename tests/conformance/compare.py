@@ -1,9 +1,11 @@
-"""Compares what the engine planned with what the real library did, field by field."""
+"""Plans and calls of devices, the engine's beside the library's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from ggmltool.ggml.events import Computed, Event, EventCall, Synchronized, TensorCopied, TensorWritten
 
 IGNORED = frozenset({"cause"})
 """Fields the release build of the library does not record."""
@@ -62,3 +64,37 @@ def differences(engine: Any, oracle: Any, path: str) -> Iterator[str]:
             yield f"{path}: {len(engine)} entries, not {len(oracle)}"
     elif engine != oracle or type(engine) is not type(oracle):
         yield f"{path}: {engine!r}, not {oracle!r}"
+
+
+IsVisible = Callable[[str], bool]
+
+
+def trace_of(events: Iterable[Event], visible: IsVisible = lambda buft: True) -> list[str]:
+    """One line for each call on a device (see `OracleRun.trace`), without those that make or free something.
+
+    `visible` says whether reads and writes of a buffer type's memory are calls that can be seen.
+    """
+    out: list[str] = []
+    for event in events:
+        out += _lines(event, visible)
+    return out
+
+
+def _lines(event: Event, visible: IsVisible) -> list[str]:
+    match event:
+        case Synchronized(backend):
+            return [f"synchronize {backend}"]
+        case Computed(_, backend, nodes):
+            return [f"graph_compute {backend} [{', '.join(nodes)}]"]
+        case EventCall(call, backend, copy):
+            return [f"event_{call} {backend} {copy}"]
+        case TensorWritten(tensor, buft, offset, nbytes, get):
+            return [f"{'get' if get else 'set'}_tensor {buft} {tensor} {offset} {nbytes}"] if visible(buft) else []
+        case TensorCopied(src, dst, nbytes, how, src_buft, dst_buft) if nbytes:
+            lines = []
+            if how in ("get", "bounce") and visible(src_buft):
+                lines.append(f"get_tensor {src_buft} {src} 0 {nbytes}")
+            if how in ("set", "bounce") and visible(dst_buft):
+                lines.append(f"set_tensor {dst_buft} {dst} 0 {nbytes}")
+            return lines
+    return []

@@ -14,8 +14,7 @@ from ggmltool.scenario.samples import sample_name
 from tests.conformance.judged import Judging
 from tests.conformance.judged import judged as judged_as
 from tests.conformance.ops_case import Call
-from tests.conformance.releases import JUDGED
-from tests.conformance.samples import samples
+from tests.conformance.releases import JUDGED, samples
 from tests.needs import EVERY, library
 
 

@@ -14,9 +14,8 @@ from ggmltool.ggml.releases.release import Rules
 from ggmltool.oracle import OracleRun
 from ggmltool.oracle import run as run_on_library
 from ggmltool.scenario.run.run import Run
-from tests.conformance.compare import is_crash
+from tests.conformance.compare import is_crash, trace_of
 from tests.conformance.run import judge
-from tests.conformance.trace import trace_of
 from tests.invariants import Violation, check_plan, violations
 
 GPU: dict[str, Any] = {"name": "CUDA0", "profile": "custom"}

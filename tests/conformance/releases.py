@@ -1,4 +1,4 @@
-"""The releases that tests judge by their real libraries.
+"""The releases that tests judge by their real libraries, and the samples that these can be asked about.
 
     python -m tests.conformance.releases
 
@@ -7,15 +7,18 @@ prints the packages with libraries that the extra `test` leaves out, since of ea
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import requires
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle.lib import Lib
+from ggmltool.scenario import samples as shipped
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
@@ -51,6 +54,18 @@ def left_out() -> list[str]:
     tested = {package for package, _, when in asked if when == "extra == 'test'"}
     needed = [RELEASES[name].library for name in JUDGED]
     return [library.requirement for library in needed if library is not None and library.requirement not in tested]
+
+
+_NAMED = re.compile(r"^ggml: *[\"']?([^\s\"'#]+)", re.MULTILINE)
+
+
+@cache
+def samples(release: str) -> tuple[Path, ...]:
+    """All samples but those that are for another ggml, by name."""
+    named = {
+        path: _NAMED.search(path.read_text("utf-8") if path.suffix == ".yaml" else "") for path in shipped.samples()
+    }
+    return tuple(path for path, found in named.items() if found is None or found[1] == release)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def both(models: list[Any]) -> list[tuple[Any, Any]]:
 
 def calls(events: list[Any], real: Any) -> tuple[list[str], list[str]]:
     """What was asked of the devices: ours, the library's. Its events count through all devices, ours per device."""
-    from tests.conformance.trace import trace_of
+    from tests.conformance.compare import trace_of
 
     hidden = ("alloc_buffer", "free_buffer", "event_new", "set_tensor CPU ", "get_tensor CPU ")
     lines = [line for line in real.trace if not line.startswith(hidden)]

@@ -16,10 +16,10 @@ from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.scenario.scenario import Scenario
+from tests.conformance.compare import trace_of
 from tests.conformance.judged import Judged, judged
 from tests.conformance.releases import release_of, seeds_of
 from tests.conformance.test_compute import MOE, nmse, with_data
-from tests.conformance.trace import trace_of
 from tests.drawn import Drawn
 
 SEEDS = 80

@@ -28,8 +28,7 @@ from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario
-from tests.conformance.releases import in_turn, release_of
-from tests.conformance.samples import samples
+from tests.conformance.releases import in_turn, release_of, samples
 from tests.drawn import Drawn
 
 Chunk = KNOWN["tallocr_chunk"]

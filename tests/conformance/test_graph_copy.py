@@ -27,9 +27,9 @@ from ggmltool.scenario.run.devices import make_backends, make_bufts
 from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import Scenario
+from tests.conformance.compare import trace_of
 from tests.conformance.releases import release_of
 from tests.conformance.test_compute import nmse, with_data
-from tests.conformance.trace import trace_of
 from tests.drawn import Drawn
 
 SEEDS = 80

@@ -19,10 +19,10 @@ from ggmltool.scenario.scenario import Scenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance import run as planning
 from tests.conformance import values as computing
+from tests.conformance.compare import trace_of
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario
 from tests.conformance.judged import HIDDEN, per_device
-from tests.conformance.trace import trace_of
 from tests.follow.library import Library
 
 Kind = Literal["plans", "calls"]
