@@ -138,7 +138,9 @@ def _planned(state: Watched, record: AllocRecorder, numbers: Mapping[str, int]) 
     built = state.built()
     where = addresses(arenas(state.run, built.name, built.table), state.run)
     if state.plan.error is not None and gallocr.refused is not None:
-        keys = hash_keys_so_far(gallocr, _walked(record))
+        # The node that the allocator came to last, -1 before the first.
+        turns = (step.event.at for step in reversed(record.steps) if isinstance(step.event, AllocationStarted))
+        keys = hash_keys_so_far(gallocr, next(turns, -1))
     else:
         keys = hash_keys(gallocr.planned_nodes, gallocr.planned_leafs)
     return Planned(
@@ -151,12 +153,6 @@ def _planned(state: Watched, record: AllocRecorder, numbers: Mapping[str, int]) 
         ),
         tuple(t.label for t in (*gallocr.planned_nodes, *gallocr.planned_leafs)),
     )
-
-
-def _walked(record: AllocRecorder) -> int:
-    """The node that the allocator came to last, -1 before the first."""
-    turns = (step.event.at for step in reversed(record.steps) if isinstance(step.event, AllocationStarted))
-    return next(turns, -1)
 
 
 def _rows(sched: AnyScheduler, numbers: Mapping[str, int]) -> tuple[list[AllocRow], list[AllocRow]]:

@@ -89,13 +89,17 @@ class Opened:
         return self._tensors[graph]
 
     def what_if(self, options: WhatIf) -> Opened:
-        """The same scenario with other options of the scheduler."""
+        """The same scenario with other options of the scheduler. Raises InspectError for one that its ggml lacks."""
         given = {name: value for name, value in options._asdict().items() if value is not None}
         if not given:
             return self
-        self._check_switches(given)
         from ggmltool.scenario.scenario import Scenario
+        from ggmltool.scenario.versions import days, lacks
 
+        for name in given:
+            since = days().keys.get(f"scheduler.{name}", "")
+            if lacks(self.model.release, since):
+                raise InspectError(f"ggml {self.model.ggml} has no {name}; available since {since}")
         model = replace(self.model, scheduler=replace(self.model.scheduler, **given))
         scenario = Scenario(model)
         scenario.on_debug = self.scenario.on_debug
@@ -128,15 +132,6 @@ class Opened:
         if self.model.release.library is None:
             *_, first = (release.name for release in RELEASES.values() if release.library is not None)
             raise InspectError(f"the scenario is for ggml {self.model.ggml}, and {why} {first} and later")
-
-    def _check_switches(self, names: Iterable[str]) -> None:
-        """Refuse options of a scheduler that has none of the name. Raises InspectError."""
-        from ggmltool.scenario.versions import days, lacks
-
-        for name in names:
-            since = days().keys.get(f"scheduler.{name}", "")
-            if lacks(self.model.release, since):
-                raise InspectError(f"ggml {self.model.ggml} has no {name}; available since {since}")
 
 
 def environment_number(name: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml import bounds
@@ -63,7 +64,9 @@ def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> MemoryN
 
 
 def _in_context(context: ContextSpec) -> int:
-    return sum(_nbytes(t) for t in context.tensors if t.view_src is None and not _mapped(t))
+    """The bytes of tensors that do not stay in their file."""
+    tensors = (t for t in context.tensors if t.view_src is None)
+    return sum(n for t in tensors if (n := _nbytes(t)) < MAPPED or not isinstance(t.data, GgufData))
 
 
 def need_of_compare(scenario: Scenario, graph: str) -> MemoryNeed:
@@ -82,25 +85,12 @@ def _converted(model: ScenarioSpec, graph: str) -> int:
     for n in model.graphs[graph].nodes:
         if n.op not in VIEW_OPS:
             sources = (known[s] for s in n.src if s is not None)
-            largest = max(largest, _elements(n) * _FLOAT + sum(_as_floats(s) for s in sources))
+            largest = max(largest, _FLOAT * (prod(n.ne) + sum(prod(s.ne) for s in sources if s.type is not F32)))
     return largest
-
-
-def _as_floats(t: TensorSpec) -> int:
-    return 0 if t.type is F32 else _elements(t) * _FLOAT
-
-
-def _elements(t: TensorSpec) -> int:
-    return t.ne[0] * t.ne[1] * t.ne[2] * t.ne[3]
 
 
 def _nbytes(t: TensorSpec) -> int:
     return nbytes_of(t.type, t.ne, t.nb)
-
-
-def _mapped(t: TensorSpec) -> bool:
-    """Whether a tensor stays in its file."""
-    return isinstance(t.data, GgufData) and _nbytes(t) >= MAPPED
 
 
 _NAMES_SHOWN = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
@@ -15,7 +15,7 @@ from ggmltool.ask.words import reason_sentence, words
 from ggmltool.ggml.events import Assigned, IdsChanged, ReallocNeeded, Said
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.why import Why
-from ggmltool.inspect.messages.match import Explained, Match, explained
+from ggmltool.inspect.messages.match import explained
 from ggmltool.inspect.what_if import OutcomeRow
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, section
@@ -243,8 +243,11 @@ def message(answer: Answer[ExplainedMessageShown], style: Style) -> str:
     found, others = answer.facts.match, answer.facts.also
     said = explained(found)
     told = [("What it means", said.told.means), ("What causes it", said.told.shapes)]
-    told.append(("What to do", _sentence(said.told.remedy)))
-    lines: list[str] = wrapped(_where(said), style.width)
+    remedy = said.told.remedy
+    told.append(("What to do", f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""))
+    where = f"of {said.where}" if said.era else said.where
+    functions = f", in {shortened(said.functions, _FUNCTIONS)}" if said.functions else ""
+    lines: list[str] = wrapped(f"{where}{functions}", style.width)
     for name, text in told:
         if text:
             lines += ["", name, *wrapped(printable(text), style.width)]
@@ -253,23 +256,12 @@ def message(answer: Answer[ExplainedMessageShown], style: Style) -> str:
     known = messages()
     wrong = [m for m in others if m.key not in known or known[m.key].level != "info"]
     if wrong:
-        lines += ["", "Also in this text", *_listed(wrong, style)]
+        shown = sorted(wrong[:_OTHERS], key=lambda m: m.line)
+        also = [f"line {match.line}: {printable(explained(match).title)}" for match in shown]
+        more = [f"and {len(wrong) - _OTHERS} more"] if len(wrong) > _OTHERS else []
+        lines += ["", "Also in this text", *_wrapped([*also, *more], style)]
     first, *rest = textwrap.wrap(printable(said.title), style.width, subsequent_indent="  ") or [""]
     return heading(first, [], style) + render_lines([*rest, *lines], style)
-
-
-def _where(said: Explained) -> str:
-    old = f"of {said.where}" if said.era else said.where
-    return f"{old}, in {shortened(said.functions, _FUNCTIONS)}" if said.functions else old
-
-
-def _listed(others: Sequence[Match], style: Style) -> list[str]:
-    lines = []
-    for match in sorted(others[:_OTHERS], key=lambda m: m.line):
-        lines += wrapped(f"line {match.line}: {printable(explained(match).title)}", style.width)
-    if len(others) > _OTHERS:
-        lines += wrapped(f"and {len(others) - _OTHERS} more", style.width)
-    return lines
 
 
 def no_message(answer: Answer[NoMessage], style: Style) -> str:
@@ -278,7 +270,3 @@ def no_message(answer: Answer[NoMessage], style: Style) -> str:
     if answer.facts.nearest:
         lines += ["nearest:", *(f"  {m.text}" for m in answer.facts.nearest)]
     return "\n".join(lines)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
