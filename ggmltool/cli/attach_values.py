@@ -92,48 +92,32 @@ def values_options(command: F) -> F:
 
     options = (
         click.option(
-            "--values",
-            multiple=True,
-            metavar="NODE",
-            shell_complete=_complete,
+            "--values", multiple=True, metavar="NODE", shell_complete=_complete,
             help="Read the results of this node, of all that match a glob (`'Qcur-*'`), or of `all`, and what they are "
             "computed from, while the program computes them. May be given more than once.",
         ),
         click.option(
-            "--dump",
-            metavar="DIR",
-            type=click.Path(path_type=Path),
+            "--dump", metavar="DIR", type=click.Path(path_type=Path),
             help="Write these values to .npy files in this folder, as `run --dump` does.",
         ),
         click.option(
-            "--compare",
-            is_flag=True,
+            "--compare", is_flag=True,
             help="Compute the same nodes (default: all) here from the same inputs, and name the first kernel that is "
             "off. Exit status 1: a node is off.",
         ),
         click.option(
-            "--tolerance",
-            type=click.FloatRange(0),
-            metavar="NMSE",
+            "--tolerance", type=click.FloatRange(0), metavar="NMSE",
             help="With --compare: allow every node this NMSE. Default: what ggml's own tests allow.",
         ),
         click.option(
-            "--worst",
-            type=click.IntRange(0),
-            default=_WORST,
-            show_default=True,
-            metavar="N",
+            "--worst", type=click.IntRange(0), default=_WORST, show_default=True, metavar="N",
             help="With --compare: show at most N nodes.",
         ),
         click.option(
-            "--max-bytes",
-            metavar="SIZE",
-            default=_DEFAULT_BYTES,
-            show_default=True,
-            callback=_bytes,
+            "--max-bytes", metavar="SIZE", default=_DEFAULT_BYTES, show_default=True, callback=_bytes,
             help="Refuse to read values of more bytes than these.",
         ),
-    )
+    )  # fmt: skip
     out: Callable[..., Any] = with_values
     for option in reversed(options):
         out = option(out)

@@ -53,10 +53,7 @@ ON_ONE_DEVICE = replace(
     A,
     plan=replace(
         changed(
-            TWO_DEVICES,
-            a={"cause": "usr"},
-            b={"backend": "CUDA0", "split": 0},
-            d={"split": 0, "alloc_size": 20 * KIB},
+            TWO_DEVICES, a={"cause": "usr"}, b={"backend": "CUDA0", "split": 0}, d={"split": 0, "alloc_size": 20 * KIB}
         ),
         splits=(SplitPlan(0, "CUDA0", 0, 4, ("inp",)),),
         copies=TWO_DEVICES.copies[:1],
@@ -129,7 +126,7 @@ def test_what_moved_is_copied_grew_and_came_is_told() -> None:
         ("b", "CUDA0", 10 * KIB, None),
     ]
     assert [(c.src, c.dst, *((x.tensors, x.nbytes) for x in (c.a, c.b))) for c in found.copies][1:] == [
-        ("CUDA0", "CPU", (1, 10 * KIB), (0, 0)),
+        ("CUDA0", "CPU", (1, 10 * KIB), (0, 0))
     ]
     assert [(pair.id, pair.growth) for pair in found.sizes] == [("d", 10 * KIB)]
     assert [(m.id, m.a and m.a.buft, m.b and m.b.buft) for m in found.context_tensors] == [("w2", "CPU", "CUDA0")]

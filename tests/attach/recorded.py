@@ -174,10 +174,7 @@ def record(program: Sequence[str]) -> dict[str, Any]:
                     spans[address, len(text) + 1] = text + b"\0"
             return answers
 
-        with (
-            mock.patch.object(Memory, "read", reading),
-            mock.patch.multiple(link, ask=asking, call=calling, pid=0),
-        ):
+        with mock.patch.object(Memory, "read", reading), mock.patch.multiple(link, ask=asking, call=calling, pid=0):
             snapshot = read_snapshot(session, sched, graph, ALLOC, "after")
         used = {"ggml_type_name", "ggml_op_name", "ggml_unary_op_name", "ggml_glu_op_name"}
         used.update(function for name in layout_names() for function in exports_of(name))

@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attach.programs import (
-    linked,
-    on_vulkan,
-    output_of,
-    python_program,
-    started,
-)
+from tests.attach.programs import linked, on_vulkan, output_of, python_program, started
 from tests.needs import compiled, library, made, needs_gcc, real_vulkan
 
 LINES = [

@@ -223,10 +223,7 @@ def _backend_table(backends: list[AttachedBackend]) -> Table[AttachedBackend]:
     ]
     if any(b.device != b.name for b in backends):
         columns.append(Column("device", drop=2, cut=True, get=lambda b: b.device))
-    columns += [
-        Column("type", drop=1, get=lambda b: b.type),
-        Column("memory", right=True, drop=3, get=_free),
-    ]
+    columns += [Column("type", drop=1, get=lambda b: b.type), Column("memory", right=True, drop=3, get=_free)]
     if any(b.description not in (b.name, b.device) for b in backends):
         columns.append(Column("description", cut=True, drop=5, get=lambda b: b.description))
     return Table(*columns)

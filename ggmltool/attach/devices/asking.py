@@ -261,14 +261,7 @@ def _seen(snapshot: Snapshot, t: TensorStruct | None) -> Key:
         return None
     root = snapshot.tensors.get(t.view_src) if t.view_src else None
     own, its = (snapshot.buffers.get(x.buffer) if x is not None else None for x in (t, root))
-    return (
-        t.type,
-        t.ne,
-        t.nb,
-        bool(t.view_src),
-        own and (own.buft, own.usage),
-        its and (its.buft, its.usage),
-    )
+    return (t.type, t.ne, t.nb, bool(t.view_src), own and (own.buft, own.usage), its and (its.buft, its.usage))
 
 
 _NAMES = "the names of devices: from the copies of tensors, which have them in theirs; the last is called CPU"

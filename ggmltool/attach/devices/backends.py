@@ -163,11 +163,7 @@ def _function(link: GdbLink, name: str) -> int | None:
         return None
 
 
-_PROPS = {
-    "memory_free": "memory_free",
-    "memory_total": "memory_total",
-    "events": "caps.events",
-}
+_PROPS = {"memory_free": "memory_free", "memory_total": "memory_total", "events": "caps.events"}
 
 
 class FoundBackends(NamedTuple):

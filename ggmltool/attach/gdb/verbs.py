@@ -4,12 +4,7 @@ Both sides read this file: gdb's own Python, and ours.
 """
 
 VERBS = {
-    "splits": (
-        "",
-        "Show the splits that the scheduler made: backend, nodes, copied inputs.",
-        "ggml splits",
-        "",
-    ),
+    "splits": ("", "Show the splits that the scheduler made: backend, nodes, copied inputs.", "ggml splits", ""),
     "why": (
         "NODE",
         "Explain why a node runs on its backend, by the rules that the scheduler followed.",
@@ -35,12 +30,7 @@ VERBS = {
         "node",
     ),
     "buffers": ("", "Show the buffers of the graph and of the allocator, with their addresses.", "ggml buffers", ""),
-    "lifetime": (
-        "NODE",
-        "Show who has a tensor's bytes before it and after it.",
-        "ggml lifetime kq",
-        "node",
-    ),
+    "lifetime": ("NODE", "Show who has a tensor's bytes before it and after it.", "ggml lifetime kq", "node"),
     "graph": ("", "Show the nodes and leafs of the graph, as ggml_graph_print does.", "ggml graph", ""),
     "save": (
         "FILE.json.gz [--redact]",
@@ -48,12 +38,7 @@ VERBS = {
         "ggml save graph.json.gz",
         "file",
     ),
-    "verify": (
-        "",
-        "Compare what the process decided with what ggmltool plans for the same graph.",
-        "ggml verify",
-        "",
-    ),
+    "verify": ("", "Compare what the process decided with what ggmltool plans for the same graph.", "ggml verify", ""),
     "break": (
         "[--alloc] NODE",
         "Stop before the backend computes the split that a node is in; with --alloc where it gets its address.",
@@ -72,12 +57,7 @@ VERBS = {
         "ggml ptype struct ggml_tensor",
         "node",
     ),
-    "x": (
-        "[/NFU] EXPR",
-        "Examine memory; a tensor stands for its data.",
-        "ggml x/8fw kq",
-        "node",
-    ),
+    "x": ("[/NFU] EXPR", "Examine memory; a tensor stands for its data.", "ggml x/8fw kq", "node"),
     "use": (
         "[SCHED [GRAPH]]",
         "Choose a scheduler, and a graph, by address or expression; alone: say which ones are looked at.",
