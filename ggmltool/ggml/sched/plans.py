@@ -1,4 +1,6 @@
-"""The rows of a plan, made of a State: what memory holds after a reserve or an alloc, told as the engine tells it."""
+"""The rows of a plan, of the engine's scheduler and of a State: what memory holds after a reserve or an alloc, as the
+engine tells it; and what ggml_backend_sched_print_assignments prints, as records.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,20 @@ from typing import NamedTuple
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import KEY_NAMES, Op
-from ggmltool.ggml.plan import CopyPlan, LeafPlan, NodePlan, Plan, PlanError, SplitPlan
+from ggmltool.ggml.plan import (
+    CopyPlan,
+    DebugNode,
+    DebugSource,
+    DebugSplit,
+    LeafPlan,
+    NodePlan,
+    Plan,
+    PlanError,
+    SplitPlan,
+)
 from ggmltool.ggml.sched.common import AnyScheduler, Places
 from ggmltool.ggml.state import SchedState, State, TensorState
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.tensor import FLAG_COMPUTE, Tensor, op_desc
 
 SizeOf = Callable[[int], int | None]
 """The bytes that a tensor of a number takes in its buffer type, None if that was not asked."""
@@ -251,3 +263,42 @@ def _copies(s: AnyScheduler, place: Places) -> Iterator[CopyPlan]:
     for t, b, c, copy in copies_of(s):
         buffer, _, chunk, offset, _ = place(copy, False)
         yield CopyPlan(copy.name, t.label, s.names[b], c, buffer, chunk, offset)
+
+
+def debug_of(s: AnyScheduler, graph: CGraph) -> tuple[DebugSplit, ...]:
+    """The splits with their nodes; of a graph without nodes nothing is printed, nor a split behind its last node."""
+    return tuple(
+        DebugSplit(
+            k,
+            s.names[sp.backend_id] if sp.backend_id >= 0 else "NULL",
+            tuple((t.name, t.nbytes) for t in sp.inputs),
+            node_lines(s, graph, sp.i_start, sp.i_end),
+        )
+        for k, sp in enumerate(s.splits[: s.n_splits])
+        if sp.i_start < graph.n_nodes
+    )
+
+
+def node_lines(s: AnyScheduler, graph: CGraph, start: int, end: int) -> tuple[DebugNode, ...]:
+    """The lines of the nodes `[start, end)`; view ops have none."""
+    ids, causes, names = s.ids, s.causes, s.names
+
+    def backend(t: Tensor) -> str | None:
+        b = ids[t.index]
+        return names[b] if b != -1 else None
+
+    return tuple(
+        DebugNode(
+            i,
+            op_desc(n) if s.release.prints_functions else Op(n.op).name,
+            n.name,
+            n.nbytes,
+            backend(n),
+            causes[n.index] or "",
+            graph.use_count(n),
+            bool(n.flags & FLAG_COMPUTE),
+            tuple(DebugSource(t.name, t.nbytes, backend(t), causes[t.index] or "") for t in s.sources(n)),
+        )
+        for i, n in enumerate(graph.nodes[start:end], start)
+        if not n.is_view_op
+    )

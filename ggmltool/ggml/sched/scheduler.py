@@ -13,7 +13,7 @@ from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.sched.assign import assign_from_buffers, assign_sources, choose_or_upgrade, expand
 from ggmltool.ggml.sched.callbacks import CopyCallback, EvalCallback
 from ggmltool.ggml.sched.common import Fields, Place, Places, n_keepers
-from ggmltool.ggml.sched.printing import debug_of
+from ggmltool.ggml.sched.plans import debug_of
 from ggmltool.ggml.sched.split import Cut
 from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.ggml.tensor import MAX_SRC, Tensor

@@ -19,7 +19,7 @@ from ggmltool.ggml.releases.january_2024.passes import Cut, assign_from_buffers,
 from ggmltool.ggml.releases.january_2024.state import NO_ALLOCR, SchedulerState
 from ggmltool.ggml.releases.january_2024.tallocr import Tallocr, alloc_ctx_tensors_from_buft, buft_alloc_buffer
 from ggmltool.ggml.sched.common import Place, Places, Times
-from ggmltool.ggml.sched.printing import debug_of, node_lines
+from ggmltool.ggml.sched.plans import debug_of, node_lines
 from ggmltool.ggml.sched.reader import free_blocks
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.why import Why
