@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from ggmltool.structs.declarations import NoMemoryError
@@ -89,8 +88,14 @@ class Memory:
 
 def made_once(make: Callable[[], bytes]) -> Read:
     """Reads of bytes that are made at the first of them."""
-    kept = cache(make)
-    return lambda offset, n: kept()[offset : offset + n]
+    made: list[bytes] = []
+
+    def read(offset: int, n: int) -> bytes:
+        if not made:
+            made.append(make())
+        return made[0][offset : offset + n]
+
+    return read
 
 
 def records(step: int, make: Callable[[int], bytes]) -> Read:

@@ -175,7 +175,8 @@ class Part:
 
     def size(self, struct: str, alignment: int = 1) -> int:
         """The bytes of a struct, padded."""
-        return pad(self.layout.structs[struct].size, alignment)
+        size = self.layout.structs[struct].size
+        return size if alignment == 1 else pad(size, alignment)
 
     def offset(self, struct: str, field: str) -> int:
         """Where a field lies in a struct."""
