@@ -153,7 +153,7 @@ def test_the_registry_has_the_cpu_first() -> None:
         ("GPU0", ""),
     ]
     assert registry.init_backend_from_str("CUDA1:whatever").device.buft.name == "CUDA1"
-    assert registry.get_default_buffer_type(0).slack == 64
+    assert registry.entries[0].default_buffer_type.slack == 64
 
 
 @pytest.mark.parametrize(("kind", "line"), [("set", 197), ("get", 207)])
