@@ -34,9 +34,7 @@ def plans(of: Scenario) -> Iterator[tuple[Run, Plan]]:
 @pytest.mark.parametrize("release", [name for name, release in RELEASES.items() if release.reserves])
 def test_the_rows_of_a_plan_follow_from_the_state(release: str) -> None:
     compared = 0
-    # The oldest know few of the ops that are drawn.
-    kept = kept_scenarios(release, slice(len(SEEDS))) if release == "2024-01" else ()
-    for scenario in (*random_scenarios(release, SEEDS), *kept):
+    for scenario in random_scenarios(release, SEEDS):
         for run, plan in plans(scenario):
             state = run_state(run, plan.graph or "")
             assert state is not None
