@@ -13,7 +13,7 @@ from ggmltool.ask.words import words
 from ggmltool.ggml.events import Event, Grown, NotReused, ReallocNeeded, Reused
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.samples import DEFAULT, samples, samples_folder
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.lifetimes import memory_plan
 
 SAMPLES = samples()
@@ -88,7 +88,7 @@ def test_from_32_tokens_on_the_experts_are_offloaded(tmp_path: Path) -> None:
     assert {(node.backend, node.cause) for node in many.nodes if node.op == "MUL_MAT_ID"} == {("CUDA0", "1.off")}
 
 
-def load(name: str) -> Scenario:
+def load(name: str) -> LoadedScenario:
     return ggmltool.load(samples_folder() / f"{name}.yaml")
 
 

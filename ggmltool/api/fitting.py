@@ -16,7 +16,7 @@ from ggmltool.inspect.ranges import doublings, read_range
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.capture.options import CaptureOptions
-    from ggmltool.sources.llama.search.candidates import Objective, Progress
+    from ggmltool.sources.llama.search.candidates import Objective, SearchProgress
 
 _MOST = 1 << 31
 
@@ -44,7 +44,7 @@ def fit(
     quantization: str = "",
     jobs: int | None = None,
     resume: str | Path | None = None,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[SearchProgress], None] = lambda progress: None,
     **placing: Unpack[Placing],
 ) -> Answer[FitShown]:
     """The best way to put a model on devices; the rows are the best placement of each setting, the best of all first.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.place.chosen import AUTO_LAYERS, Chosen, FitAsked, choose
-from ggmltool.ask.place.options import DEFAULT_MARGIN, Asked, Common, read_margins
+from ggmltool.ask.place.options import DEFAULT_MARGIN, Common, PlaceRequest, read_margins
 from ggmltool.ask.place.record import PlacementShown
 from ggmltool.ask.place.record import place as find_place
 from ggmltool.ask.sweep.record import SweepShown
@@ -69,12 +69,12 @@ def place(
     """The placement."""
     opened.refuse_older(_RULES)
     common = common_of(options)
-    asked = Asked(str(n_gpu_layers), tensor_split, several(override_tensor), n_cpu_moe)
+    asked = PlaceRequest(str(n_gpu_layers), tensor_split, several(override_tensor), n_cpu_moe)
     chosen = _chosen(opened, common, asked) if asked.n_gpu_layers == AUTO_LAYERS else None
     return find_place(opened, common, asked if chosen is None else chosen.asked, chosen=chosen)
 
 
-def _chosen(opened: Opened, common: Common, asked: Asked) -> Chosen:
+def _chosen(opened: Opened, common: Common, asked: PlaceRequest) -> Chosen:
     """llama.cpp's own choice for the capture. Raises InspectError if llama.cpp would end there."""
     n_ctx = opened.model.meta.get("n_ctx")
     fit = FitAsked(n_ctx if isinstance(n_ctx, int) else 0)
@@ -93,11 +93,11 @@ def sweep(
     jobs: int | None,
     **options: Unpack[Placing],
 ) -> Answer[SweepShown]:
-    from ggmltool.ask.sweep.record import Graph, most_layers, varied
+    from ggmltool.ask.sweep.record import SweptGraph, most_layers, varied
     from ggmltool.ask.sweep.record import sweep as find_best
 
     for one in opened:
         one.refuse_older(_RULES)
-    graphs = [Graph(one, {}) for one in opened]
+    graphs = [SweptGraph(one, {}) for one in opened]
     ways = varied(most_layers(graphs), n_gpu_layers, several(tensor_split), several(override_tensor), n_cpu_moe)
     return find_best(graphs, common_of(options), ways, jobs)

@@ -25,7 +25,7 @@ from ggmltool.ask.tensor import TensorQuestion
 from ggmltool.ask.trace import TraceQuestion
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.opened import Opened, WhatIf
-from ggmltool.scenario.scenario import Scenario as Base
+from ggmltool.scenario.scenario import LoadedScenario as Base
 from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:

@@ -112,17 +112,17 @@ def name_of(question: Callable[..., Question[R]]) -> str:
     return question.__name__.removesuffix("Question").lower()
 
 
-class Asked(Protocol):
+class Askable(Protocol):
     """A scenario that questions are methods of."""
 
     @property
     def opened(self) -> Opened: ...
 
 
-def method(question: Callable[P, Question[R]], name: str = "") -> Callable[Concatenate[Asked, P], Answer[R]]:
+def method(question: Callable[P, Question[R]], name: str = "") -> Callable[Concatenate[Askable, P], Answer[R]]:
     """The method that asks a question, with the parameters that its class has; `name` if it is not called as that."""
 
-    def asked(self: Asked, /, *args: P.args, **kwargs: P.kwargs) -> Answer[R]:
+    def asked(self: Askable, /, *args: P.args, **kwargs: P.kwargs) -> Answer[R]:
         return question(*args, **kwargs).ask(self.opened)
 
     signature = inspect.signature(question)

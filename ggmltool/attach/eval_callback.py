@@ -13,7 +13,7 @@ from contextlib import suppress
 from ggmltool.attach.gdb.link import Dies, FunctionCall, GdbLink, ProgramStop
 from ggmltool.attach.session import AttachSession
 from ggmltool.state.errors import AttachError, LinkError
-from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.fields import StructFields
 from ggmltool.structs.layout import layout
 
 _LENGTH = 32
@@ -73,7 +73,7 @@ class EvalCallback:
         self.link = session.link
         self.sched = sched
         names = ("callback_eval", "callback_eval_user_data")
-        fields = Record(layout(session.instance.structs), "ggml_backend_sched", names)
+        fields = StructFields(layout(session.instance.structs), "ggml_backend_sched", names)
         self._old, self._old_user = fields.unpack(self.link.read(sched, fields.size))
         self._function, self._user = self._old, self._old_user
         self._back: tuple[int, int] = (0, 0)

@@ -23,11 +23,11 @@ from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import BackendState, Function, Snapshot
 from ggmltool.ggml.state import NO_SLOTS, GallocState, GraphState, SchedState, SplitState
 from ggmltool.state.errors import AttachError, LinkError, NoBytes, NotAsLaidOut
-from ggmltool.state.memory.fields import Record
-from ggmltool.state.memory.graphs import Graphs
+from ggmltool.state.memory.fields import StructFields
+from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import Memory
 from ggmltool.state.memory.schedulers import Schedulers
-from ggmltool.state.memory.tensors import Tensors, TensorStruct
+from ggmltool.state.memory.tensors import MemoryTensors, TensorStruct
 from ggmltool.structs.layout import MAX_NAME, Layout, fresh, layout, layouts_of, newest_first, says_structs
 from ggmltool.structs.types import Array, CType, Int, Pointer, Struct, bare, size_of
 
@@ -120,8 +120,8 @@ class ProcessReader:
         self.instance = session.instance
         self.layout: Layout = types or next(layouts_for(session))
         self.memory = Memory(session.link)
-        self.graphs = Graphs(self.memory, self.layout)
-        self.tensors = Tensors(self.memory, self.layout)
+        self.graphs = MemoryGraphs(self.memory, self.layout)
+        self.tensors = MemoryTensors(self.memory, self.layout)
 
     @cached_property
     def schedulers(self) -> Schedulers:
@@ -330,7 +330,7 @@ def _sched_like(
 
 def _device_of(session: AttachSession, reader: ProcessReader, buft: int) -> int:
     """The device of a buffer type; the CPU's of the one that says none, which is the CPU's. Raises AttachError."""
-    record = Record(reader.layout, "ggml_backend_buffer_type", ("device|",))
+    record = StructFields(reader.layout, "ggml_backend_buffer_type", ("device|",))
     (device,) = record.unpack(reader.memory.read(buft, record.size))
     return int(device or _called(session, "ggml_backend_reg_dev_get", _called(session, "ggml_backend_cpu_reg"), 0))
 

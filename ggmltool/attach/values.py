@@ -17,7 +17,7 @@ from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
 from ggmltool.scenario.errors import Mistake
 from ggmltool.sources.values.cut import CutGraph, ValueStore, chosen_nodes, computed_nodes, cut, packed, packed_size
 from ggmltool.state.errors import AttachError, NoBytes
-from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.fields import StructFields
 from ggmltool.state.memory.pages import c_string
 from ggmltool.structs.layout import layout
 
@@ -46,8 +46,8 @@ class TensorBytes:
         self.link = session.link
         self.instance = session.instance
         structs = layout(self.instance.structs, self.instance.max_name)
-        self._tensor = Record(structs, "ggml_tensor", ("buffer", "view_src", "data"))
-        self._buffer = Record(structs, "ggml_backend_buffer", ("iface.get_tensor", "buft|", "size"))
+        self._tensor = StructFields(structs, "ggml_tensor", ("buffer", "view_src", "data"))
+        self._buffer = StructFields(structs, "ggml_backend_buffer", ("iface.get_tensor", "buft|", "size"))
         self._buffers: dict[int, _Buffer] = {}
         self._room = 0
         self._gathered: dict[int, int] = {}

@@ -22,7 +22,7 @@ from ggmltool.show.table import Style
 from ggmltool.show.text import count, ggml_error, printable
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.prompt import Given
+    from ggmltool.debugger.prompt import PromptCommand
     from ggmltool.ggml.releases.release import Release
     from ggmltool.inspect.opened import Opened
 
@@ -84,7 +84,7 @@ def debug(
       ggmltool debug moe --batch -ex "break split 1" -ex run -ex bt -ex "info splits"
     """
     from ggmltool.debugger.prompt import Prompt
-    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.session import DebugSession
     from ggmltool.debugger.terminal import Terminal
     from ggmltool.state.story.history import record_history
 
@@ -92,7 +92,7 @@ def debug(
     history = record_history(opened.scenario, _computes(opened, compute, zeros))
     interactive = not batch and sys.stdin.isatty() and sys.stdout.isatty()
     terminal = Terminal(Output().style, interactive)
-    session = Session(history, _title(opened), terminal)
+    session = DebugSession(history, _title(opened), terminal)
     session.settings.confirm = not batch
     if not batch and current_settings().verbosity >= 0:
         events = count(len(history.points), "event")
@@ -114,13 +114,13 @@ def _title(opened: Opened) -> str:
     return printable(Path(opened.argument).name) if opened.argument != "-" else "standard input"
 
 
-def _given(ctx: click.Context, commands: tuple[str, ...], scripts: tuple[str, ...]) -> list[Given]:
+def _given(ctx: click.Context, commands: tuple[str, ...], scripts: tuple[str, ...]) -> list[PromptCommand]:
     """The commands and scripts in the order in which they stand on the line; those of the environment come last."""
-    from ggmltool.debugger.prompt import Given
+    from ggmltool.debugger.prompt import PromptCommand
 
     left: dict[str, list[str]] = {"eval_command": list(commands), "command": list(scripts)}
     order: list[Any] = [*ctx.meta[_ORDER], *(name for name in left for _ in left[name])]
-    return [Given(left[name].pop(0), name == "command") for name in order if left[name]]
+    return [PromptCommand(left[name].pop(0), name == "command") for name in order if left[name]]
 
 
 def _computes(opened: Opened, compute: bool | None, zeros: bool) -> bool:
@@ -179,7 +179,7 @@ def tui(
     if computes:
         check_run(opened, zeros)
     from ggmltool.debugger.prompt import Prompt
-    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.session import DebugSession
     from ggmltool.debugger.terminal import Terminal
     from ggmltool.state.story.history import record_history
 
@@ -187,7 +187,7 @@ def tui(
     colored = color == "always" or (color == "auto" and not os.environ.get("NO_COLOR"))
 
     terminal = Terminal(Style(), interactive=False)
-    prompt = Prompt(Session(record_history(opened.scenario, computes), opened.title, terminal), terminal)
+    prompt = Prompt(DebugSession(record_history(opened.scenario, computes), opened.title, terminal), terminal)
     prompt.show(opened, dark=not light, colored=colored)
     return FINE
 

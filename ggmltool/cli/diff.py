@@ -71,7 +71,7 @@ def open_sides(
         raise click.UsageError("Name two scenarios, or one with --ggml 0.20.2,0.26 or an option such as --no-pipeline.")
     mine = what_if.opposite if b is None and not releases else what_if
     asked = [
-        Asked(name, options, release)
+        GivenSide(name, options, release)
         for name, options, release in zip((a, b or a), (mine, what_if), releases or (None, None), strict=True)
     ]
     opened: dict[tuple[str, Release | None], Opened | OpenedLog] = {}
@@ -100,7 +100,7 @@ def _side(opened: Opened | OpenedLog, moment: Moment, what_if: WhatIf) -> DiffSi
     return log_side(opened.graph())
 
 
-class Asked(NamedTuple):
+class GivenSide(NamedTuple):
     """One side as the command line has it."""
 
     argument: str
@@ -115,7 +115,7 @@ class Asked(NamedTuple):
         return " ".join(filter(None, (name, ggml, str(self.what_if))))
 
 
-def _titles(asked: Sequence[Asked]) -> Titles:
+def _titles(asked: Sequence[GivenSide]) -> Titles:
     """As short as they can be told apart."""
     short = [side.title(whole=False) for side in asked]
     same = short[0] == short[1] and asked[0] != asked[1]

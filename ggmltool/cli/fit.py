@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from ggmltool.ask.place.options import AUTO_SPLIT, Common, shares_of
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import CliError, value_of
-from ggmltool.cli.models import ModelOptions, Numbers, model_options
+from ggmltool.cli.models import ModelOptions, SeveralNumbers, model_options
 from ggmltool.cli.options import DOCUMENTS, format_option, output_to, scenario_argument
 from ggmltool.cli.output import Output, ending_of, note
 from ggmltool.cli.pictures import PICTURES, check_picture, picture_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ggmltool.ask.answer import Answer
     from ggmltool.ask.fit.record import FitShown
     from ggmltool.ask.fit.wishes import Wishes
-    from ggmltool.sources.llama.search.candidates import Progress
+    from ggmltool.sources.llama.search.candidates import SearchProgress
 
 SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 _OBJECTIVES = ("fastest", "longest", "smallest", "fewest-splits")
@@ -48,7 +48,7 @@ class _CountOrAuto(click.IntRange):
          "that with most room.",
 )  # fmt: skip
 @click.option(
-    "-ngl", "--n-gpu-layers", type=Numbers(0, 10_000, all=-1), metavar="RANGE",
+    "-ngl", "--n-gpu-layers", type=SeveralNumbers(0, 10_000, all=-1), metavar="RANGE",
     help="Layers on GPUs: 20, all, 0..32:4 (default: searched).",
 )  # fmt: skip
 @click.option("-ts", "--tensor-split", metavar="SHARES", help="How GPUs share the layers (default: searched).")
@@ -179,7 +179,7 @@ def _found(wishes: Wishes, scenario: str | None, jobs: int | None, resume: Path 
         wishes = wishes._replace(argument=opened.argument)
     text = ""
 
-    def told(now: Progress) -> None:
+    def told(now: SearchProgress) -> None:
         nonlocal text
         text = progress_text(now)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import click
 
-from ggmltool.ask.sweep.record import Graph
+from ggmltool.ask.sweep.record import SweptGraph
 from ggmltool.cli.errors import CliError, value_of
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
@@ -40,7 +40,7 @@ _MOST = 1 << 31
 _ENDS = re.compile(r"(\d{1,10})\.\.(\d{1,10})")
 
 
-class Numbers(_Several):
+class SeveralNumbers(_Several):
     """Numbers of an option that takes several, from `least` on; a word of `words` stands for its number.
 
     With `doubled` a range without a step has doublings.
@@ -74,7 +74,7 @@ class Numbers(_Several):
         return read_range(text, self.most + 1, all=False)
 
 
-class Words(_Several):
+class SeveralWords(_Several):
     """Words of an option that takes several, each one of `choices`."""
 
     name = "list"
@@ -188,7 +188,7 @@ def _words(given: dict[str, tuple[Any, ...]], values: tuple[Any, ...]) -> dict[s
     }
 
 
-class _Kinds(Words):
+class _Kinds(SeveralWords):
     """Kinds of files that llama-quantize makes, as it writes them."""
 
     name = "kind"
@@ -267,14 +267,16 @@ _HELP = {
 
 def _options(lists: bool, doubled: bool) -> list[Callable[[F], F]]:
     def number(*names: str, least: int, help: str, doubled: bool = False) -> Callable[[F], F]:
-        type = Numbers(least, doubled=doubled) if lists else click.IntRange(least)
+        type = SeveralNumbers(least, doubled=doubled) if lists else click.IntRange(least)
         return click.option(*names, type=type, metavar="LIST" if lists else "N", help=help)
 
     def word(*names: str, choices: tuple[str, ...], help: str) -> Callable[[F], F]:
         one = click.Choice(choices)
-        return click.option(*names, type=Words(one) if lists else one, metavar="LIST" if lists else None, help=help)
+        return click.option(
+            *names, type=SeveralWords(one) if lists else one, metavar="LIST" if lists else None, help=help
+        )
 
-    sequences = Numbers(1, auto=_AUTO) if lists else _Parallel(1)
+    sequences = SeveralNumbers(1, auto=_AUTO) if lists else _Parallel(1)
     return [
         number("-c", "--ctx-size", least=0, help=_HELP["-c"][doubled], doubled=doubled),
         number("-b", "--batch-size", least=1, help="Logical batch, in tokens (default: 2048)."),
@@ -317,7 +319,7 @@ MAX_CAPTURES = 64
 Phase = Literal["prompt", "token", "both"]
 
 
-def open_captures(names: Sequence[str | None], wanted: ModelOptions, phase: Phase = "prompt") -> list[Graph]:
+def open_captures(names: Sequence[str | None], wanted: ModelOptions, phase: Phase = "prompt") -> list[SweptGraph]:
     """The scenarios that are named, or the default one; a GGUF file gives a capture of a phase for all that is wanted.
 
     Raises click.UsageError for options of a capture without a model to capture, and CliError.
@@ -335,7 +337,7 @@ def open_captures(names: Sequence[str | None], wanted: ModelOptions, phase: Phas
     with progress("capturing", n, "graphs") as done:
         for name in names or (None,):
             if name is None or name not in models:
-                out.append(Graph(open_scenario(name), {}))
+                out.append(SweptGraph(open_scenario(name), {}))
                 continue
             for graph in _capture(name, each, phase):
                 out.append(graph)
@@ -343,7 +345,7 @@ def open_captures(names: Sequence[str | None], wanted: ModelOptions, phase: Phas
     return out
 
 
-def opener(name: str | None, wanted: ModelOptions) -> Callable[[int], Graph]:
+def opener(name: str | None, wanted: ModelOptions) -> Callable[[int], SweptGraph]:
     """What gives the graphs of a prompt and a token with a context of so many tokens (0: as `wanted` says): a model is
     captured for each, what is a capture already has its own. Raises as `open_captures` does.
     """
@@ -353,7 +355,7 @@ def opener(name: str | None, wanted: ModelOptions) -> Callable[[int], Graph]:
     (each,) = wanted.each()
     opened = {each.options.n_ctx: first}
 
-    def open_for(n_ctx: int) -> Graph:
+    def open_for(n_ctx: int) -> SweptGraph:
         if n_ctx not in opened and (name is None or not is_model(Path(name))):
             return first
         if n_ctx not in opened:
@@ -368,10 +370,10 @@ def opener(name: str | None, wanted: ModelOptions) -> Callable[[int], Graph]:
     return open_for
 
 
-def _capture(name: str, each: Sequence[Wanted], phase: Phase) -> Iterator[Graph]:
+def _capture(name: str, each: Sequence[Wanted], phase: Phase) -> Iterator[SweptGraph]:
     """The graphs of a whole ubatch of a prompt, of a token or both, in batches that are no smaller. Raises CliError."""
     from ggmltool.scenario.load import load_spec
-    from ggmltool.scenario.scenario import Scenario
+    from ggmltool.scenario.scenario import LoadedScenario
     from ggmltool.sources.llama.capture.capture import capture_many
     from ggmltool.sources.llama.errors import CaptureError
 
@@ -382,7 +384,7 @@ def _capture(name: str, each: Sequence[Wanted], phase: Phase) -> Iterator[Graph]
             for wanted, captured in zip(alike, captures, strict=True):
                 if isinstance(captured, CaptureError):
                     raise captured
-                yield Graph(Opened(Scenario(load_spec(captured.scenario)), name), wanted.words)
+                yield SweptGraph(Opened(LoadedScenario(load_spec(captured.scenario)), name), wanted.words)
     except CaptureError as error:
         raise CliError(str(error)) from None
 

@@ -10,11 +10,11 @@ import click
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.place.chosen import AUTO_LAYERS, Chosen, FitAsked, choose, printed, replace_auto
-from ggmltool.ask.place.options import Asked, Common, read_layers, shares_of, spelled
+from ggmltool.ask.place.options import Common, PlaceRequest, read_layers, shares_of, spelled
 from ggmltool.ask.place.record import PlacementShown
 from ggmltool.ask.place.record import place as find_place
 from ggmltool.ask.place.text import chosen_view, failure
-from ggmltool.ask.sweep.record import Graph, most_layers, varied
+from ggmltool.ask.sweep.record import SweptGraph, most_layers, varied
 from ggmltool.ask.sweep.record import sweep as run_sweep
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError, value_of
@@ -104,7 +104,7 @@ def place(
     n_gpu_layers = fit.layers(n_gpu_layers)
     fits = fit.on or n_gpu_layers == AUTO_LAYERS
     fit.check(fits)
-    asked = Asked(n_gpu_layers, tensor_split or "", override_tensor, n_cpu_moe)
+    asked = PlaceRequest(n_gpu_layers, tensor_split or "", override_tensor, n_cpu_moe)
     with value_of("-ts"):
         shares_of(asked.tensor_split)
     with value_of("-ngl"):
@@ -127,9 +127,9 @@ def place(
 
 
 def _choose(
-    open_for: Callable[[int], Graph],
+    open_for: Callable[[int], SweptGraph],
     common: Common,
-    asked: Asked,
+    asked: PlaceRequest,
     fit: FitAsked,
     output: Output,
     format: str | None,

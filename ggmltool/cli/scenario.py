@@ -59,7 +59,7 @@ def opened(path: str, argument: str, stream: Readable | None = None, release: Re
     `stream` is its content where that was opened already. Raises as `open_scenario` does.
     """
     from ggmltool.scenario.load import load_spec
-    from ggmltool.scenario.scenario import Scenario
+    from ggmltool.scenario.scenario import LoadedScenario
 
     bounds, checks_memory = _bounds_asked_for()
     with waiting_for(path, WRITER):
@@ -67,7 +67,7 @@ def opened(path: str, argument: str, stream: Readable | None = None, release: Re
     if model.left_out:
         note(f"ggml {model.ggml} does not have {', '.join(dict.fromkeys(model.left_out))}: ignored")
     options = "" if release is None else f"--ggml {release.name}"
-    scenario = Scenario(model)
+    scenario = LoadedScenario(model)
     level = environment_number("GGML_SCHED_DEBUG")
     if level and current_settings().verbosity > 0:
         from ggmltool.ask.splits.sched_debug import split_printer

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ggmltool.debugger.breakpoints import Breakpoint, Kind
+from ggmltool.debugger.breakpoints import Breakpoint, StopKind
 from ggmltool.debugger.command import Commands, Topic
 from ggmltool.debugger.data import complete_expression, undisplay
 from ggmltool.debugger.errors import CommandError
@@ -16,7 +16,7 @@ from ggmltool.debugger.walk import WalkError
 from ggmltool.show.text import printable
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.session import DebugSession
 
 COMMANDS = Commands()
 _IF = re.compile(r"(?:^|\s)if(?=[\s(]|$)")
@@ -37,7 +37,7 @@ A tensor that is called like a function is `tensor NAME`."""
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, "b", "br", "bre", "brea", complete=complete_location, locations=_LOCATIONS)
-def break_(session: Session, argument: str) -> None:
+def break_(session: DebugSession, argument: str) -> None:
     """Stop at a function, a tensor, a split, a change of backend, or a place in memory.
     Usage: break [LOCATION] [if EXPR]
     {locations}
@@ -46,19 +46,19 @@ def break_(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, "tb", complete=complete_location)
-def tbreak(session: Session, argument: str) -> None:
+def tbreak(session: DebugSession, argument: str) -> None:
     """Stop at a location once.
     Usage: tbreak [LOCATION] [if EXPR], as `break` takes it.
     Example: tbreak split 1"""
     _set_breakpoint(session, argument, True)
 
 
-def _set_breakpoint(session: Session, argument: str, temporary: bool) -> None:
+def _set_breakpoint(session: DebugSession, argument: str, temporary: bool) -> None:
     where, condition = _with_condition(argument)
     place = location(session, where)
     if condition:
         _check(session, condition, place)
-    for other in session.walker.breakpoints.of(Kind.BREAKPOINT):
+    for other in session.walker.breakpoints.of(StopKind.BREAKPOINT):
         if other.what == place.what:
             session.say(f"Note: breakpoint {other.number} also set at {place.what}.")
     made = session.walker.breakpoints.add(
@@ -79,7 +79,7 @@ def _with_condition(argument: str) -> tuple[str, str]:
     return argument[: found.start()].strip(), condition
 
 
-def _check(session: Session, condition: str, place: Location | Breakpoint) -> None:
+def _check(session: DebugSession, condition: str, place: Location | Breakpoint) -> None:
     """Refuse a condition that cannot be read where it will be asked. Raises CommandError."""
     walker = session.walker
     at, phase = walker.entry(place.function, place.places[0]) if place.places else (session.seen, session.phase)
@@ -92,7 +92,7 @@ def _check(session: Session, condition: str, place: Location | Breakpoint) -> No
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, complete=complete_expression)
-def watch(session: Session, argument: str) -> None:
+def watch(session: DebugSession, argument: str) -> None:
     """Stop where the value of an expression changes.
     Usage: watch EXPR [if EXPR]
     One with arguments of a function is deleted when that function returns.
@@ -110,12 +110,12 @@ def watch(session: Session, argument: str) -> None:
     else:
         if not _is_global(session, expression, session.seen):
             call = session.walker.calls.at(session.seen)[session.selected]
-    made = session.walker.breakpoints.add(expression, kind=Kind.WATCHPOINT, condition=condition)
+    made = session.walker.breakpoints.add(expression, kind=StopKind.WATCHPOINT, condition=condition)
     made.call = call
     session.say(f"Watchpoint {made.number}: {expression}")
 
 
-def _is_global(session: Session, expression: str, at: int) -> bool:
+def _is_global(session: DebugSession, expression: str, at: int) -> bool:
     """Whether an expression can be read in the outermost frame of a point."""
     try:
         session.reading.shown(expression, at, len(session.walker.calls.at(at)) - 1)
@@ -124,24 +124,24 @@ def _is_global(session: Session, expression: str, at: int) -> bool:
     return True
 
 
-def _abort(session: Session, prefix: str) -> Iterable[str]:
+def _abort(session: DebugSession, prefix: str) -> Iterable[str]:
     return ["abort"] if "abort".startswith(prefix) else []
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, complete=_abort)
-def catch(session: Session, argument: str) -> None:
+def catch(session: DebugSession, argument: str) -> None:
     """Stop where ggml refuses to go on.
     Usage: catch abort
     Example: catch abort"""
     if argument not in ("abort", "signal SIGABRT"):
         raise CommandError("Usage: catch abort, which stops where ggml refuses to go on.")
     places = [] if session.history.error is None else [session.walker.last]
-    made = session.walker.breakpoints.add("abort", places, Kind.CATCHPOINT)
+    made = session.walker.breakpoints.add("abort", places, StopKind.CATCHPOINT)
     session.say(f"Catchpoint {made.number} (abort)")
 
 
 @COMMANDS.add(Topic.BREAKPOINTS)
-def condition(session: Session, argument: str) -> None:
+def condition(session: DebugSession, argument: str) -> None:
     """Stop at a breakpoint only if an expression is true.
     Usage: condition N [EXPR]; without EXPR always.
     Example: condition 1 sched->n_splits > 2"""
@@ -157,7 +157,7 @@ def condition(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.BREAKPOINTS)
-def ignore(session: Session, argument: str) -> None:
+def ignore(session: DebugSession, argument: str) -> None:
     """Pass a breakpoint some times before it stops again.
     Usage: ignore N COUNT
     Example: ignore 1 3"""
@@ -175,7 +175,7 @@ def ignore(session: Session, argument: str) -> None:
         session.say(f"Will stop next time breakpoint {one.number} is reached.")
 
 
-def _numbered(session: Session, text: str) -> Breakpoint:
+def _numbered(session: DebugSession, text: str) -> Breakpoint:
     if not text.isascii() or not text.isdecimal():
         raise CommandError(f"Bad breakpoint argument: '{text}'")
     one = session.walker.breakpoints.get(int(text[:9]))
@@ -184,7 +184,7 @@ def _numbered(session: Session, text: str) -> Breakpoint:
     return one
 
 
-def _each(session: Session, argument: str) -> Iterator[Breakpoint]:
+def _each(session: DebugSession, argument: str) -> Iterator[Breakpoint]:
     """Those of a list like `1 3-5`, all for none. Those that are not there are told of."""
     if not argument:
         yield from session.walker.breakpoints
@@ -210,7 +210,7 @@ def _numbers(argument: str) -> Iterator[int]:
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, "d", "del")
-def delete(session: Session, argument: str) -> None:
+def delete(session: DebugSession, argument: str) -> None:
     """Delete breakpoints by their numbers, all without one.
     Usage: delete [N...], delete display [N...]
     Example: delete 1 3-5"""
@@ -228,12 +228,12 @@ def delete(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, complete=complete_location)
-def clear(session: Session, argument: str) -> None:
+def clear(session: DebugSession, argument: str) -> None:
     """Delete the breakpoints at a location.
     Usage: clear [LOCATION]
     Example: clear split 1"""
     place = location(session, argument)
-    all_here = [one for one in session.walker.breakpoints if one.kind is Kind.BREAKPOINT]
+    all_here = [one for one in session.walker.breakpoints if one.kind is StopKind.BREAKPOINT]
     gone = [one for one in all_here if one.what == place.what or (not argument and session.at in one.places)]
     if not gone:
         raise CommandError(f"No breakpoint at {argument or 'this event'}.")
@@ -243,7 +243,7 @@ def clear(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, "en")
-def enable(session: Session, argument: str) -> None:
+def enable(session: DebugSession, argument: str) -> None:
     """Let breakpoints stop again.
     Usage: enable [N...], enable display [N...]
     Example: enable 1"""
@@ -253,14 +253,14 @@ def enable(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, "dis", "disa")
-def disable(session: Session, argument: str) -> None:
+def disable(session: DebugSession, argument: str) -> None:
     """Keep breakpoints, but do not stop at them.
     Usage: disable [N...], disable display [N...]
     Example: disable 1"""
     _enable(session, argument, False)
 
 
-def _enable(session: Session, argument: str, enabled: bool) -> None:
+def _enable(session: DebugSession, argument: str, enabled: bool) -> None:
     words = argument.split(maxsplit=1)
     rest = words[1] if len(words) > 1 else ""
     if words and words[0] == "display":
@@ -275,19 +275,19 @@ def _enable(session: Session, argument: str, enabled: bool) -> None:
         one.enabled = enabled
 
 
-def info_breakpoints(session: Session, argument: str, kinds: Iterable[Kind] = tuple(Kind)) -> None:
+def info_breakpoints(session: DebugSession, argument: str, kinds: Iterable[StopKind] = tuple(StopKind)) -> None:
     """Breakpoints, watchpoints and catchpoints."""
     chosen = set(_numbers(argument)) if argument else None
     table = [one for one in session.walker.breakpoints if one.kind in kinds]
     shown = [one for one in table if chosen is None or one.number in chosen]
     if not shown:
-        what = "watchpoints" if kinds == (Kind.WATCHPOINT,) else "breakpoints or watchpoints"
+        what = "watchpoints" if kinds == (StopKind.WATCHPOINT,) else "breakpoints or watchpoints"
         session.say(f"No {what}." if chosen is None else f"No breakpoint or watchpoint matching '{argument}'.")
         return
     session.say("Num     Type           Disp Enb Events  What")
     for one in shown:
         disposition = "del " if one.temporary else "keep"
-        events = "" if one.kind is Kind.WATCHPOINT else str(len(one.places))
+        events = "" if one.kind is StopKind.WATCHPOINT else str(len(one.places))
         enabled = "y" if one.enabled else "n"
         what = f"in {one.function}" if one.function else printable(one.what)
         session.say(f"{one.number:<7} {one.kind.value:<14} {disposition} {enabled:<3} {events:<7} {what}")
@@ -299,6 +299,6 @@ def info_breakpoints(session: Session, argument: str, kinds: Iterable[Kind] = tu
             session.say(f"\tignore next {one.ignore} hits")
 
 
-def info_watchpoints(session: Session, argument: str) -> None:
+def info_watchpoints(session: DebugSession, argument: str) -> None:
     """Watchpoints."""
-    info_breakpoints(session, argument, (Kind.WATCHPOINT,))
+    info_breakpoints(session, argument, (StopKind.WATCHPOINT,))

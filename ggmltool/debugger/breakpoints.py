@@ -11,7 +11,7 @@ from ggmltool.ggml.events import SPLIT_GRAPH
 from ggmltool.state.story.points import Point, about
 
 
-class Kind(Enum):
+class StopKind(Enum):
     """What stops: a place that is reached, a value that changes, or what ggml refuses."""
 
     BREAKPOINT = "breakpoint"
@@ -30,7 +30,7 @@ class Breakpoint:
     """
 
     number: int
-    kind: Kind
+    kind: StopKind
     what: str
     places: Sequence[int] = ()
     function: str = ""
@@ -68,7 +68,7 @@ class Breakpoints:
         self,
         what: str,
         places: Sequence[int] = (),
-        kind: Kind = Kind.BREAKPOINT,
+        kind: StopKind = StopKind.BREAKPOINT,
         condition: str = "",
         temporary: bool = False,
         function: str = "",
@@ -87,7 +87,7 @@ class Breakpoints:
         """Delete all."""
         self._by_number.clear()
 
-    def of(self, kind: Kind) -> Iterable[Breakpoint]:
+    def of(self, kind: StopKind) -> Iterable[Breakpoint]:
         """Those of a kind that are enabled."""
         return [one for one in self if one.kind is kind and one.enabled]
 

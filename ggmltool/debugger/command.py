@@ -13,7 +13,7 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.scenario.errors import nearest
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.session import DebugSession
 
 
 def hint(name: str, valid: Iterable[str]) -> str:
@@ -23,8 +23,8 @@ def hint(name: str, valid: Iterable[str]) -> str:
 
 
 _FORMAT = re.compile(r"/(\S*)\s*")
-Run = Callable[["Session", str], None]
-Completer = Callable[["Session", str], Iterable[str]]
+Run = Callable[["DebugSession", str], None]
+Completer = Callable[["DebugSession", str], Iterable[str]]
 
 
 class Repeat(Enum):
@@ -47,7 +47,7 @@ class Topic(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class DebuggerCommand:
     """A command. `help` begins with a sentence that says what it does; below it stand its forms and an example."""
 
     name: str
@@ -64,7 +64,7 @@ class Command:
         return self.help.partition("\n")[0]
 
 
-class Commands(list[Command]):
+class Commands(list[DebuggerCommand]):
     """The commands of a module: functions by their names, whose docstrings are the help, with these words put in."""
 
     def add(
@@ -78,26 +78,26 @@ class Commands(list[Command]):
         """Make a command of a function."""
 
         def made(run: Run) -> Run:
-            self.append(Command(_name(run), run, topic, _help(run).format(**words), aliases, repeat, complete))
+            self.append(DebuggerCommand(_name(run), run, topic, _help(run).format(**words), aliases, repeat, complete))
             return run
 
         return made
 
     def both(
         self, back: str, aliases: Sequence[str] = (), back_aliases: Sequence[str] = ()
-    ) -> Callable[[Callable[[Session, str, bool], None]], None]:
+    ) -> Callable[[Callable[[DebugSession, str, bool], None]], None]:
         """Make a command of a function, and another that does it in reverse: what `back` says."""
 
-        def made(run: Callable[[Session, str, bool], None]) -> None:
+        def made(run: Callable[[DebugSession, str, bool], None]) -> None:
             name, (forward, _, forms) = _name(run), _help(run).partition("\n")
             for prefix, said, others in (("", forward, aliases), ("reverse-", back, back_aliases)):
                 way = _way(run, bool(prefix))
-                self.append(Command(prefix + name, way, Topic.RUNNING, f"{said}\n{forms}", others, Repeat.YES))
+                self.append(DebuggerCommand(prefix + name, way, Topic.RUNNING, f"{said}\n{forms}", others, Repeat.YES))
 
         return made
 
 
-def _way(run: Callable[[Session, str, bool], None], reverse: bool) -> Run:
+def _way(run: Callable[[DebugSession, str, bool], None], reverse: bool) -> Run:
     return lambda session, argument: run(session, argument, reverse)
 
 
@@ -115,7 +115,7 @@ def split_format(argument: str) -> tuple[str, str]:
     return ("", argument.strip()) if found is None else (found[1], argument[found.end() :].strip())
 
 
-def find(word: str, commands: Iterable[Command], kind: str = "") -> Command:
+def find(word: str, commands: Iterable[DebuggerCommand], kind: str = "") -> DebuggerCommand:
     """The command that a word means. Raises CommandError if none or several begin with it; `kind` ("info ") is what
     stands before it."""
     table = {name: command for command in commands for name in (command.name, *command.aliases)}

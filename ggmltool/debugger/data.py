@@ -15,7 +15,7 @@ from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.layout import layout_names
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.session import DebugSession
 
 COMMANDS = Commands()
 _LETTERS = "xduotacfszbhwgir"
@@ -41,13 +41,13 @@ def _printed(argument: str, command: str) -> tuple[str, str]:
     return fmt, expression
 
 
-def complete_expression(session: Session, prefix: str) -> Iterable[str]:
+def complete_expression(session: DebugSession, prefix: str) -> Iterable[str]:
     """What an expression that begins so can go on as."""
     return complete(prefix, session.scope)
 
 
 @COMMANDS.add(Topic.DATA, "p", "inspect", complete=complete_expression, formats=_FORMATS)
-def print_(session: Session, argument: str) -> None:
+def print_(session: DebugSession, argument: str) -> None:
     """Print the value of an expression in C, and keep it as $1, $2 and so on.
     Usage: print[/FMT] [EXPR]; without EXPR the last value.
     {formats}
@@ -58,7 +58,7 @@ def print_(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.DATA, "ca")
-def call(session: Session, argument: str) -> None:
+def call(session: DebugSession, argument: str) -> None:
     """Print the value of an expression, as `print` does.
     Example: call 1 + 1"""
     if not argument:
@@ -67,7 +67,7 @@ def call(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.DATA, complete=complete_expression)
-def output(session: Session, argument: str) -> None:
+def output(session: DebugSession, argument: str) -> None:
     """Print the value of an expression and nothing else.
     Example: output sched->n_splits"""
     fmt, expression = _printed(argument, "output")
@@ -77,7 +77,7 @@ def output(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.DATA, "pt", complete=complete_expression)
-def ptype(session: Session, argument: str) -> None:
+def ptype(session: DebugSession, argument: str) -> None:
     """Show the type of an expression, structs with their fields.
     Usage: ptype EXPR or ptype struct NAME
     Example: ptype struct ggml_tensor"""
@@ -85,18 +85,18 @@ def ptype(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.DATA, complete=complete_expression)
-def whatis(session: Session, argument: str) -> None:
+def whatis(session: DebugSession, argument: str) -> None:
     """Show the name of the type of an expression.
     Example: whatis sched->splits"""
     session.say(f"type = {evaluate(argument or '$', session.scope).type_name()}")
 
 
-def _structs(session: Session, prefix: str) -> Iterable[str]:
+def _structs(session: DebugSession, prefix: str) -> Iterable[str]:
     return [name for name in layout_names() if name.startswith(prefix)]
 
 
 @COMMANDS.add(Topic.DATA, complete=_structs, names=fill(", ".join(layout_names()), 100))
-def symbol_file(session: Session, argument: str) -> None:
+def symbol_file(session: DebugSession, argument: str) -> None:
     """Show structs as another ggml has them, of the same state: fields that it lacks are gone, others are zero.
     Functions that the ggml which decides lacks are <not known here>.
     Usage: symbol-file [NAME]; without NAME those of the ggml that decides. The names:
@@ -106,7 +106,7 @@ def symbol_file(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.DATA, repeat=Repeat.GO_ON, complete=complete_expression, formats=_FORMATS)
-def x(session: Session, argument: str) -> None:
+def x(session: DebugSession, argument: str) -> None:
     """Examine memory: the state of ggml, and the values of tensors.
     Usage: x[/NFU] ADDRESS: N units of size U (b, h, w, g: 1, 2, 4, 8 bytes), in format F.
     {formats}
@@ -117,7 +117,7 @@ def x(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.DATA, complete=complete_expression)
-def display(session: Session, argument: str) -> None:
+def display(session: DebugSession, argument: str) -> None:
     """Print an expression now and at every stop.
     Usage: display[/FMT] [EXPR]
     Example: display sched->n_splits"""
@@ -135,7 +135,7 @@ def display(session: Session, argument: str) -> None:
     session.displays.append(made)
 
 
-def show_display(session: Session, display: Display, quietly: bool = False) -> None:
+def show_display(session: DebugSession, display: Display, quietly: bool = False) -> None:
     """An expression that is displayed with its value, in memory where its format counts. With `quietly`, what cannot be
     read here is left out. Raises ExpressionError without."""
     fmt = f"/{display.format}" if display.format else ""
@@ -151,7 +151,7 @@ def show_display(session: Session, display: Display, quietly: bool = False) -> N
             raise
 
 
-def info_display(session: Session, _: str) -> None:
+def info_display(session: DebugSession, _: str) -> None:
     """The expressions that are displayed at every stop."""
     if not session.displays:
         session.say("There are no auto-display expressions now.")
@@ -163,7 +163,7 @@ def info_display(session: Session, _: str) -> None:
 
 
 @COMMANDS.add(Topic.DATA)
-def undisplay(session: Session, argument: str) -> None:
+def undisplay(session: DebugSession, argument: str) -> None:
     """Print an expression at stops no more.
     Usage: undisplay [N...]
     Example: undisplay 1"""
@@ -181,7 +181,7 @@ def undisplay(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.SUPPORT)
-def echo(session: Session, argument: str) -> None:
+def echo(session: DebugSession, argument: str) -> None:
     r"""Print a text.
     Example: echo before the split\n"""
     session.screen.write(argument.replace("\\n", "\n").replace("\\t", "\t").replace("\\\\", "\\"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ggmltool.debugger import tables
 from ggmltool.debugger.breaking import info_breakpoints, info_watchpoints
-from ggmltool.debugger.command import Command, Commands, Repeat, Run, Topic, find, hint
+from ggmltool.debugger.command import Commands, DebuggerCommand, Repeat, Run, Topic, find, hint
 from ggmltool.debugger.data import info_display
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.lines import line_of, step_name
@@ -24,7 +24,7 @@ from ggmltool.state.story.points import about, said_until
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.session import DebugSession
 
 COMMANDS = Commands()
 _RANGE = re.compile(r"(\d{1,9})?\s*,\s*(\d{1,9})?")
@@ -33,7 +33,7 @@ _RANGE = re.compile(r"(\d{1,9})?\s*,\s*(\d{1,9})?")
 def _table(make: Callable[..., str], none: str, none_like: str = "") -> Run:
     """Print a table of the state, or that there is none (like what was named)."""
 
-    def run(session: Session, wanted: str) -> None:
+    def run(session: DebugSession, wanted: str) -> None:
         table = make(session.cells, session.names, wanted, session.style)
         if table:
             session.screen.write(table)
@@ -43,14 +43,14 @@ def _table(make: Callable[..., str], none: str, none_like: str = "") -> Run:
     return run
 
 
-def _splits(session: Session, _: str) -> None:
+def _splits(session: DebugSession, _: str) -> None:
     splits = any(key[0] == "split" for key in session.cells)
     nodes = session.graph()[1] if splits else ()
     table = tables.splits_table(session.cells, session.names, nodes, session.style)
     session.screen.write(table or "No splits yet.\n")
 
 
-def _line(session: Session, _: str) -> None:
+def _line(session: DebugSession, _: str) -> None:
     at = point_of(session, session.frame) if not session.walker.exited else session.at
     calls = session.walker.calls
     function = calls[session.frames()[session.frame] if not session.walker.exited else calls.innermost[at]].function
@@ -59,7 +59,7 @@ def _line(session: Session, _: str) -> None:
     session.say(f"{at}\t{moment_line(session, at)}")
 
 
-def _source(session: Session, _: str) -> None:
+def _source(session: DebugSession, _: str) -> None:
     model = session.history.scenario.model
     session.say(f"Current scenario is {session.title}")
     session.say(f"Located in {printable(model.source)}")
@@ -72,7 +72,7 @@ def _source(session: Session, _: str) -> None:
     session.say(f"The history has {count(len(session.history.points), 'event')}.")
 
 
-def _program(session: Session, _: str) -> None:
+def _program(session: DebugSession, _: str) -> None:
     at = session.walker.at
     if at is None:
         session.say("The program being debugged is not being run.")
@@ -83,7 +83,7 @@ def _program(session: Session, _: str) -> None:
         session.say(f"It stopped at breakpoint {', '.join(here)}.")
 
 
-def _functions(session: Session, pattern: str) -> None:
+def _functions(session: DebugSession, pattern: str) -> None:
     try:
         wanted = re.compile(pattern)
     except re.error as error:
@@ -96,7 +96,7 @@ def _functions(session: Session, pattern: str) -> None:
         session.say(f"{times:>7}  {name}")
 
 
-def _signals(session: Session, _: str) -> None:
+def _signals(session: DebugSession, _: str) -> None:
     session.say("Signal        Stop      Description")
     session.say("SIGABRT       Yes       Aborted: ggml refused to go on")
     session.say("SIGINT        Yes       Interrupt")
@@ -130,19 +130,21 @@ _INFO: dict[str, tuple[Run, str]] = {
     ),
     "watchpoints": (info_watchpoints, "Watchpoints."),
 }
-SUBCOMMANDS = [Command(name, run, Topic.STATUS, help, _ALIASES.get(name, ())) for name, (run, help) in _INFO.items()]
+SUBCOMMANDS = [
+    DebuggerCommand(name, run, Topic.STATUS, help, _ALIASES.get(name, ())) for name, (run, help) in _INFO.items()
+]
 
 
-def _names_of_info(session: Session, prefix: str) -> list[str]:
+def _names_of_info(session: DebugSession, prefix: str) -> list[str]:
     return [name for name in _INFO if name.startswith(prefix)]
 
 
-def _tensors_of_list(session: Session, prefix: str) -> list[str]:
+def _tensors_of_list(session: DebugSession, prefix: str) -> list[str]:
     return [name for name in session.reading.tensors if name.startswith(prefix)]
 
 
 @COMMANDS.add(Topic.STATUS, "l", repeat=Repeat.GO_ON, complete=_tensors_of_list)
-def list_(session: Session, argument: str) -> None:
+def list_(session: DebugSession, argument: str) -> None:
     """Show the passage of the graph around the node that it is at, with an arrow.
     Usage: list [TENSOR | N | A,B | -]; without one it goes on behind what was shown, with - before it.
     Example: list 10,20"""
@@ -160,7 +162,7 @@ def list_(session: Session, argument: str) -> None:
     session.screen.write(render_lines(lines, session.style))
 
 
-def _passage(session: Session, argument: str, graph: str, names: list[str], current: int) -> tuple[int, int]:
+def _passage(session: DebugSession, argument: str, graph: str, names: list[str], current: int) -> tuple[int, int]:
     """The nodes to show, the first and the one behind the last."""
     rows = session.settings.listsize
     shown = session.listing if session.listing is not None and session.listing.graph == graph else None
@@ -187,7 +189,7 @@ def _passage(session: Session, argument: str, graph: str, names: list[str], curr
     return first, first + rows
 
 
-def _current_node(session: Session, names: list[str]) -> int | None:
+def _current_node(session: DebugSession, names: list[str]) -> int | None:
     """The number of the node that the selected frame is at: of its event, or of the nearest one before it in the step
     that is about a node."""
     points = session.history.points
@@ -203,7 +205,7 @@ def _current_node(session: Session, names: list[str]) -> int | None:
     return None
 
 
-def _node_line(session: Session, i: int, t: int, current: bool, width: int) -> Text:
+def _node_line(session: DebugSession, i: int, t: int, current: bool, width: int) -> Text:
     from rich.text import Text
 
     names = session.names
@@ -221,7 +223,7 @@ def _node_line(session: Session, i: int, t: int, current: bool, width: int) -> T
 
 
 @COMMANDS.add(Topic.STATUS, "i", "inf", repeat=Repeat.YES, complete=_names_of_info)
-def info(session: Session, argument: str) -> None:
+def info(session: DebugSession, argument: str) -> None:
     """Show the state at this point, or what the session has.
     Usage: info WHAT; `info` alone lists them.
     Example: info splits"""
@@ -235,7 +237,7 @@ def info(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.STATUS, complete=_tensors_of_list)
-def why(session: Session, argument: str) -> None:
+def why(session: DebugSession, argument: str) -> None:
     """Show why a tensor is on its backend: the rules that were asked so far, and what they said.
     Usage: why [TENSOR]; by default that of this event.
     Example: why result"""
@@ -252,7 +254,7 @@ def why(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.STATUS, complete=_tensors_of_list)
-def explain(session: Session, argument: str) -> None:
+def explain(session: DebugSession, argument: str) -> None:
     """Show all that happened to a tensor so far.
     Usage: explain [TENSOR]; by default that of this event.
     Example: explain result"""
@@ -268,7 +270,7 @@ def explain(session: Session, argument: str) -> None:
         session.say(f"({more} about {printable(tensor)} later.)")
 
 
-def _tensor(session: Session, argument: str) -> str:
+def _tensor(session: DebugSession, argument: str) -> str:
     """The tensor that is meant: by default that of the event that it is at. Raises CommandError."""
     name = argument.strip("'\"")
     if name:

@@ -13,7 +13,7 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.show.text import count
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.session import DebugSession
 
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18})")
 _SOURCE = re.compile(r"([\w./-]+\.(?:c|cc|cpp|cu|h|hpp|m)):[0-9]{1,9}")
@@ -36,7 +36,7 @@ class Location(NamedTuple):
         return f"{self.what}: {events} {self.places[0]}"
 
 
-def location(session: Session, text: str) -> Location:
+def location(session: DebugSession, text: str) -> Location:
     """The place that a text means. Raises CommandError for what is none, with the nearest name."""
     word, _, rest = text.partition(" ")
     rest = rest.strip()
@@ -69,7 +69,7 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
-def known_tensor(session: Session, name: str) -> str:
+def known_tensor(session: DebugSession, name: str) -> str:
     """A tensor's name. Raises CommandError for what is none, with the nearest."""
     if name not in session.reading.tensors:
         raise CommandError(f'No tensor "{name}" in the history.{hint(name, session.reading.tensors)}')
@@ -83,7 +83,7 @@ def refuse_source(text: str, instead: str = "a line is an event here: `break 24`
         raise CommandError(f"No source file named {found[1]}; {instead}.")
 
 
-def _of_function(session: Session, name: str) -> Location:
+def _of_function(session: DebugSession, name: str) -> Location:
     starts = session.walker.calls.starts(name)
     known = session.reading.functions(session.walker.calls.functions)
     if not starts and name not in known:
@@ -92,7 +92,7 @@ def _of_function(session: Session, name: str) -> Location:
     return Location(name, starts, name)
 
 
-def _of_byte(session: Session, text: str) -> Location:
+def _of_byte(session: DebugSession, text: str) -> Location:
     *name, last = text.split()
     chunk = None
     if len(name) > 1 and _NUMBER.fullmatch(name[-1]) and _NUMBER.fullmatch(last):
@@ -108,7 +108,7 @@ def _of_byte(session: Session, text: str) -> Location:
     return Location(what, list(of_byte(session.history.points, buft, offset, chunk)))
 
 
-def complete_location(session: Session, prefix: str) -> list[str]:
+def complete_location(session: DebugSession, prefix: str) -> list[str]:
     """The functions, tensors and words that a location may begin with."""
     words = chain(_WORDS, session.walker.calls.functions, session.reading.tensors)
     return [word for word in words if word.startswith(prefix)]

@@ -10,12 +10,12 @@ from ggmltool.debugger.locations import complete_location, location
 from ggmltool.debugger.stack import count_of, frame_text, show_stop
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.session import DebugSession
 
 COMMANDS = Commands()
 
 
-def _begins_again(session: Session) -> bool:
+def _begins_again(session: DebugSession) -> bool:
     """Whether to begin; asked where it is on its way."""
     if session.walker.at is None or session.walker.over:
         return True
@@ -27,7 +27,7 @@ def _begins_again(session: Session) -> bool:
 
 
 @COMMANDS.add(Topic.RUNNING, "r")
-def run(session: Session, argument: str) -> None:
+def run(session: DebugSession, argument: str) -> None:
     """Do the scenario's steps from the beginning, until something stops it.
     Example: break result, then run"""
     if _begins_again(session):
@@ -36,7 +36,7 @@ def run(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.RUNNING)
-def start(session: Session, _: str) -> None:
+def start(session: DebugSession, _: str) -> None:
     """Begin the run, and stop at the first event.
     Example: start"""
     if _begins_again(session):
@@ -45,7 +45,7 @@ def start(session: Session, _: str) -> None:
 
 
 @COMMANDS.add(Topic.RUNNING)
-def goto(session: Session, argument: str) -> None:
+def goto(session: DebugSession, argument: str) -> None:
     """Go to an event by its number, forward or back.
     Usage: goto N
     Example: goto 24"""
@@ -55,7 +55,7 @@ def goto(session: Session, argument: str) -> None:
 
 
 @COMMANDS.both("Go back until something stops it, or to the first event.", ("c", "fg"), ("rc",))
-def continue_(session: Session, argument: str, reverse: bool) -> None:
+def continue_(session: DebugSession, argument: str, reverse: bool) -> None:
     """Go on until something stops it, or to the end.
     Usage: continue [N]; with N, the breakpoint that it stands at is passed N-1 times."""
     crossings = count_of(session, argument) - 1
@@ -71,7 +71,7 @@ def continue_(session: Session, argument: str, reverse: bool) -> None:
 
 
 @COMMANDS.both("Go back to the event before, into the functions that were called.", ("s",), ("rs",))
-def step(session: Session, argument: str, reverse: bool) -> None:
+def step(session: DebugSession, argument: str, reverse: bool) -> None:
     """Go on to the next event, into the functions that are called.
     Usage: step [N]
     With N, N times, or until it stops for another reason."""
@@ -79,7 +79,7 @@ def step(session: Session, argument: str, reverse: bool) -> None:
 
 
 @COMMANDS.both("Go back to the event before in the same call, over the functions that it called.", ("n",), ("rn",))
-def next_(session: Session, argument: str, reverse: bool) -> None:
+def next_(session: DebugSession, argument: str, reverse: bool) -> None:
     """Go on to the next event of the same call, over the functions that it calls.
     Usage: next [N]
     With N, N times, or until it stops for another reason."""
@@ -87,7 +87,7 @@ def next_(session: Session, argument: str, reverse: bool) -> None:
 
 
 @COMMANDS.both("Go back to where the call of the selected frame was made.", ("fin",))
-def finish(session: Session, _: str, reverse: bool) -> None:
+def finish(session: DebugSession, _: str, reverse: bool) -> None:
     """Go on until the call of the selected frame is done.
     Usage: finish"""
     session.walker.here()
@@ -99,7 +99,7 @@ def finish(session: Session, _: str, reverse: bool) -> None:
 
 
 @COMMANDS.both("Go back as `reverse-next` does, but out of the loop.", ("u",))
-def until(session: Session, argument: str, reverse: bool) -> None:
+def until(session: DebugSession, argument: str, reverse: bool) -> None:
     """Go on as `next` does, but out of the loop: to the next pass of the scheduler, or past the last node.
     Usage: until [LOCATION]; with a location (`help break`), to it, or to where the current call is done."""
     if argument:
@@ -109,7 +109,7 @@ def until(session: Session, argument: str, reverse: bool) -> None:
 
 
 @COMMANDS.add(Topic.RUNNING, complete=complete_location)
-def advance(session: Session, argument: str) -> None:
+def advance(session: DebugSession, argument: str) -> None:
     """Go on to a location (`help break`), or to where the current call is done.
     Example: advance split 2"""
     if not argument:
@@ -117,6 +117,6 @@ def advance(session: Session, argument: str) -> None:
     _advance(session, argument, False)
 
 
-def _advance(session: Session, argument: str, reverse: bool) -> None:
+def _advance(session: DebugSession, argument: str, reverse: bool) -> None:
     place = location(session, argument)
     show_stop(session, session.walker.advance(place.places, reverse, function=place.function))

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ggmltool.debugger import breaking, data, info, moving, settings, stack
-from ggmltool.debugger.command import Command, Commands, Repeat, Topic, find
+from ggmltool.debugger.command import Commands, DebuggerCommand, Repeat, Topic, find
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions.commands import complete
-from ggmltool.debugger.session import Session
+from ggmltool.debugger.session import DebugSession
 from ggmltool.debugger.terminal import Quit, Terminal, line_editing, remember
 from ggmltool.debugger.walk import WalkError
 from ggmltool.inspect.opened import Opened
@@ -31,12 +31,12 @@ COMMANDS = Commands(
 )
 
 
-def _names(session: Session, prefix: str) -> list[str]:
+def _names(session: DebugSession, prefix: str) -> list[str]:
     return [command.name for command in COMMANDS if command.name.startswith(prefix)]
 
 
 @COMMANDS.add(Topic.SUPPORT, "h", complete=_names)
-def help_(session: Session, argument: str) -> None:
+def help_(session: DebugSession, argument: str) -> None:
     """Show the commands, or one of them.
     Example: help break"""
     word, _, rest = argument.partition(" ")
@@ -58,7 +58,7 @@ def help_(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.SUPPORT, "q", "exit")
-def quit_(session: Session, _: str) -> None:
+def quit_(session: DebugSession, _: str) -> None:
     """Leave the debugger.
     Usage: quit"""
     session.left = True
@@ -90,7 +90,7 @@ _LONGEST = 4096
 WRONG = (CommandError, WalkError, ExpressionError)
 
 
-class Given(NamedTuple):
+class PromptCommand(NamedTuple):
     """A command of the command line, or (`script`) the name of a file of them."""
 
     text: str
@@ -100,7 +100,7 @@ class Given(NamedTuple):
 class Prompt:
     """The commands of a session, typed or read. `echo` prints each that is read, behind the prompt."""
 
-    def __init__(self, session: Session, terminal: Terminal, echo: bool = False) -> None:
+    def __init__(self, session: DebugSession, terminal: Terminal, echo: bool = False) -> None:
         self.session = session
         self.terminal = terminal
         self.echo = echo
@@ -111,8 +111,8 @@ class Prompt:
         tui = "The same on a whole screen, with a map of the memory; `q` there comes back.\nUsage: tui"
         self.commands = [
             *COMMANDS,
-            Command("source", lambda _, file: self.source(file), Topic.SUPPORT, source),
-            Command("tui", lambda *_: self._screen(), Topic.SUPPORT, tui),
+            DebuggerCommand("source", lambda _, file: self.source(file), Topic.SUPPORT, source),
+            DebuggerCommand("tui", lambda *_: self._screen(), Topic.SUPPORT, tui),
         ]
 
     def do(self, line: str) -> None:
@@ -201,7 +201,7 @@ class Prompt:
         elif self.session.settings.trace_commands and line.strip():
             self.terminal.write(f"+{line}\n")
 
-    def given(self, commands: Iterable[Given]) -> bool:
+    def given(self, commands: Iterable[PromptCommand]) -> bool:
         """Do the commands of the command line; whether none failed. One that fails ends its script only."""
         fine = True
         for text, script in commands:

@@ -15,14 +15,14 @@ from ggmltool.debugger.expressions.image.image import Images
 from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.debugger.walk import Reader, WalkError
+from ggmltool.debugger.walk import Evaluator, WalkError
 from ggmltool.ggml.events import Allocated, Assigned, Grown, Left, Logged, PassedOver, ReallocNeeded, Refused
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.state.story.calls import calls_of
 from ggmltool.state.story.cells import Key
 from ggmltool.state.story.frames import key_at
 from ggmltool.state.story.history import History
-from ggmltool.structs.declarations import Cursor, ExpressionError, read_type
+from ggmltool.structs.declarations import ExpressionError, TokenCursor, read_type
 from ggmltool.structs.layout import layout
 from ggmltool.structs.types import BOOL, CType, Function, Pointer, Struct, Void, bare
 
@@ -53,7 +53,7 @@ def _result(scope: Scope, key: str) -> CType | None:
         type = function.result if isinstance(function, Function) else None
         return None if isinstance(type, Void) else type
     declared = calls_of(scope.history.release).returns.get(key)
-    return None if declared is None else read_type(Cursor(declared), scope.layout)
+    return None if declared is None else read_type(TokenCursor(declared), scope.layout)
 
 
 def _number(scope: Scope, key: str, type: CType, event: Any) -> int | None:
@@ -97,7 +97,7 @@ _PLAIN = re.compile(r"(sched|galloc)->(\w+)")
 """A field that is a cell of its own."""
 
 
-class Reading(Reader):
+class Reading(Evaluator):
     """Reads expressions and names of a history. `values` are those of `$1`, `$2`, …, `variables` those of `$name`."""
 
     def __init__(self, history: History) -> None:

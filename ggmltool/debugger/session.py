@@ -19,7 +19,7 @@ from ggmltool.state.story.history import History
 
 
 @dataclass(slots=True)
-class Settings:
+class DebugSettings:
     """What `set` changes. `width` and `height` are None for those of the terminal, 0 for no limit."""
 
     width: int | None = None
@@ -49,14 +49,14 @@ class Listing:
     end: int
 
 
-class Session:
+class DebugSession:
     """The state of a session. `title` is what the program is called."""
 
     def __init__(self, history: History, title: str, screen: Terminal) -> None:
         self.history = history
         self.title = title
         self.screen = screen
-        self.settings = Settings()
+        self.settings = DebugSettings()
         self.reading = Reading(history)
         self.walker = Walker(history, reader=self.reading, interrupted=screen.interrupted)
         self.frame = 0

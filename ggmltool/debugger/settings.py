@@ -9,7 +9,7 @@ from ggmltool.debugger.command import Commands, Topic, hint
 from ggmltool.debugger.errors import CommandError
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.session import DebugSession
 
 COMMANDS = Commands()
 _ASSIGNMENT = re.compile(r"\$?[A-Za-z_]\w*\s*=(?!=)")
@@ -54,12 +54,12 @@ def _read(name: str, value: str) -> int | bool:
     return int(value)
 
 
-def _complete(session: Session, prefix: str) -> list[str]:
+def _complete(session: DebugSession, prefix: str) -> list[str]:
     return [name for name in _SETTINGS if name.startswith(prefix)]
 
 
 @COMMANDS.add(Topic.SUPPORT, complete=_complete, settings=", ".join(_SETTINGS))
-def set_(session: Session, argument: str) -> None:
+def set_(session: DebugSession, argument: str) -> None:
     """Set a variable of the session ($name), or how it prints and asks.
     Usage: set $NAME = EXPR, or set SETTING VALUE, of {settings}
     Example: set $size = sizeof(struct ggml_tensor)"""
@@ -79,7 +79,7 @@ def set_(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.STATUS, complete=_complete)
-def show(session: Session, argument: str) -> None:
+def show(session: DebugSession, argument: str) -> None:
     """Show what `set` changes, `values` of print, or `convenience` variables.
     Example: show listsize"""
     word = argument.partition(" ")[0]

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from ggmltool.debugger.breakpoints import Kind
+from ggmltool.debugger.breakpoints import StopKind
 from ggmltool.debugger.command import Commands, Repeat, Topic
 from ggmltool.debugger.data import show_display
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions.evaluate import evaluate
 from ggmltool.debugger.lines import line_of, step_name
-from ggmltool.debugger.walk import Hit, Reason, Stop
+from ggmltool.debugger.walk import Hit, Stop, StopReason
 from ggmltool.show.text import ggml_error, printable
-from ggmltool.state.story.arguments import Argument, Pointer
+from ggmltool.state.story.arguments import Argument, ArgumentPointer
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.session import Session
+    from ggmltool.debugger.session import DebugSession
 
 COMMANDS = Commands()
-NAMES = {Kind.BREAKPOINT: "Breakpoint", Kind.WATCHPOINT: "Watchpoint", Kind.CATCHPOINT: "Catchpoint"}
+NAMES = {StopKind.BREAKPOINT: "Breakpoint", StopKind.WATCHPOINT: "Watchpoint", StopKind.CATCHPOINT: "Catchpoint"}
 _TYPE = re.compile(r"^\((?:[\w ]+\**|[\w ]+\(\*\).*?)\) (?=0x)")
 
 
-def count_of(session: Session, argument: str, otherwise: int = 1) -> int:
+def count_of(session: DebugSession, argument: str, otherwise: int = 1) -> int:
     """A number that an argument says, as an expression. Raises CommandError for none, and for what is too large."""
     if not argument:
         return otherwise
@@ -36,18 +36,18 @@ def count_of(session: Session, argument: str, otherwise: int = 1) -> int:
     return number
 
 
-def show_stop(session: Session, stop: Stop) -> None:
+def show_stop(session: DebugSession, stop: Stop) -> None:
     """All that a stop prints, and what is displayed there."""
     session.frame = 0
     session.listing = None
-    if stop.reason is Reason.EXITED:
+    if stop.reason is StopReason.EXITED:
         session.say(f"[Inferior 1 ({session.title}) exited normally]")
         return
-    if stop.reason is Reason.START:
+    if stop.reason is StopReason.START:
         session.say("\nNo more reverse-execution history.")
-    elif stop.reason is Reason.INTERRUPTED:
+    elif stop.reason is StopReason.INTERRUPTED:
         session.say("\nProgram received signal SIGINT, Interrupt.")
-    elif stop.reason is Reason.ABORTED and not stop.hits:
+    elif stop.reason is StopReason.ABORTED and not stop.hits:
         session.say(ggml_error(session.history.error or {}))
         session.say("\nProgram received signal SIGABRT, Aborted.")
     before = _hits(session, stop.hits)
@@ -61,20 +61,20 @@ def show_stop(session: Session, stop: Stop) -> None:
             show_display(session, display, quietly=True)
 
 
-def _hits(session: Session, hits: tuple[Hit, ...]) -> str:
+def _hits(session: DebugSession, hits: tuple[Hit, ...]) -> str:
     """Say what was hit; what stands before the frame."""
     for hit in hits:
         one = hit.breakpoint
         if hit.out_of_scope:
             session.say(f"\nWatchpoint {one.number} deleted because the program has left the block in")
             session.say("which its expression is valid.")
-        elif one.kind is Kind.WATCHPOINT:
+        elif one.kind is StopKind.WATCHPOINT:
             session.say(f"\nWatchpoint {one.number}: {one.what}")
             session.say(f"\nOld value = {hit.old}\nNew value = {hit.new}")
         if hit.error:
             session.say(f"Error in testing condition for breakpoint {one.number}:\n{hit.error}")
-    named = [hit.breakpoint for hit in hits if hit.breakpoint.kind is not Kind.WATCHPOINT]
-    if any(one.kind is Kind.CATCHPOINT for one in named) and session.walker.over:
+    named = [hit.breakpoint for hit in hits if hit.breakpoint.kind is not StopKind.WATCHPOINT]
+    if any(one.kind is StopKind.CATCHPOINT for one in named) and session.walker.over:
         session.say(ggml_error(session.history.error or {}))
     if not named:
         return ""
@@ -82,7 +82,7 @@ def _hits(session: Session, hits: tuple[Hit, ...]) -> str:
     return "".join(f"{'Temporary breakpoint' if one.temporary else NAMES[one.kind]} {one.number}, " for one in named)
 
 
-def frame_text(session: Session, number: int, numbered: bool = True, before: int = 0) -> str:
+def frame_text(session: DebugSession, number: int, numbered: bool = True, before: int = 0) -> str:
     """A frame: its number, its function with the arguments, and the event that it is at. `before` columns of its first
     line are taken."""
     call = session.walker.calls[session.frames()[number]]
@@ -108,25 +108,25 @@ def _wrapped(pieces: Sequence[str], taken: int, width: int) -> str:
     return "\n".join(lines)
 
 
-def point_of(session: Session, number: int) -> int:
+def point_of(session: DebugSession, number: int) -> int:
     """The event that a frame is at: where it called the next one."""
     return session.at if number == 0 else session.walker.calls[session.frames()[number - 1]].first
 
 
-def _source_text(session: Session, number: int) -> str:
+def _source_text(session: DebugSession, number: int) -> str:
     """The line of the event that a frame is at, behind its number."""
     at = point_of(session, number)
     return f"{at}\t{moment_line(session, at)}"
 
 
-def moment_line(session: Session, at: int) -> str:
+def moment_line(session: DebugSession, at: int) -> str:
     """The line of an event, or that a function has been entered in which it is to come about."""
     if at <= session.walker.told:
         return line_of(session.history, at)
     return f"{session.walker.calls[session.frames()[0]].function}() is entered"
 
 
-def arguments_of(session: Session, number: int) -> list[tuple[str, str]]:
+def arguments_of(session: DebugSession, number: int) -> list[tuple[str, str]]:
     """The arguments of a frame as gdb prints them there: pointers without their types."""
     number += session.walker.hidden
     values = dict(session.reading.arguments(session.at, number, session.phase))
@@ -134,9 +134,9 @@ def arguments_of(session: Session, number: int) -> list[tuple[str, str]]:
     return [(name, _TYPE.sub("", values[name]) + _named(session, value)) for name, value in told]
 
 
-def _named(session: Session, value: Argument) -> str:
+def _named(session: DebugSession, value: Argument) -> str:
     """What an argument points to, as people call it."""
-    if not isinstance(value, Pointer) or value.kind not in ("tensor", "backend", "graph"):
+    if not isinstance(value, ArgumentPointer) or value.kind not in ("tensor", "backend", "graph"):
         return ""
     if value.kind == "backend" and isinstance(value.index, int):
         return f" <{session.history.backends[value.index].name}>"
@@ -144,7 +144,7 @@ def _named(session: Session, value: Argument) -> str:
 
 
 @COMMANDS.add(Topic.STACK, "bt", "where", repeat=Repeat.YES)
-def backtrace(session: Session, argument: str) -> None:
+def backtrace(session: DebugSession, argument: str) -> None:
     """Show the calls of ggml's functions that it is inside of.
     Usage: backtrace [full] [N]; the innermost N of them, the outermost for -N, with local variables for full.
     Example: bt 2"""
@@ -164,7 +164,7 @@ def backtrace(session: Session, argument: str) -> None:
         session.say("(More stack frames follow...)")
 
 
-def _locals(session: Session, number: int, indent: str) -> None:
+def _locals(session: DebugSession, number: int, indent: str) -> None:
     """The local variables of a frame."""
     found = session.reading.locals(session.at, session.walker.hidden + number, session.phase)
     for name, value in found:
@@ -173,7 +173,7 @@ def _locals(session: Session, number: int, indent: str) -> None:
         session.say(f"{indent}No locals.")
 
 
-def _select(session: Session, number: int) -> None:
+def _select(session: DebugSession, number: int) -> None:
     """Select a frame, and show it with the line of the event that it is at."""
     session.frame = number
     session.listing = None
@@ -182,7 +182,7 @@ def _select(session: Session, number: int) -> None:
 
 
 @COMMANDS.add(Topic.STACK, "f", repeat=Repeat.YES)
-def frame(session: Session, argument: str) -> None:
+def frame(session: DebugSession, argument: str) -> None:
     """Select a frame by its number, and show it.
     Usage: frame [N], frame function NAME
     Example: frame 1"""
@@ -200,7 +200,7 @@ def frame(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.STACK, repeat=Repeat.YES)
-def up(session: Session, argument: str) -> None:
+def up(session: DebugSession, argument: str) -> None:
     """Select the frame that called this one.
     Usage: up [N]
     Example: up"""
@@ -208,14 +208,14 @@ def up(session: Session, argument: str) -> None:
 
 
 @COMMANDS.add(Topic.STACK, "dow", repeat=Repeat.YES)
-def down(session: Session, argument: str) -> None:
+def down(session: DebugSession, argument: str) -> None:
     """Select the frame that this one called.
     Usage: down [N]
     Example: down"""
     _move(session, -count_of(session, argument))
 
 
-def _move(session: Session, by: int) -> None:
+def _move(session: DebugSession, by: int) -> None:
     outermost = len(session.frames()) - 1
     if by > 0 and session.frame == outermost:
         raise CommandError("Initial frame selected; you can't go up.")
@@ -224,7 +224,7 @@ def _move(session: Session, by: int) -> None:
     _select(session, min(max(session.frame + by, 0), outermost))
 
 
-def info_frame(session: Session, _: str) -> None:
+def info_frame(session: DebugSession, _: str) -> None:
     """The selected frame: who called it, from which event to which."""
     calls = session.frames()
     call = session.walker.calls[calls[session.frame]]
@@ -239,7 +239,7 @@ def info_frame(session: Session, _: str) -> None:
         session.say(f" Args: {arguments}")
 
 
-def info_args(session: Session, _: str) -> None:
+def info_args(session: DebugSession, _: str) -> None:
     """The arguments of the selected frame."""
     found = arguments_of(session, _selected(session))
     for name, value in found:
@@ -248,12 +248,12 @@ def info_args(session: Session, _: str) -> None:
         session.say("No arguments.")
 
 
-def info_locals(session: Session, _: str) -> None:
+def info_locals(session: DebugSession, _: str) -> None:
     """The local variables of the selected frame."""
     _locals(session, _selected(session), "")
 
 
-def _selected(session: Session) -> int:
+def _selected(session: DebugSession) -> int:
     if session.walker.at is None or session.walker.exited:
         raise CommandError("No frame selected.")
     return session.frame

@@ -8,7 +8,7 @@ from enum import Enum
 from heapq import merge
 from typing import NamedTuple
 
-from ggmltool.debugger.breakpoints import Breakpoint, Breakpoints, Kind
+from ggmltool.debugger.breakpoints import Breakpoint, Breakpoints, StopKind
 from ggmltool.ggml.events import AllocationStarted, Assigned, Event, InputAdded, Left, PassedOver, Refused, SplitStarted
 from ggmltool.state.story.history import TOLD_BEFORE, History
 from ggmltool.state.story.made import Calls
@@ -18,7 +18,7 @@ class WalkError(Exception):
     """What cannot be done from here, in gdb's words."""
 
 
-class Reason(Enum):
+class StopReason(Enum):
     """Why it stopped."""
 
     STEPPED = "end stepping range"
@@ -42,7 +42,7 @@ class Hit(NamedTuple):
     out_of_scope: bool = False
 
 
-class Place(NamedTuple):
+class SeenPlace(NamedTuple):
     """A moment of point `at`, as History.seen has it."""
 
     at: int
@@ -53,14 +53,14 @@ class Stop(NamedTuple):
     """A stop at point `at`. `entered`: in another call than it was before, whose frame is to be shown; `returned`: the
     call that is finished."""
 
-    reason: Reason
+    reason: StopReason
     at: int
     hits: tuple[Hit, ...] = ()
     entered: bool = True
     returned: int | None = None
 
 
-class Reader:
+class Evaluator:
     """Who evaluates expressions; this one knows none. The first two raise WalkError where one cannot be evaluated."""
 
     def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
@@ -88,7 +88,7 @@ class Walker:
         self,
         history: History,
         breakpoints: Breakpoints | None = None,
-        reader: Reader | None = None,
+        reader: Evaluator | None = None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self.history = history
@@ -96,7 +96,7 @@ class Walker:
         self.calls = Calls(history)
         self.at: int | None = None
         self.phase = 0
-        self._reader = Reader() if reader is None else reader
+        self._reader = Evaluator() if reader is None else reader
         self._interrupted = interrupted
 
     @property
@@ -136,31 +136,31 @@ class Walker:
         for one in self.breakpoints:
             one.hits = 0
         self.at, self.phase = None, 0
-        return self._go(None, Reason.EXITED, False)
+        return self._go(None, StopReason.EXITED, False)
 
     def start(self) -> Stop:
         """To the first point."""
-        return self._stop(Reason.LOCATION, Place(0))
+        return self._stop(StopReason.LOCATION, SeenPlace(0))
 
     def goto(self, at: int) -> Stop:
         """To a point by its number. Raises WalkError for one that is not there."""
         if not 0 <= at <= self.last:
             raise WalkError(f"There is no event {at}; the history has 0 to {self.last}.")
-        return self._stop(Reason.LOCATION, Place(at))
+        return self._stop(StopReason.LOCATION, SeenPlace(at))
 
     def continue_(self, reverse: bool = False) -> Stop:
         """To where something stops it, or to the end (in reverse: the first point)."""
         self.check(reverse)
-        return self._go(None, Reason.EXITED, reverse)
+        return self._go(None, StopReason.EXITED, reverse)
 
     def step(self, count: int = 1, reverse: bool = False) -> Stop:
         """`count` points on, unless something stops it before."""
 
-        def way(at: int) -> Place:
+        def way(at: int) -> SeenPlace:
             """The next point, which is this one where its event is still to come."""
             if reverse:
-                return Place(at if self.phase > 0 else at - 1)
-            return Place(at if self.phase < 0 else at + 1)
+                return SeenPlace(at if self.phase > 0 else at - 1)
+            return SeenPlace(at if self.phase < 0 else at + 1)
 
         return self._repeat(count, reverse, way)
 
@@ -176,19 +176,19 @@ class Walker:
         if call.caller < 0:
             raise WalkError('"finish" not meaningful in the outermost frame.')
         if reverse:
-            return self._go(Place(call.first - 1), Reason.FINISHED, True)
-        stop = self._go(self._return_of(number), Reason.FINISHED, False)
-        return stop._replace(returned=number) if stop.reason is Reason.FINISHED else stop
+            return self._go(SeenPlace(call.first - 1), StopReason.FINISHED, True)
+        stop = self._go(self._return_of(number), StopReason.FINISHED, False)
+        return stop._replace(returned=number) if stop.reason is StopReason.FINISHED else stop
 
-    def _return_of(self, number: int) -> Place:
+    def _return_of(self, number: int) -> SeenPlace:
         """Where a call returns: at the point that says so, or behind its last one."""
         call = self.calls[number]
         after = call.last + 1
         if after > self.last:
-            return Place(after)
+            return SeenPlace(after)
         if self.history.points[after].event == Left(call.function) and self.calls.innermost[after] == call.caller:
-            return Place(after)
-        return Place(call.last, self.calls.at(call.last).index(number) + 1)
+            return SeenPlace(after)
+        return SeenPlace(call.last, self.calls.at(call.last).index(number) + 1)
 
     def until(self, reverse: bool = False) -> Stop:
         """As `next`, but out of the loop that it is in: to where another pass of the scheduler begins, or to what comes
@@ -204,21 +204,21 @@ class Walker:
             if there not in (loop, None) or (there is None and not outer.first <= target.at <= outer.last):
                 break
             target = self._next(target.at, reverse, target.phase)
-        return self._go(target, Reason.STEPPED, reverse)
+        return self._go(target, StopReason.STEPPED, reverse)
 
     def advance(self, places: Sequence[int], reverse: bool = False, leave: bool = True, function: str = "") -> Stop:
         """To the nearest of the places, where the function is entered if it is one; with `leave` no further than to
         where the current call is done."""
         at = self.check(reverse)
-        here = Place(at, self.phase)
+        here = SeenPlace(at, self.phase)
         call = self.calls[self.calls.at(at)[self.hidden]]
         points = before(places, at + 1) if reverse else after(places, at - 1)
         ways = (self.entry(function, point) for point in points)
-        beyond = Place(-1 if reverse else self.last + 1)
+        beyond = SeenPlace(-1 if reverse else self.last + 1)
         target = next((p for p in ways if (p < here if reverse else p > here)), beyond)
         if leave and call.caller >= 0:
-            target = max(target, Place(call.first - 1)) if reverse else min(target, Place(call.last + 1))
-        return self._go(target, Reason.LOCATION, reverse)
+            target = max(target, SeenPlace(call.first - 1)) if reverse else min(target, SeenPlace(call.last + 1))
+        return self._go(target, StopReason.LOCATION, reverse)
 
     def check(self, reverse: bool) -> int:
         """The point that it goes on from. Raises WalkError where there is nothing to go on with."""
@@ -227,23 +227,23 @@ class Walker:
             raise WalkError("The program is not being run.")
         return at
 
-    def _repeat(self, count: int, reverse: bool, way: Callable[[int], Place]) -> Stop:
+    def _repeat(self, count: int, reverse: bool, way: Callable[[int], SeenPlace]) -> Stop:
         began = self.check(reverse)
         frame = self.calls.at(began)[self.hidden]
-        stop = Stop(Reason.STEPPED, began)
+        stop = Stop(StopReason.STEPPED, began)
         for _ in range(count):
-            stop = self._go(way(stop.at), Reason.STEPPED, reverse)
-            if stop.reason is not Reason.STEPPED:
+            stop = self._go(way(stop.at), StopReason.STEPPED, reverse)
+            if stop.reason is not StopReason.STEPPED:
                 break
         return stop._replace(entered=self.calls.at(stop.at)[self.hidden] != frame)
 
-    def _next(self, at: int, reverse: bool, phase: int | None = None) -> Place:
+    def _next(self, at: int, reverse: bool, phase: int | None = None) -> SeenPlace:
         """The nearest point that is not inside a call made by the one that `at` is in; where that has just been
         entered, the return of the call that it makes first."""
         phase = self.phase if phase is None else phase
         hidden = -phase - 1 if phase < 0 else phase
         if phase < 0 and not reverse:
-            return self._return_of(self.calls.at(at)[hidden - 1]) if hidden else Place(at)
+            return self._return_of(self.calls.at(at)[hidden - 1]) if hidden else SeenPlace(at)
         number = self.calls.at(at)[hidden]
         target = at - 1 if reverse else at + 1
         while 0 <= target <= self.last:
@@ -251,14 +251,14 @@ class Walker:
             if inner is None:
                 break
             target = self.calls[inner].first - 1 if reverse else self.calls[inner].last + 1
-        return Place(target)
+        return SeenPlace(target)
 
-    def _go(self, target: Place | None, reason: Reason, reverse: bool) -> Stop:
+    def _go(self, target: SeenPlace | None, reason: StopReason, reverse: bool) -> Stop:
         """Run to `target` (None: to the end of the history), or to the first stop before it."""
-        here = Place(-1 if self.at is None else self.at, self.phase)
-        end = Place(0 if reverse else self.last)
-        at_end = Reason.EXITED if self.history.error is None else Reason.ABORTED
-        at_end = Reason.START if reverse else at_end
+        here = SeenPlace(-1 if self.at is None else self.at, self.phase)
+        end = SeenPlace(0 if reverse else self.last)
+        at_end = StopReason.EXITED if self.history.error is None else StopReason.ABORTED
+        at_end = StopReason.START if reverse else at_end
         if here == end or (here > end and not reverse):
             return self._stop(at_end, end)
         goal = end if target is None else max(target, end) if reverse else min(target, end)
@@ -269,21 +269,21 @@ class Walker:
             reason = at_end
         return self._stop(reason, goal)
 
-    def _stopped(self, here: Place, goal: Place, reverse: bool) -> Stop | None:
+    def _stopped(self, here: SeenPlace, goal: SeenPlace, reverse: bool) -> Stop | None:
         """What stops it on the way from `here` to `goal`, or at it."""
-        values = {one.number: self._shown(one, *here) for one in self.breakpoints.of(Kind.WATCHPOINT)}
+        values = {one.number: self._shown(one, *here) for one in self.breakpoints.of(StopKind.WATCHPOINT)}
         for point in self._candidates(here.at, goal.at, reverse, bool(values)):
             if self._interrupted():
-                return self._stop(Reason.INTERRUPTED, Place(point))
+                return self._stop(StopReason.INTERRUPTED, SeenPlace(point))
             # The moments at which a breakpoint may stop it: where functions are entered, and what happened.
             functions = (one.function for one in self.breakpoints if one.function and one.enabled)
             phases = {0, *(self._phase(function, point) for function in functions)}
-            for place in (Place(point, phase) for phase in sorted(phases, reverse=reverse)):
+            for place in (SeenPlace(point, phase) for phase in sorted(phases, reverse=reverse)):
                 if not (goal <= place < here if reverse else here < place <= goal):
                     continue
                 hits = tuple(self._hits(place, values, point + 1 if reverse else point))
                 if hits:
-                    return self._stop(Reason.BREAKPOINT, place, hits)
+                    return self._stop(StopReason.BREAKPOINT, place, hits)
         return None
 
     def _candidates(self, at: int, goal: int, reverse: bool, watches: bool) -> Iterator[int]:
@@ -313,12 +313,12 @@ class Walker:
                 return 0 if told else -frame - 1
         return 0
 
-    def _hits(self, place: Place, values: dict[int, str | None], changes: int) -> Iterator[Hit]:
+    def _hits(self, place: SeenPlace, values: dict[int, str | None], changes: int) -> Iterator[Hit]:
         """What is hit at a moment; `changes` is the point whose event lies between it and the one before on the way."""
         for one in self.breakpoints:
             if not one.enabled or self._phase(one.function, place.at) != place.phase:
                 continue
-            if one.kind is Kind.WATCHPOINT:
+            if one.kind is StopKind.WATCHPOINT:
                 hit = self._changed(one, place.at, values, changes)
             else:
                 is_there = next(after(one.places, place.at - 1), None) == place.at
@@ -338,9 +338,9 @@ class Walker:
         if new == old:
             return None
         values[one.number] = new
-        return self._if_true(one, Place(at), Hit(one, old or _UNREADABLE, new or _UNREADABLE))
+        return self._if_true(one, SeenPlace(at), Hit(one, old or _UNREADABLE, new or _UNREADABLE))
 
-    def _if_true(self, one: Breakpoint, place: Place, hit: Hit) -> Hit | None:
+    def _if_true(self, one: Breakpoint, place: SeenPlace, hit: Hit) -> Hit | None:
         if not one.condition:
             return hit
         # The frame of the function that a breakpoint is at, where it is entered at the point; else the innermost.
@@ -370,11 +370,11 @@ class Walker:
         except WalkError:
             return None
 
-    def entry(self, function: str, at: int) -> Place:
+    def entry(self, function: str, at: int) -> SeenPlace:
         """Where a function is entered at a point, or the point if there is no function."""
-        return Place(at, self._phase(function, at))
+        return SeenPlace(at, self._phase(function, at))
 
-    def _stop(self, reason: Reason, place: Place, hits: tuple[Hit, ...] = ()) -> Stop:
+    def _stop(self, reason: StopReason, place: SeenPlace, hits: tuple[Hit, ...] = ()) -> Stop:
         self.at, self.phase = place
         return Stop(reason, place.at, hits)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.estimate.rates import rates_of_backend
-from ggmltool.estimate.records import Efficiency, Estimate, Rates, ShareRange, Split
+from ggmltool.estimate.records import Efficiency, Estimate, Rates, ShareRange, TimedSplit
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.graph import CGraph
@@ -161,7 +161,7 @@ class Forecast:
             self._estimators[graph, cached] = found
         return found
 
-    def speeds(self, splits: Mapping[str, Sequence[Split]], parallel: bool = False) -> Speeds:
+    def speeds(self, splits: Mapping[str, Sequence[TimedSplit]], parallel: bool = False) -> Speeds:
         """The speeds of a placement by the splits of its graphs; `parallel`: with pipeline copies.
 
         Raises KeyError for a backend without rates.
@@ -177,7 +177,7 @@ class Forecast:
                 prompt = self._prompt(graph, of, n_tokens, SCHED_MAX_COPIES if parallel else 1)
         return Speeds(token, prompt, self.n_seqs, self.n_prompt, self.cached)
 
-    def _prompt(self, graph: str, splits: Sequence[Split], n_ubatch: int, copies: int) -> Estimate:
+    def _prompt(self, graph: str, splits: Sequence[TimedSplit], n_ubatch: int, copies: int) -> Estimate:
         """All ubatches of a prompt: the first, the middle and the last of them tell what the others take (Simpson)."""
         n = max(-(-self.n_prompt // n_ubatch), 1)
         last = self.cached + (n - 1) * n_ubatch

@@ -146,7 +146,7 @@ class CopiedTensor(Protocol):
     def source(self) -> str: ...
 
 
-class Split(Protocol):
+class TimedSplit(Protocol):
     """A run of nodes `[i_start, i_end)` of the graph for one backend, and what is copied there before it.
 
     `sources.llama.needs.PlacedSplit` is one, `splits_of` makes them of a plan.

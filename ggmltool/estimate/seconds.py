@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from ggmltool.estimate.records import CopiedTensor, Estimate, Link, Rates, ShareRange, Split, lasting
-from ggmltool.estimate.timeline import Step, StepCopy, Way, duration
+from ggmltool.estimate.records import CopiedTensor, Estimate, Link, Rates, ShareRange, TimedSplit, lasting
+from ggmltool.estimate.timeline import StepCopy, TimelineStep, Way, duration
 from ggmltool.estimate.work import VIEW, Cells, NodeWork, RateKind, used_experts, work_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_INPUT, Tensor, root_of
 from ggmltool.ggml.version import SCHED_MAX_COPIES
 
 
-class Copied(NamedTuple):
+class CopyCost(NamedTuple):
     """What copying a tensor of a graph takes: its bytes, as far as they are looked at, and what it is.
 
     The host has an `input` of the graph, or what a `node` has made, in pinned memory, where devices have such; a
@@ -43,18 +43,18 @@ class GraphWork:
     def __init__(self, nodes: Sequence[Tensor], cached: int | None = None) -> None:
         cells = Cells(nodes, cached)
         self.works = work_of(nodes, cells)
-        self.copied: dict[str, Copied] = {}
+        self.copied: dict[str, CopyCost] = {}
         self.experts: dict[int, tuple[str, float]] = {}
         for i, n in enumerate(nodes):
             for t in (n, *n.src):
                 if t is not None and t.id not in self.copied:
                     nbytes = cells.of(t).read * t.nbytes
-                    self.copied[t.id] = Copied(nbytes, _what(t, cells), bool(t.flags & FLAG_INPUT))
+                    self.copied[t.id] = CopyCost(nbytes, _what(t, cells), bool(t.flags & FLAG_INPUT))
             if n.op == Op.MUL_MAT_ID and n.src[0] is not None and n.src[2] is not None:
                 weight, ids = n.src[0], n.src[2]
                 self.experts[i] = weight.id, used_experts(weight.ne[2], ids.ne[0], ids.ne[1]) / max(weight.ne[2], 1)
 
-    def copied_as(self, id: str) -> Copied:
+    def copied_as(self, id: str) -> CopyCost:
         """What copying a tensor takes, by its id, or by that of a weight that a placement has twice."""
         return self.copied.get(id) or self.copied[id.rpartition("~")[0]]
 
@@ -86,7 +86,7 @@ class Estimator:
         self._sums: dict[str, tuple[list[float], list[float], list[float]]] = {}
         self._copies: dict[tuple[str, str, str, float], Estimate] = {}
 
-    def seconds(self, splits: Iterable[Split]) -> Estimate:
+    def seconds(self, splits: Iterable[TimedSplit]) -> Estimate:
         """The seconds of computing the graph once, one split after the other, each after what it copies.
 
         That is how ggml_backend_sched computes a single batch: the next split always needs something of the one before.
@@ -106,7 +106,7 @@ class Estimator:
                 high += s.high
         return Estimate(low, mid, high)
 
-    def seconds_of_many(self, splits: Iterable[Split], batches: int, copies: int = SCHED_MAX_COPIES) -> Estimate:
+    def seconds_of_many(self, splits: Iterable[TimedSplit], batches: int, copies: int = SCHED_MAX_COPIES) -> Estimate:
         """The seconds of computing the graph for so many batches one behind the other, with so many pipeline copies.
 
         A device can be at the next batch while another one is still at the one before. 1: there are no such copies.
@@ -116,10 +116,10 @@ class Estimator:
             return self.seconds(splits).times(batches)
         return duration(self.steps(splits), batches, copies)
 
-    def steps(self, splits: Iterable[Split]) -> list[Step]:
+    def steps(self, splits: Iterable[TimedSplit]) -> list[TimelineStep]:
         """The splits as they take time."""
         return [
-            Step(
+            TimelineStep(
                 split.backend,
                 self.rates[split.backend].waits,
                 self.compute(split),
@@ -128,7 +128,7 @@ class Estimator:
             for split in splits
         ]
 
-    def _way(self, copied: CopiedTensor, split: Split) -> Way:
+    def _way(self, copied: CopiedTensor, split: TimedSplit) -> Way:
         here, there = self.rates[split.backend], self.rates.get(copied.source)
         if self.work.copied_as(copied.id).by_user:
             return Way.USER
@@ -136,13 +136,13 @@ class Estimator:
             return Way.EXPERTS_QUEUED if self.weights_pinned else Way.EXPERTS
         return Way.QUEUED if there is not None and here.queues_copy(there) else Way.WAITING
 
-    def compute(self, split: Split) -> Estimate:
+    def compute(self, split: TimedSplit) -> Estimate:
         """The seconds of a split's nodes."""
         a, b = split.i_start, split.i_end
         low, mid, high = (sums[b] - sums[a] for sums in self.sums(split.backend))
         return Estimate(low, mid, high)
 
-    def copy(self, copied: CopiedTensor, split: Split) -> Estimate:
+    def copy(self, copied: CopiedTensor, split: TimedSplit) -> Estimate:
         """The seconds of copying a tensor to a split's backend."""
         share = self._share(copied, split)
         key = (copied.id, copied.source, split.backend, share)
@@ -150,11 +150,11 @@ class Estimator:
             self._copies[key] = self._copy(*key)
         return self._copies[key]
 
-    def copied_nbytes(self, copied: CopiedTensor, split: Split) -> float:
+    def copied_nbytes(self, copied: CopiedTensor, split: TimedSplit) -> float:
         """The bytes that are copied of a tensor: of experts those that are used, of a cache the filled cells."""
         return self._share(copied, split) * self.work.copied_as(copied.id).nbytes
 
-    def _share(self, copied: CopiedTensor, split: Split) -> float:
+    def _share(self, copied: CopiedTensor, split: TimedSplit) -> float:
         weight, share = self.work.experts.get(split.i_start, ("", 1.0))
         return share if weight == copied.id and self.copies_experts else 1.0
 

@@ -40,7 +40,7 @@ class StepCopy(NamedTuple):
     seconds: Estimate
 
 
-class Step(NamedTuple):
+class TimelineStep(NamedTuple):
     """A split as it takes time: `waits`: the host computes it itself."""
 
     backend: str
@@ -76,14 +76,14 @@ LIKELY = 1
 """The case of an estimate that is drawn: neither its least nor its most."""
 
 
-def time_table(steps: Sequence[Step], copies: int) -> list[Stretch]:
+def time_table(steps: Sequence[TimelineStep], copies: int) -> list[Stretch]:
     """When what is done in one batch, in the order in which the host comes to it, with so many pipeline copies."""
     table: list[Stretch] = []
     _Clock(steps, copies, LIKELY, table.append).run(1)
     return table
 
 
-def duration(steps: Iterable[Step], batches: int, copies: int) -> Estimate:
+def duration(steps: Iterable[TimelineStep], batches: int, copies: int) -> Estimate:
     """The seconds from the first to the last of so many batches, with so many pipeline copies (1: none).
 
     Of more than a few batches, those behind take as long as the last that were followed.
@@ -100,7 +100,7 @@ class _Clock:
     """The times at which the host and each device are through with what they were given, in one case of three."""
 
     def __init__(
-        self, steps: Sequence[Step], copies: int, case: int, tell: Callable[[Stretch], None] | None = None
+        self, steps: Sequence[TimelineStep], copies: int, case: int, tell: Callable[[Stretch], None] | None = None
     ) -> None:
         self.steps = steps
         self.copies = copies

@@ -24,7 +24,7 @@ Level = Literal["info", "warning", "error"]
 """What a message is worth among others: "info" if nothing is wrong."""
 
 
-class Told(NamedTuple):
+class MessageWords(NamedTuple):
     """The words of a message, with the values of a case."""
 
     means: str
@@ -33,10 +33,10 @@ class Told(NamedTuple):
     ask: str
 
 
-_NO_WORDS = Told("", "", "", "")
+_NO_WORDS = MessageWords("", "", "", "")
 
 
-class Case(Struct, frozen=True, forbid_unknown_fields=True):
+class MessageCase(Struct, frozen=True, forbid_unknown_fields=True):
     """What holds instead `when` one of these places has a value like the expression; what is empty stays as it is.
 
     `same_as` is the key of a message whose words these are.
@@ -76,7 +76,7 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
     era: str = ""
     places: dict[str, str] = {}
     fills: dict[str, tuple[str, ...]] = {}
-    cases: tuple[Case, ...] = ()
+    cases: tuple[MessageCase, ...] = ()
     files: tuple[str, ...] = ()
     level: Level = "error"
     program: str = "ggml"
@@ -85,15 +85,15 @@ class Message(Struct, frozen=True, forbid_unknown_fields=True):
         """The values of the places, where printf filled these into one of the texts."""
         return dict(zip(self.fills.get(text, self.places), filled, strict=False))
 
-    def told(self, values: Mapping[str, str]) -> Told:
+    def told(self, values: Mapping[str, str]) -> MessageWords:
         """What to say where the places have these values; those that are missing or empty are not known."""
         case = next((_words(case) for case in self.cases if case.fits(values)), _NO_WORDS)
         texts = [own or general for own, general in zip(case, _words(self), strict=True)]
         if not self.places:
-            return Told(*texts)
+            return MessageWords(*texts)
         known = {place: value for place, value in values.items() if value}
         words = self.places | known
-        return Told(*(_filled(text, words, known) for text in texts))
+        return MessageWords(*(_filled(text, words, known) for text in texts))
 
 
 def _filled(text: str, words: Mapping[str, str], known: Mapping[str, str]) -> str:
@@ -103,8 +103,8 @@ def _filled(text: str, words: Mapping[str, str], known: Mapping[str, str]) -> st
     return filled[:1].upper() + filled[1:] if first is not None and first[1] not in known else filled
 
 
-def _words(of: Message | Case) -> Told:
-    return Told(of.means, of.shapes, of.remedy, of.ask)
+def _words(of: Message | MessageCase) -> MessageWords:
+    return MessageWords(of.means, of.shapes, of.remedy, of.ask)
 
 
 @cache

@@ -12,12 +12,12 @@ from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.scenario import Scenario
+    from ggmltool.scenario.scenario import LoadedScenario
     from ggmltool.scenario.tensor_info import TensorInfo
 
 
 def built_graph(
-    scenario: Scenario, graph: str, infos: Mapping[str, TensorInfo]
+    scenario: LoadedScenario, graph: str, infos: Mapping[str, TensorInfo]
 ) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """The nodes and the leafs of a graph as ggml_build_forward_expand leaves it: in its order, with its names."""
     built = scenario.start().build(graph)
@@ -28,12 +28,12 @@ def built_graph(
     return nodes, leafs
 
 
-def graph_numbers(scenario: Scenario, graph: str | None) -> dict[str, int]:
+def graph_numbers(scenario: LoadedScenario, graph: str | None) -> dict[str, int]:
     """The number of each node in the graph as it was built, as ggml prints it: before a device orders its nodes."""
     return {t.id: i for i, t in enumerate(scenario.start().build(graph or "").nodes)}
 
 
-def output_ids(scenario: Scenario, graph: str) -> list[str]:
+def output_ids(scenario: LoadedScenario, graph: str) -> list[str]:
     """The nodes of a graph that are flagged output, else the last node."""
     from ggmltool.ggml.tensor import FLAG_OUTPUT
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ggmltool.ggml.sched.common import AnyScheduler
 
 
-class Lifetime(NamedTuple):
+class TensorLifetime(NamedTuple):
     """A tensor in a compute buffer: `size` bytes at `offset` of `chunk`, from step `start` until after step `end`.
 
     Steps are the nodes that the allocator walks (copies included), -1 is before the first; `end` None means to the
@@ -42,7 +42,7 @@ class Allocation(NamedTuple):
     """A lifetime with the numbers of the events at which it began and ended (None: never). `took` is the number of the
     lifetime whose bytes it took over. At event `trimmed` it gave back `given_back` bytes of them (None: it did not)."""
 
-    life: Lifetime
+    life: TensorLifetime
     born: int
     died: int | None = None
     took: int | None = None
@@ -56,7 +56,7 @@ class Peak(NamedTuple):
     step: int
     node: str
     nbytes: int
-    tensors: tuple[Lifetime, ...]
+    tensors: tuple[TensorLifetime, ...]
 
 
 class PlacedAt(NamedTuple):
@@ -75,7 +75,7 @@ class MemoryPlan:
     `tails` are the tensors that gave back what the node in their place does not need.
     """
 
-    lifetimes: tuple[Lifetime, ...] = ()
+    lifetimes: tuple[TensorLifetime, ...] = ()
     nodes: tuple[str, ...] = ()
     tails: tuple[str, ...] = ()
 
@@ -83,7 +83,7 @@ class MemoryPlan:
         """The node of each step with its number in the graph; what the scheduler put between has none."""
         return tuple(f"{numbers[name]} {name}" if name in numbers else name for name in self.nodes)
 
-    def of(self, buft: str) -> list[Lifetime]:
+    def of(self, buft: str) -> list[TensorLifetime]:
         """The tensors of one buffer type."""
         return [life for life in self.lifetimes if life.buft == buft]
 
@@ -139,7 +139,7 @@ class MemoryRecorder(Part):
         return MemoryPlan(tuple(self._lives), tuple(self._nodes), tuple(self._tails))
 
     @property
-    def living(self) -> list[Lifetime]:
+    def living(self) -> list[TensorLifetime]:
         """Those that have not ended."""
         return [self._lives[i] for i in self._there.values()]
 
@@ -151,11 +151,11 @@ class MemoryRecorder(Part):
                 self._step = at
                 self._nodes.append(node)
             case Allocated(tensor, buft, chunk, offset, size) if size:
-                self._begin(Lifetime(tensor, buft, chunk, offset, size, self._step))
+                self._begin(TensorLifetime(tensor, buft, chunk, offset, size, self._step))
             case Reused(tensor, parent, buft, chunk, offset):
                 if (parent, buft, chunk, offset) in self._there:
                     size = self._end(parent, buft, chunk, offset, self._step - 1).size
-                    self._begin(Lifetime(tensor, buft, chunk, offset, size, self._step, reused=parent))
+                    self._begin(TensorLifetime(tensor, buft, chunk, offset, size, self._step, reused=parent))
             case Freed(tensor, extra=True):
                 self._lives[-1] = self._lives[-1]._replace(size=self._lives[-1].size - event.size)
                 self._made[-1] = self._made[-1]._replace(trimmed=self.number, given_back=event.size)
@@ -177,7 +177,7 @@ class MemoryRecorder(Part):
                 self._lives[i] = life._replace(chunk=at.chunk, offset=at.offset)
 
     def _begin_anew(self) -> None:
-        self._lives: list[Lifetime] = []
+        self._lives: list[TensorLifetime] = []
         self._nodes: list[str] = []
         self._tails: list[str] = []
         self._there: dict[tuple[str, str, int, int], int] = {}
@@ -185,12 +185,12 @@ class MemoryRecorder(Part):
         self._made: list[Allocation] = []
         self._ended = -1
 
-    def _begin(self, life: Lifetime) -> None:
+    def _begin(self, life: TensorLifetime) -> None:
         self._made.append(Allocation(life, self.number, took=None if life.reused is None else self._ended))
         self._there[life.tensor, life.buft, life.chunk, life.offset] = len(self._lives)
         self._lives.append(life)
 
-    def _end(self, tensor: str, buft: str, chunk: int, offset: int, step: int) -> Lifetime:
+    def _end(self, tensor: str, buft: str, chunk: int, offset: int, step: int) -> TensorLifetime:
         i = self._ended = self._there.pop((tensor, buft, chunk, offset))
         self._lives[i] = self._lives[i]._replace(end=step)
         self._made[i] = self._made[i]._replace(died=self.number)

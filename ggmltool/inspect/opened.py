@@ -14,7 +14,7 @@ from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event, Listener
-    from ggmltool.scenario.scenario import Scenario
+    from ggmltool.scenario.scenario import LoadedScenario
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.scenario.tensor_info import Tensors
 
@@ -54,7 +54,7 @@ class Opened:
     `log` is given the lines that ggml logs; with `debug` those of a debug build, too. `work` says how far work is.
     """
 
-    scenario: Scenario
+    scenario: LoadedScenario
     argument: str = ""
     options: str = ""
     log: Callable[[Iterable[str]], None] | None = None
@@ -93,7 +93,7 @@ class Opened:
         given = {name: value for name, value in options._asdict().items() if value is not None}
         if not given:
             return self
-        from ggmltool.scenario.scenario import Scenario
+        from ggmltool.scenario.scenario import LoadedScenario
         from ggmltool.scenario.versions import days, lacks
 
         for name in given:
@@ -101,7 +101,7 @@ class Opened:
             if lacks(self.model.release, since):
                 raise InspectError(f"ggml {self.model.ggml} has no {name}; available since {since}")
         model = replace(self.model, scheduler=replace(self.model.scheduler, **given))
-        scenario = Scenario(model)
+        scenario = LoadedScenario(model)
         scenario.on_debug = self.scenario.on_debug
         return replace(self, scenario=scenario, options=" ".join(filter(None, (self.options, str(options)))))
 

@@ -12,7 +12,7 @@ from ggmltool.ggml.op import VIEW_OPS
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.scenario.data import GgufData
 from ggmltool.scenario.run.run import MAPPED
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ContextSpec, ScenarioSpec, TensorSpec, valueless
 from ggmltool.scenario.steps import computed_by
 from ggmltool.show.text import shortened, size
@@ -42,7 +42,7 @@ class MemoryNeed(NamedTuple):
         return sum(self)
 
 
-def need_of_run(scenario: Scenario, graphs: Iterable[str], free: int) -> MemoryNeed:
+def need_of_run(scenario: LoadedScenario, graphs: Iterable[str], free: int) -> MemoryNeed:
     """What it takes to compute the graphs by their plans; a bound without planning where that is less than `free`.
 
     Where ggml fails on a graph, nothing of it is computed.
@@ -69,7 +69,7 @@ def _in_context(context: ContextSpec) -> int:
     return sum(n for t in tensors if (n := _nbytes(t)) < MAPPED or not isinstance(t.data, GgufData))
 
 
-def need_of_compare(scenario: Scenario, graph: str) -> MemoryNeed:
+def need_of_compare(scenario: LoadedScenario, graph: str) -> MemoryNeed:
     """What it takes to compute a graph on two sides, where every tensor is pre-allocated on both."""
     model = scenario.model
     nodes = model.graphs[graph].nodes

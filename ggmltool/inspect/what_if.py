@@ -7,14 +7,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from ggmltool.ggml.devices.cases import Supports
+from ggmltool.ggml.devices.cases import OwnSupports
 from ggmltool.ggml.devices.conditions import SupportRule
 from ggmltool.ggml.dtypes import BF16, F16, F32
 from ggmltool.ggml.op import KEY_NAMES, Op, op_key
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import contiguous_nb, nbytes_of
 from ggmltool.inspect.opened import Opened
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import BackendSpec, ContextSpec, GraphSpec, ScenarioSpec, TensorSpec, Usage
 from ggmltool.scenario.versions import has_no_op_offload
 from ggmltool.show.document import Row
@@ -176,13 +176,13 @@ def _reading(model: ScenarioSpec, graph: str, spec: TensorSpec, source: str, mad
 def _given_the_op(model: ScenarioSpec, backend: BackendSpec, spec: TensorSpec) -> Change:
     """A backend that supports the op besides all that it supports already."""
     key = op_key(spec.op, spec.op_params)
-    had = backend.supports or Supports(frozenset(), True, profile=True)
+    had = backend.supports or OwnSupports(frozenset(), True, profile=True)
     keys = had.keys - {key} if had.exclude else had.keys
     able = replace(backend, supports=replace(had, keys=keys, rules=(*had.rules, SupportRule(frozenset({key})))))
     backends = [able if b is backend else b for b in model.backends]
     what = (
         KEY_NAMES[key].upper()
-        if backend.supports == Supports(had.keys, had.exclude)
+        if backend.supports == OwnSupports(had.keys, had.exclude)
         else f"this {KEY_NAMES[key].upper()}"
     )
     return Change(f"if {backend.name} supported {what}", replace(model, backends=backends))
@@ -224,7 +224,7 @@ def outcomes(tried: Iterable[Change], graph: str, node: str, wanted: Callable[[P
     out: dict[str, OutcomeRow] = {}
     planned = 0
     for change in islice(tried, MOST):
-        plan = Scenario(change.model).plan(graph)
+        plan = LoadedScenario(change.model).plan(graph)
         if plan.ok and wanted(plan) and change.text not in out:
             out[change.text] = outcome(change.text, plan, change.model, node)
         planned += len(change.model.graphs[graph].nodes)

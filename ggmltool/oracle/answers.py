@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from ggmltool.ggml.devices.cases import Supports
+from ggmltool.ggml.devices.cases import OwnSupports
 from ggmltool.ggml.devices.conditions import EVERY_SOURCE, RESULT, Conditions, SupportRule
 from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.dtypes import TYPES_BY_ID
@@ -120,7 +120,7 @@ class Capabilities:
         self.cpu_device: int = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
 
     def supports_op(
-        self, rules: Rules, supports: Supports | None, restricted: Mapping[int, frozenset[int]], address: int
+        self, rules: Rules, supports: OwnSupports | None, restricted: Mapping[int, frozenset[int]], address: int
     ) -> bool:
         """Whether a device runs the op, by what the scenario says of it; `restricted` are its buffer types with an op
         list."""

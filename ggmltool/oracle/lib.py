@@ -16,7 +16,7 @@ from ggmltool.ggml.releases.release import Library, Release
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import fork, prototypes
 from ggmltool.oracle.fork import Abort, ChildError
-from ggmltool.oracle.structs import MAX_DIMS, BufferI, CGraph, InitParams, Tensor
+from ggmltool.oracle.structs import MAX_DIMS, BufferI, CGraphStruct, InitParams, Tensor
 from ggmltool.structs.mirrors import mirrors_of
 
 LIBRARIES = "GGMLTOOL_LIBRARIES"
@@ -253,7 +253,7 @@ class Lib:
 
     def graph_tensors(self, graph: int) -> tuple[list[int], list[int]]:
         """The graph's nodes and leafs, in its order."""
-        g = CGraph.from_address(graph)
+        g = CGraphStruct.from_address(graph)
         return g.nodes[: g.n_nodes], g.leafs[: g.n_leafs]
 
     def cpu_backend(self, threads: int = 1) -> int:

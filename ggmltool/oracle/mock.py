@@ -226,7 +226,7 @@ class Callbacks:
         optimize = world.backends[backend].engine.graph_optimize
         if optimize is None:
             return
-        graph = structs.CGraph.from_address(address)
+        graph = structs.CGraphStruct.from_address(address)
         n = graph.n_nodes
         addresses = [int(node) for node in graph.nodes[:n]]
         # A split's graph shares its nodes with the whole graph, which may end here.
@@ -248,7 +248,7 @@ class Callbacks:
 
     def _graph_compute(self, backend: int, graph: int) -> int:
         world = self.world
-        view = structs.CGraph.from_address(graph)
+        view = structs.CGraphStruct.from_address(graph)
         names = ", ".join(world.tensor_name(node) for node in view.nodes[: view.n_nodes])
         world.record(f"graph_compute {world.backends[backend].name} [{names}]")
         return self.lib.compute(graph)
@@ -275,7 +275,7 @@ class Callbacks:
             ctypes.memmove(data, at, size)
 
 
-class Memory(Protocol):
+class MockMemory(Protocol):
     """Where the bytes of mock buffers come from."""
 
     def take(self, size: int, alignment: int) -> int:
@@ -299,7 +299,7 @@ class World:
         self.closing = False
         self.names: dict[int, str] = {}
         self.events: dict[int, ctypes.Structure] = {}
-        self.memory: Memory = RealMemory() if computing else FakeMemory()
+        self.memory: MockMemory = RealMemory() if computing else FakeMemory()
         self.plain_iface = structs.BufferI(get_base=callbacks.cpu_buffer.get_base)
         self.cpu_iface = structs.BufferI.from_buffer_copy(callbacks.cpu_buffer)
         self.cpu_iface.free_buffer = callbacks.buffer_free if computing else None

@@ -19,7 +19,7 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.mock import Answered, Callbacks, World
 from ggmltool.oracle.state import StateReader, check_layout
-from ggmltool.oracle.structs import CGraph, MultiBuffer, Tensor
+from ggmltool.oracle.structs import CGraphStruct, MultiBuffer, Tensor
 from ggmltool.oracle.tensors import Builder, read_values
 from ggmltool.scenario.spec import ContextSpec, ScenarioSpec, Step, TensorSpec
 
@@ -160,7 +160,7 @@ class ScenarioRun:
         self.buffers: list[int] = []
         self.placed: dict[str, int] = {}
         self.sched = 0
-        self.experts: UsedExperts | None = None
+        self.experts: SchedCopyExperts | None = None
         self.devices = {device.name: device for device in world.order}
         world.names = self.builder.ids
 
@@ -229,7 +229,7 @@ class ScenarioRun:
         self.sched = lib.ggml_backend_sched_new(backends, None, len(order), graph_size, parallel, offload)
         self.runner.check_layout(self.world, self.sched, graph_size, offload)
         if model.scheduler.copy_callback == USED_EXPERTS:
-            self.experts = UsedExperts(lib)
+            self.experts = SchedCopyExperts(lib)
             lib.ggml_backend_sched_set_copy_callback(self.sched, self.experts.callback, None)
 
     def _default_graph_size(self) -> int:
@@ -238,7 +238,7 @@ class ScenarioRun:
         names = {address: Tensor.from_address(address).name for address in self.persistent.values()}
         for name, graph in self.model.graphs.items():
             if len(graph.nodes) + n_tensors > DEFAULT_GRAPH_SIZE:
-                built = CGraph.from_address(self._build(name))
+                built = CGraphStruct.from_address(self._build(name))
                 largest = max(largest, built.n_nodes + built.n_leafs)
         self.tables.clear()
         self.newest_graphs.clear()
@@ -281,7 +281,7 @@ class ScenarioRun:
 
     def _tensors(self, graph: str) -> list[int]:
         """Leafs and nodes of the newest build of a graph."""
-        built = CGraph.from_address(self.newest_graphs[graph])
+        built = CGraphStruct.from_address(self.newest_graphs[graph])
         return [*built.leafs[: built.n_leafs], *built.nodes[: built.n_nodes]]
 
     def builds(self) -> dict[str, Places]:
@@ -358,7 +358,7 @@ class ScenarioRun:
         """How ggml would end at the first node that the user has assigned to a device that does not support it."""
         table, nodes = self.tables[name], self.model.graphs[name].nodes
         assigned = {table[spec.id] for spec in nodes if spec.backend is not None}
-        built = CGraph.from_address(self.newest_graphs[name])
+        built = CGraphStruct.from_address(self.newest_graphs[name])
         for address in (node for node in built.nodes[: built.n_nodes] if node in assigned):
             backend = self.lib.ggml_backend_sched_get_tensor_backend(self.sched, address)
             n = self.world.mirror.tensor(address)
@@ -421,7 +421,7 @@ class ScenarioRun:
                 self.lib.set(known[spec.id], spec.data.raw(spec.type, spec.ne, spec.nb, self.model.bounds))
 
 
-class UsedExperts:
+class SchedCopyExperts:
     """llama_context::sched_copy_experts. `start` is to be called before each graph; `callback` must be kept."""
 
     def __init__(self, lib: Lib) -> None:
@@ -435,7 +435,7 @@ class UsedExperts:
         self.used: list[bool] = []
 
     def _copy(self, backend: int, src: int, dst: int, graph: int, _: int | None) -> bool:
-        g, weight = CGraph.from_address(graph), Tensor.from_address(src)
+        g, weight = CGraphStruct.from_address(graph), Tensor.from_address(src)
         node = Tensor.from_address(g.nodes[0]) if g.n_nodes else None
         if node is None or node.op != Op.MUL_MAT_ID or node.src[0] != dst:
             return False

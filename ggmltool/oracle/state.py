@@ -11,10 +11,10 @@ from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Lib, OracleUnavailable
 from ggmltool.oracle.mock import World
 from ggmltool.state.errors import NotAsLaidOut
-from ggmltool.state.memory.graphs import Graphs
+from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import OwnMemory
 from ggmltool.state.memory.schedulers import Schedulers
-from ggmltool.state.memory.tensors import Tensors, tensor_states
+from ggmltool.state.memory.tensors import MemoryTensors, tensor_states
 
 _TYPES = {number: type.name for number, type in TYPES_BY_ID.items()}
 
@@ -34,7 +34,7 @@ class StateReader:
         """All that it holds, with the graph that it was given last. Without `tables`, what stands in hash tables is
         left out."""
         memory, types = OwnMemory(), self.lib.structs.types
-        graphs, tensors = Graphs(memory, types), Tensors(memory, types)
+        graphs, tensors = MemoryGraphs(memory, types), MemoryTensors(memory, types)
         sched, given = Schedulers(memory, types, graphs).sched(self.address, tables), graphs.graph(graph)
         inputs = (t for split in sched.splits for t in split.inputs)
         own = (*sched.graph.nodes, *sched.graph.leafs)
@@ -87,7 +87,7 @@ def check_layout(lib: Lib, world: World, sched: int, graph_size: int, op_offload
     memory, types = OwnMemory(), lib.structs.types
     fields = lib.structs["ggml_backend_sched"].from_address(sched)
     try:
-        s = Schedulers(memory, types, Graphs(memory, types)).sched(sched)
+        s = Schedulers(memory, types, MemoryGraphs(memory, types)).sched(sched)
     except NotAsLaidOut as error:
         raise OracleUnavailable(f"the scheduler of {lib.said} is not laid out as ggmltool knows it: {error}") from None
     bufts = tuple(device.buft.address for device in world.order)

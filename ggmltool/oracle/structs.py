@@ -47,7 +47,7 @@ ADD_ALLOC_DEP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)
 """add_alloc_dep(user_data, tensor, until)."""
 
 
-class CGraph(ctypes.Structure):
+class CGraphStruct(ctypes.Structure):
     """ggml_cgraph."""
 
     _fields_ = KNOWN["ggml_cgraph"]._fields_

@@ -65,7 +65,7 @@ def _of_process(_: int) -> Vulkan:
     return made
 
 
-class Answer(NamedTuple):
+class VulkanAnswer(NamedTuple):
     """What the device says of an op: whether it runs it, how many bytes the result takes, whether it offloads it."""
 
     runs: bool
@@ -97,10 +97,10 @@ class Vulkan:
                 end.close()
         self._process.wait()
 
-    def answers(self, ops: Sequence[Tensor]) -> list[Answer]:
+    def answers(self, ops: Sequence[Tensor]) -> list[VulkanAnswer]:
         """What the device says of each op."""
         given = self._ask("answers", _raw(ops), [id(op) for op in ops])
-        return [Answer(*answer) for answer in given]
+        return [VulkanAnswer(*answer) for answer in given]
 
     def order(
         self, nodes: Sequence[Tensor], use_count: Callable[[Tensor], int]

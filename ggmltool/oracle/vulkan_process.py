@@ -20,13 +20,13 @@ from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.version import MEM_ALIGN
 from ggmltool.oracle import fork, structs
 from ggmltool.oracle.lib import LOG_CALLBACK, Files, Lib, OracleUnavailable
-from ggmltool.oracle.structs import MAX_SRC, CGraph, Tensor
+from ggmltool.oracle.structs import MAX_SRC, CGraphStruct, Tensor
 
 Raw = Mapping[int, bytes]
 """Tensors as ggml_tensor structs by the addresses that they have for each other; `buffer` is 1 for weights, else 0."""
 
 
-class Backend:
+class VulkanBackend:
     """The backend on the first visible device."""
 
     def __init__(self, lib: Lib, vulkan: ctypes.CDLL) -> None:
@@ -75,7 +75,7 @@ class Backend:
         lib = self.lib
         with lib.context(_room(lib, len(raw))) as ctx:
             made = self._make(ctx, raw)
-            graph = CGraph.from_address(lib.graph(ctx, [made[n] for n in nodes], len(raw) + 1))
+            graph = CGraphStruct.from_address(lib.graph(ctx, [made[n] for n in nodes], len(raw) + 1))
             graph.n_nodes = len(nodes)
             for i, (node, n_uses) in enumerate(zip(nodes, uses, strict=True)):
                 graph.nodes[i] = made[node]
@@ -165,7 +165,7 @@ def serve(folder: Path) -> None:
         vulkan = ctypes.CDLL(str(folder / "bin" / "libggml-vulkan.so"))
         lib.ggml_log_set(silent, None)
         lib.ggml_set_abort_callback(callback)
-        backend = Backend(lib, vulkan)
+        backend = VulkanBackend(lib, vulkan)
     except (OSError, OracleUnavailable, NoDevice) as error:
         fork.write_message(answers, ("missing", str(error)))
         return

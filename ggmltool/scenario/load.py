@@ -38,7 +38,7 @@ from ggmltool.scenario.spec import (
     Usage,
 )
 from ggmltool.scenario.steps import ALL_GRAPH_STEPS, MAX_STEPS, StepKeys, StepReader, default_steps, translated
-from ggmltool.scenario.text.text import Document, Readable, read_document
+from ggmltool.scenario.text.text import Readable, ScenarioText, read_document
 from ggmltool.scenario.values import (
     INT64_MAX,
     MAX_ID,
@@ -182,7 +182,7 @@ def load_spec(
     return spec
 
 
-def load_document(document: Document, ggml: str | Release | None = None) -> ScenarioSpec:
+def load_document(document: ScenarioText, ggml: str | Release | None = None) -> ScenarioSpec:
     """The spec of a scenario that was read. Raises as `load_spec` does."""
     try:
         asked = read_ggml(ggml) if isinstance(ggml, str) else ggml
@@ -194,7 +194,7 @@ def load_document(document: Document, ggml: str | Release | None = None) -> Scen
 class _Loader:
     """Reads the parts of a scenario in the order in which they depend on each other."""
 
-    def __init__(self, document: Document, ggml: Release | None = None) -> None:
+    def __init__(self, document: ScenarioText, ggml: Release | None = None) -> None:
         ops.load()
         self.document = document
         self.asked = ggml

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ggmltool.ggml.sched.common import OnDebug
 
 
-class Scenario:
+class LoadedScenario:
     """A loaded scenario. Every call starts from its beginning: new devices, new memory, a new scheduler.
 
     It is planned as the release of ggml that `model.ggml` names. Several threads may use one scenario at a time.

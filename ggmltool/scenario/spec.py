@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from msgspec import Meta
 
 from ggmltool.ggml.bounds import BOUNDS, Bounds
-from ggmltool.ggml.devices.cases import Supports
+from ggmltool.ggml.devices.cases import OwnSupports
 from ggmltool.ggml.devices.profiles import PROFILES
-from ggmltool.ggml.devices.recorded import RECORDED, Recorded
+from ggmltool.ggml.devices.recorded import RECORDED, RecordedAnswers
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import DEFAULT
@@ -130,7 +130,7 @@ class BackendSpec:
     host: Annotated[bool | None, Bool] = None
     events: Annotated[bool | None, Bool] = None
     memory: Annotated[int | None, Size] = None
-    supports: Annotated[Supports | None, SupportsKeys] = None
+    supports: Annotated[OwnSupports | None, SupportsKeys] = None
     supports_bufts: Annotated[tuple[str, ...] | None, Bufts] = None
     offload_min_batch: Annotated[int | None, Batch] = None
     never_offloads: bool = False
@@ -142,7 +142,7 @@ class BackendSpec:
     sets_async: Annotated[bool | None, Bool] = None
     like: Annotated[str | None, Like] = None
     rates: Annotated[str | OwnRates | None, Rates] = None
-    answers: Annotated[Recorded | None, Answers] = None
+    answers: Annotated[RecordedAnswers | None, Answers] = None
 
     @property
     def family(self) -> str:

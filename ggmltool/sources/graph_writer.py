@@ -19,7 +19,7 @@ _FUNCTIONS: dict[str, tuple[Op, int]] = {
 }
 
 
-class Memory(Protocol):
+class TensorMemory(Protocol):
     """Where tensors are read: our own process, or another."""
 
     def tensor(self, address: int) -> TensorStruct:
@@ -42,7 +42,7 @@ class GraphWriter(ABC):
     which the scheduler allocates. `ids` has what is named so far, by address.
     """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: TensorMemory) -> None:
         self.memory = memory
         self.ids: dict[int, str] = {}
         self.taken: set[str] = set()

@@ -166,7 +166,7 @@ class Types(Protocol):
         """What a name stands for, None if it is no type."""
 
 
-class Cursor:
+class TokenCursor:
     """The words of an expression, read from left to right."""
 
     __slots__ = ("_at", "_depth", "_words")
@@ -229,7 +229,7 @@ class Depth:
 
     __slots__ = ("_cursor",)
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: TokenCursor) -> None:
         self._cursor = cursor
 
     def __enter__(self) -> None:
@@ -253,7 +253,7 @@ def begins_type(token: Token, types: Types) -> bool:
     return text in _WORDS or text in ("struct", "enum", "const", "union") or types.typedef(text) is not None
 
 
-def read_type(cursor: Cursor, types: Types) -> CType:
+def read_type(cursor: TokenCursor, types: Types) -> CType:
     """A type without a name, as in a cast. Raises ExpressionError."""
     name, type = _read(cursor, types)
     if name:
@@ -266,7 +266,7 @@ def declaration(text: str, types: Types) -> tuple[str, CType, int]:
 
     Raises ExpressionError.
     """
-    cursor = Cursor(text)
+    cursor = TokenCursor(text)
     least = 1
     if cursor.accept("_Alignas"):
         cursor.expect("(")
@@ -278,12 +278,12 @@ def declaration(text: str, types: Types) -> tuple[str, CType, int]:
     return name, type, least
 
 
-def _read(cursor: Cursor, types: Types) -> tuple[str, CType]:
+def _read(cursor: TokenCursor, types: Types) -> tuple[str, CType]:
     base = _base(cursor, types)
     return _declarator(cursor, types, base)
 
 
-def _base(cursor: Cursor, types: Types) -> CType:
+def _base(cursor: TokenCursor, types: Types) -> CType:
     const = cursor.accept("const")
     keyword = cursor.next.text
     if cursor.is_next("struct", "enum", "union"):
@@ -316,7 +316,7 @@ def _base(cursor: Cursor, types: Types) -> CType:
     return Const(base) if const else base
 
 
-def _declarator(cursor: Cursor, types: Types, base: CType) -> tuple[str, CType]:
+def _declarator(cursor: TokenCursor, types: Types, base: CType) -> tuple[str, CType]:
     """The rest of a declaration of `base`: pointers before the name, arrays and parameters behind it."""
     with cursor.deeper():
         for stars in count(1):
@@ -337,7 +337,7 @@ def _declarator(cursor: Cursor, types: Types, base: CType) -> tuple[str, CType]:
         return name, _suffixes(cursor, types, base)
 
 
-def _suffixes(cursor: Cursor, types: Types, base: CType) -> CType:
+def _suffixes(cursor: TokenCursor, types: Types, base: CType) -> CType:
     if cursor.accept("("):
         parameters = []
         while not cursor.accept(")"):

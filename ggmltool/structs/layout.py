@@ -10,7 +10,7 @@ from importlib.resources import files
 import msgspec
 
 from ggmltool.data import load
-from ggmltool.structs.declarations import STANDARD, Cursor, ExpressionError, declaration, read_type
+from ggmltool.structs.declarations import STANDARD, ExpressionError, TokenCursor, declaration, read_type
 from ggmltool.structs.types import CType, Enum, Struct, Typedef, lay_out
 
 _PACKAGE = "ggmltool.structs.tables"
@@ -52,7 +52,7 @@ class Layout:
         self._opaque: dict[str, Struct] = {}
         self._typedefs: dict[str, CType] = dict(STANDARD)
         for alias, to in data.typedefs.items():
-            self._typedefs[alias] = Typedef(alias, read_type(Cursor(to), self))
+            self._typedefs[alias] = Typedef(alias, read_type(TokenCursor(to), self))
         # A struct that lies inside another has to be laid out before it: the files have them in that order.
         for tag, fields in data.structs.items():
             if fields:

@@ -18,7 +18,7 @@ from ggmltool.ask.buffers.map import MemoryMap, memory_map
 from ggmltool.ask.buffers.svg import map_svg
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.inspect.memory import Lifetime, MemoryPlan
+from ggmltool.inspect.memory import MemoryPlan, TensorLifetime
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
@@ -41,7 +41,7 @@ OLD, SEEDS = ("2025-03", "2024-01"), 12
 HOSTILE = "</text><script>alert(1)</script>&\"'\x1b[31m\x00\ud800\u202e"
 
 
-def at_once(lives: tuple[Lifetime, Lifetime]) -> bool:
+def at_once(lives: tuple[TensorLifetime, TensorLifetime]) -> bool:
     """Whether two lives have a byte in common at one step: what ggml itself gets wrong is drawn as it is."""
     a, b = lives
     ends = [float("inf") if life.end is None else life.end for life in lives]
@@ -106,7 +106,7 @@ def memories(draw: st.DrawFn) -> MemoryPlan:
             end = draw(st.none() | st.integers(start, n - 1))
             name = draw(st.sampled_from(["ffn_out-3", "blk.11.attn_q.weight (view)", HOSTILE, "", "é" * 90]))
             kept = draw(st.booleans())
-            lives.append(Lifetime(f"{name}{lane}", "CUDA0", 0, offset, size, start, end, kept))
+            lives.append(TensorLifetime(f"{name}{lane}", "CUDA0", 0, offset, size, start, end, kept))
             step = n if end is None else end + 1
         offset += size
     return MemoryPlan(tuple(lives), tuple(f"node-{i // 7}" if i % 3 else HOSTILE for i in range(n)))
@@ -124,7 +124,7 @@ def test_a_graph_of_thousands_of_nodes_stays_small() -> None:
     names = tuple(f"a-name-as-long-as-ggml-lets-tensors-have-them-in-its-struct-{i}" for i in range(n))
     for k in (10, 2_000, n):
         lives = (
-            Lifetime(names[i], "CUDA0", 0, 1_000_003 * (i % 97), 900_000 + 17 * i, i, min(i + 89, k - 1))
+            TensorLifetime(names[i], "CUDA0", 0, 1_000_003 * (i % 97), 900_000 + 17 * i, i, min(i + 89, k - 1))
             for i in range(k)
         )
         svg = map_svg(TWO_DEVICES, MemoryPlan(tuple(lives), names[:k]), "many")
@@ -135,8 +135,8 @@ def test_a_graph_of_thousands_of_nodes_stays_small() -> None:
 
 def test_what_few_nodes_need_leaves_room_for_the_rest() -> None:
     """A tensor a hundred times as large as all others, for one node of many: the scale changes above the others."""
-    rest = [Lifetime(f"t{i}", "CUDA0", 0, 0, 10 << 20, i, i) for i in range(200)]
-    large = Lifetime("logits", "CUDA0", 0, 10 << 20, 1 << 30, 150, 151)
+    rest = [TensorLifetime(f"t{i}", "CUDA0", 0, 0, 10 << 20, i, i) for i in range(200)]
+    large = TensorLifetime("logits", "CUDA0", 0, 10 << 20, 1 << 30, 150, 151)
     memory = MemoryPlan((*rest, large), tuple(f"n{i}" for i in range(200)))
     (panel,) = check_map(TWO_DEVICES, memory, "logits").panels
     assert panel.bend == 10 << 20

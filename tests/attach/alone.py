@@ -16,7 +16,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle.lib import load
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Emit, Runner, ScenarioRun
-from ggmltool.oracle.structs import CGraph, Tensor
+from ggmltool.oracle.structs import CGraphStruct, Tensor
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.attach.on_library import random_scenario, read_seeds, say, seeds_parser
 from tests.conformance.run import planning_only
@@ -48,7 +48,7 @@ class AloneRun(ScenarioRun):
         graph = self._build(step.graph)
         act = self.lib.ggml_gallocr_reserve if step.kind == "reserve" else self.lib.ggml_gallocr_alloc_graph
         ok = act(self.gallocr, graph)
-        g = CGraph.from_address(graph)
+        g = CGraphStruct.from_address(graph)
         emit("places", [ok, *(Tensor.from_address(node).buffer is not None for node in g.nodes[: g.n_nodes])])
         return True
 

@@ -15,11 +15,11 @@ from random import Random
 from typing import Any
 
 import ggmltool
-from ggmltool.debugger.breakpoints import Breakpoints, Kind
+from ggmltool.debugger.breakpoints import Breakpoints, StopKind
 from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.walk import Walker
 from ggmltool.inspect.opened import Opened
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.state.story.history import History, record_history
 from tests.benchmarks.gemma import show
 
@@ -45,7 +45,7 @@ def took(do: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def measure(name: str, scenario: Scenario) -> None:
+def measure(name: str, scenario: LoadedScenario) -> None:
     """All figures of a scenario."""
     found: list[History] = []
     recording = took(lambda: found.append(record_history(scenario)))
@@ -75,7 +75,7 @@ def stopping(history: History, what: str = "", places: Any = (), condition: str 
     breakpoints = Breakpoints()
     walker = Walker(history, breakpoints, Reading(history))
     if what:
-        kind, function = (Kind.BREAKPOINT, what) if places else (Kind.WATCHPOINT, "")
+        kind, function = (StopKind.BREAKPOINT, what) if places else (StopKind.WATCHPOINT, "")
         breakpoints.add(what, places, kind, condition, function=function)
     walker.goto(0)
 
@@ -86,7 +86,7 @@ def stopping(history: History, what: str = "", places: Any = (), condition: str 
     return took(go)
 
 
-def screen(name: str, scenario: Scenario, history: History) -> None:
+def screen(name: str, scenario: LoadedScenario, history: History) -> None:
     """A key on the screen, until everything is drawn."""
     try:
         from tests.debugger.screen.screens import WIDE, DebuggerApp, Scene, drive

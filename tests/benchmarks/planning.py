@@ -22,7 +22,7 @@ from typing import Any
 import ggmltool
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.tensors import Builder
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 
 SAMPLES = Path(__file__).parents[2] / "sample_graphs"
 GEMMA = SAMPLES / "gemma-3-270m.json.gz"
@@ -39,7 +39,7 @@ def best(function: Callable[[], object], n: int) -> float:
     return min(times)
 
 
-def real_reserve(lib: Lib, scenario: Scenario, n: int = 50) -> float:
+def real_reserve(lib: Lib, scenario: LoadedScenario, n: int = 50) -> float:
     """Seconds of ggml_backend_sched_reserve on a graph of the CPU alone, each time on a graph built anew."""
     model = scenario.model
     graph = next(iter(model.graphs.values()))
@@ -108,7 +108,7 @@ def per_node(n_nodes: int, n: int) -> float:
     return best(lambda: scenario.plan(step="reserve"), n) / n_nodes
 
 
-def beside_the_library(scenario: Scenario, rounds: int = 15) -> tuple[float, float]:
+def beside_the_library(scenario: LoadedScenario, rounds: int = 15) -> tuple[float, float]:
     """Seconds of the real library and of ours, the best of each: side by side, so that both have the quiet moments."""
     lib = load()
     reals, ours = [], []

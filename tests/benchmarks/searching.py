@@ -23,7 +23,7 @@ from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.processes import in_processes
 from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
-from ggmltool.sources.llama.search.candidates import Planner
+from ggmltool.sources.llama.search.candidates import CandidatePlanner
 from ggmltool.sources.llama.search.space import Choice, Setting, Space
 from ggmltool.sources.llama.search.sweep import usable_processes
 from ggmltool.sources.llama.search.tables import Tables
@@ -77,7 +77,7 @@ def planned(processes: int) -> None:
         model = load_spec(capture(real(MODEL), setting.capture_options(Wishes("", Ranges(), Common()).base)).scenario)
         placer = Placer(model, read_devices([*DEVICES]))
         speed = Speed(placer, anatomies(placer, request.cached), {}, request)
-        planner = Planner(Measurer(placer), space, speed, setting, 0)
+        planner = CandidatePlanner(Measurer(placer), space, speed, setting, 0)
         asked = list(islice(dict.fromkeys(choices(Tables(placer, space))), CANDIDATES))
         planner.plan(asked[0])
         found = in_processes(planner.plan, asked, processes)

@@ -14,7 +14,7 @@ from ggmltool.cli.backends import backends
 from ggmltool.ggml.op import Op
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.cli.conftest import Call
 from tests.conformance.fuzz import scenario as random_scenario
 
@@ -189,7 +189,7 @@ def test_a_device_that_is_written_out_with_its_rules_answers_as_before(call: Cal
         cpu = model.backends[0]
         answers = []
         for spec in (*read_devices([device])[:1], again):
-            run = Scenario(replace(model, backends=[spec, cpu])).start()
+            run = LoadedScenario(replace(model, backends=[spec, cpu])).start()
             built = [t for graph in model.graphs for t in run.build(graph).nodes]
             answers.append([run.backends[0].device.refusal(t) is None for t in built])
         assert answers[0] == answers[1]

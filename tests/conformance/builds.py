@@ -19,7 +19,7 @@ from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.oracle.run import FREED, Places
 from ggmltool.scenario.run.run import Run
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz_wide import builds_scenario
@@ -55,7 +55,7 @@ def places(run: Run) -> dict[str, Places]:
     return out
 
 
-def engine_run(loaded: Scenario) -> tuple[Run, list[dict[str, Places]], Read, set[str]]:
+def engine_run(loaded: LoadedScenario) -> tuple[Run, list[dict[str, Places]], Read, set[str]]:
     """The run, where everything lay after each step, what was read, and what lay in freed memory when it was used."""
     run = loaded.start(values=True)
     where: list[dict[str, Places]] = []
@@ -63,7 +63,7 @@ def engine_run(loaded: Scenario) -> tuple[Run, list[dict[str, Places]], Read, se
     return run, where, read, {id for use in run.freed.uses for id in use.tensors}
 
 
-def judge(loaded: Scenario, real: OracleRun) -> Outcome:
+def judge(loaded: LoadedScenario, real: OracleRun) -> Outcome:
     """All differences between the engine's run and the library's, up to a step that freed memory made abort there."""
     run, where, read, used = engine_run(loaded)
     plans = [plan.as_dict() for plan in run.plans]

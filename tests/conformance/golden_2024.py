@@ -14,7 +14,7 @@ from ggmltool.ggml.sched.plans import copies_of
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run.measured import MeasuredRun
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import Step
 from tests.conformance.golden import Golden, Result, alloc_size, joined
 
@@ -27,7 +27,7 @@ class Player(Golden):
 
     def __init__(self, scenario: dict[str, Any], steps: list[str]) -> None:
         model = load_spec({**scenario, "steps": steps}, ggml="2024-01")
-        run = Scenario(model).start(debug=True)
+        run = LoadedScenario(model).start(debug=True)
         assert isinstance(run, MeasuredRun)
         self.run = run
         self.steps = model.steps

@@ -14,10 +14,10 @@ from ggmltool.scenario.spec import (
     BufferTypeSpec,
     ContextSpec,
     GraphSpec,
+    OwnSupports,
     ScenarioSpec,
     SchedulerSpec,
     Step,
-    Supports,
     TensorSpec,
 )
 
@@ -61,7 +61,7 @@ def _backend(b: Any) -> BackendSpec:
     supports = b.pop("supports", None)
     if supports is not None:
         how, names = next(iter(supports.items()))
-        supports = Supports(frozenset(k for n in names for k in keys_of(n)), how == "except")
+        supports = OwnSupports(frozenset(k for n in names for k in keys_of(n)), how == "except")
     never = "offload_min_batch" in b and b["offload_min_batch"] is None
     bufts = b.pop("supports_bufts", None)
     if "features" in b:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import ggmltool
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.devices.questions import question, size_question
-from ggmltool.ggml.devices.recorded import RECORDED, Answer, Order, Recorded
+from ggmltool.ggml.devices.recorded import RECORDED, Order, RecordedAnswer, RecordedAnswers
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
@@ -27,7 +27,7 @@ from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.oracle import run_many
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.run.run import Run
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, ScenarioSpec
 from tests.conformance.compare import compare_runs
 from tests.conformance.fuzz import scenario
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def recorded(model: ScenarioSpec) -> ScenarioSpec:
     """The same scenario with devices that have answers. Raises GgmlError where ggml would make no devices of it."""
-    run = Scenario(model).start()
+    run = LoadedScenario(model).start()
     run.start()
     tensors = _tensors(run, model)
     known = {b.name for b in model.buffer_types} | {b.device.buft.name for b in run.backends}
@@ -63,7 +63,7 @@ def _tensors(run: Run, model: ScenarioSpec) -> list[Tensor]:
 def _orders(model: ScenarioSpec) -> dict[str, dict[frozenset[str], Order]]:
     """In which order each device leaves its splits; none where it orders the same nodes in two ways."""
     out: dict[str, dict[frozenset[str], Order]] = {b.name: {} for b in model.backends}
-    run = Scenario(model).start()
+    run = LoadedScenario(model).start()
     for step in model.steps:
         run.step(step)
         sched = cast("SchedulerState", run.sched)
@@ -101,7 +101,7 @@ def _recorded(run: Run, i: int, tensors: Sequence[Tensor], sizes: Any, model: Sc
     ops = {}
     for t in tensors:
         try:
-            ops[question(t)] = Answer(device.supports_op(t), device.offload_op(t))
+            ops[question(t)] = RecordedAnswer(device.supports_op(t), device.offload_op(t))
         except Error:
             continue
     own = [name for name, t in run.bufts.items() if t.device == spec.name]
@@ -123,7 +123,7 @@ def _recorded(run: Run, i: int, tensors: Sequence[Tensor], sizes: Any, model: Sc
         memory=device.memory,
         graph_optimize=None if orders else False,
         like=spec.profile if (orders and not left) or profiles_of(model.release)[spec.profile].slack else None,
-        answers=Recorded(ops, {name: sizes[name] for name in own if sizes[name]}, left),
+        answers=RecordedAnswers(ops, {name: sizes[name] for name in own if sizes[name]}, left),
     )
 
 
@@ -138,12 +138,12 @@ def differences(seeds: Sequence[int], release: str, with_library: bool = False) 
             told = recorded(model)
         except Error:
             continue
-        ours, _ = engine_run(Scenario(model), model, False)
+        ours, _ = engine_run(LoadedScenario(model), model, False)
         again = ggmltool.load(dump(told), ggml=release).model
         if dump(again) != dump(told):
             yield seed, ["not the same when loaded again"]
         for other in (told, again):
-            theirs, _ = engine_run(Scenario(other), other, False)
+            theirs, _ = engine_run(LoadedScenario(other), other, False)
             if ours != theirs:
                 yield seed, compare_runs(theirs, ours) or ["causes"]
         models.append(told)

@@ -27,7 +27,7 @@ from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.scenario.run.run import Run
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz import scenario
@@ -48,12 +48,14 @@ class Outcome(NamedTuple):
     n_plans: int
 
 
-def planning_only(loaded: Scenario) -> ScenarioSpec:
+def planning_only(loaded: LoadedScenario) -> ScenarioSpec:
     """The model without the steps that are about values."""
     return replace(loaded.model, steps=[step for step in loaded.model.steps if step.kind in PLANNING])
 
 
-def engine_run(loaded: Scenario, model: ScenarioSpec, debug: bool = True) -> tuple[list[dict[str, Any]], list[bytes]]:
+def engine_run(
+    loaded: LoadedScenario, model: ScenarioSpec, debug: bool = True
+) -> tuple[list[dict[str, Any]], list[bytes]]:
     """The engine's plans and its debug prints, without causes."""
     return _of_run(loaded.start(debug=debug), model)
 

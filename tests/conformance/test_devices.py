@@ -22,7 +22,7 @@ from ggmltool.ggml.tensor import contiguous_nb
 from ggmltool.oracle import run, run_many, structs
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.tensors import Mirror
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.conformance import captured
 from tests.conformance.compare import compare_runs
 from tests.conformance.fuzz_wide import scenario_with_rules
@@ -182,7 +182,7 @@ def test_plans_with_rules_are_those_of_the_real_library(block: int, release: str
     seeds = seeds_of(release, BLOCKS * BLOCK)[block * BLOCK :][:BLOCK]
     loaded = [ggmltool.load(scenario_with_rules(seed), ggml=release) for seed in seeds]
     models = [planning_only(one) for one in loaded]
-    ours = [engine_run(Scenario(model), model, debug=False)[0] for model in models]
+    ours = [engine_run(LoadedScenario(model), model, debug=False)[0] for model in models]
     theirs = run_many(models, debug=0, values=False)
     failed = {
         seed: differences

@@ -15,7 +15,7 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.conformance.compare import trace_of
 from tests.conformance.judged import Judged, judged
 from tests.conformance.releases import release_of, seeds_of
@@ -33,7 +33,7 @@ Answer = Callable[[str, bool], bool]
 """What a callback says to a node, by its id: asked (True), or called with it (False)."""
 
 
-def ours(scenario: Scenario, answer: Answer) -> tuple[bool, list[str]]:
+def ours(scenario: LoadedScenario, answer: Answer) -> tuple[bool, list[str]]:
     """Whether the engine did all steps, and what it asked of the devices and of the callback."""
     events: list[Any] = []
     lines: list[str] = []
@@ -60,7 +60,7 @@ def ours(scenario: Scenario, answer: Answer) -> tuple[bool, list[str]]:
     return True, lines
 
 
-def theirs(lib: Lib, scenario: Scenario, answer: Answer) -> list[str] | None:
+def theirs(lib: Lib, scenario: LoadedScenario, answer: Answer) -> list[str] | None:
     """The same of the real library; None where it aborted."""
     model = scenario.model
 

@@ -244,7 +244,7 @@ def test_a_graph_s_hash_set_has_the_same_slots_and_use_counts(seed: int, lib: Li
     builder = Builder(lib)
     context = builder.context(len(tensors), size)
     builder.tensors(context, tensors, known)
-    real = structs.CGraph.from_address(builder.graph(context, model.graphs[name], known, size))
+    real = structs.CGraphStruct.from_address(builder.graph(context, model.graphs[name], known, size))
     theirs = ctypes.cast(real.visited_hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
 
     slots = ours.hash_set(lambda t: known[t.id])

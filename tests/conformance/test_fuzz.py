@@ -11,14 +11,14 @@ import pytest
 
 import ggmltool
 from ggmltool.ask.ops.record import op_facts
-from ggmltool.ggml.devices.profile import Memory
+from ggmltool.ggml.devices.profile import SizeFacts
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.oracle import OracleRun, run, run_many
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.conformance.compare import compare, compare_runs
 from tests.conformance.fuzz import Spec, scenario
 from tests.conformance.fuzz_rare import rare_scenario
@@ -51,7 +51,7 @@ def test_scenarios_reach_all_ends_and_shapes() -> None:
     seen: Counter[str] = Counter()
     for seed in (drawn := Drawn(range(150), 1)):
         model = model_of(scenario(seed, short_forms=False))
-        for plan in engine_run(Scenario(model), model, debug=False)[0]:
+        for plan in engine_run(LoadedScenario(model), model, debug=False)[0]:
             seen["refused"] += not plan["ok"]
             seen["split often"] += len(plan["splits"]) > 3
             seen["pipeline copies"] += 10 * any(copy["copy"] == 3 for copy in plan["copies"])
@@ -116,7 +116,7 @@ def test_devices_that_pad_are_refused_as_ggml_refuses_them(release: str, monkeyp
     assert {o.seed: o.differences for o in results if o.differences} == {}
 
 
-def _padded(_: Memory) -> Callable[[Tensor], int]:
+def _padded(_: SizeFacts) -> Callable[[Tensor], int]:
     return lambda t: t.nbytes + (96 if t.op in (Op.MUL_MAT, Op.SQR, Op.CLAMP) else 0)
 
 

@@ -19,7 +19,7 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.oracle import fork, structs
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.run import Runner, ScenarioRun, World
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.steps import GRAPH_STEPS
 from ggmltool.state.errors import InspectError
@@ -115,7 +115,7 @@ def our_tables(watched: WatchedAllocator) -> StepTables:
 def check_steps(model: ScenarioSpec) -> bool:
     """Compare after every step that has a graph; whether ggml refused one of them."""
     theirs = tables_of_steps(load(model.release), model)
-    opened = Opened(Scenario(model), "")
+    opened = Opened(LoadedScenario(model), "")
     seen = 0
     for number, step in enumerate(model.steps, 1):
         if step.kind not in GRAPH_STEPS:
@@ -145,7 +145,9 @@ def test_the_tables_after_each_step_of_a_random_run_are_the_real_ones(seed: int,
         model = ggmltool.load(scenario(seed), ggml=release).model
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
         pytest.skip("the scenario is one on which ggml fails")
-    steps = Scenario(model).steps([s for name in model.graphs for s in (f"reserve {name}", f"alloc {name}", "reset")])
+    steps = LoadedScenario(model).steps(
+        [s for name in model.graphs for s in (f"reserve {name}", f"alloc {name}", "reset")]
+    )
     check_steps(replace(model, steps=[*steps, *steps]))
 
 

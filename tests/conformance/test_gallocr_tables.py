@@ -25,7 +25,7 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.structs import KNOWN
 from ggmltool.oracle.tensors import Builder
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of, samples
@@ -158,16 +158,16 @@ SEEDS = range(60)
 LEVELS = (1, 2)
 
 
-def pairs(scenario: Scenario) -> list[tuple[str, str]]:
+def pairs(scenario: LoadedScenario) -> list[tuple[str, str]]:
     return list(permutations(scenario.model.graphs, 2))
 
 
-def ours(scenario: Scenario, first: str, second: str) -> ExplainedReallocShown:
+def ours(scenario: LoadedScenario, first: str, second: str) -> ExplainedReallocShown:
     opened = Opened(scenario, "it")
     return explain_realloc(Side(opened, first, first), Side(opened, second, second))
 
 
-def real_model(scenario: Scenario, first: str, second: str) -> ScenarioSpec:
+def real_model(scenario: LoadedScenario, first: str, second: str) -> ScenarioSpec:
     return replace(scenario.model, steps=[Step("reserve", first), Step("alloc", second)])
 
 
@@ -187,7 +187,7 @@ def check(cases: list[tuple[ExplainedReallocShown, ScenarioSpec]], level: int, m
     return aborted
 
 
-def cases_of(scenarios: list[Scenario]) -> list[tuple[ExplainedReallocShown, ScenarioSpec]]:
+def cases_of(scenarios: list[LoadedScenario]) -> list[tuple[ExplainedReallocShown, ScenarioSpec]]:
     out = []
     for loaded in scenarios:
         for first, second in pairs(loaded):

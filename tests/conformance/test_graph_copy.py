@@ -26,7 +26,7 @@ from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.run.devices import make_backends, make_bufts
 from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.run.run import values_of
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.conformance.compare import trace_of
 from tests.conformance.releases import release_of
 from tests.conformance.test_compute import nmse, with_data
@@ -84,7 +84,7 @@ EVERY_KIND: dict[str, Any] = {
 }
 
 
-def on(scenario: Scenario, first: str, second: str) -> Scenario:
+def on(scenario: LoadedScenario, first: str, second: str) -> LoadedScenario:
     """The scenario with two mock devices of the oracle, nothing assigned, and ids for names: copies have no others."""
     specs = {"GPU": {"name": "GPU", "profile": "custom"}, "CPU": "CPU"}
     model = scenario.model
@@ -94,10 +94,10 @@ def on(scenario: Scenario, first: str, second: str) -> Scenario:
         for name, g in model.graphs.items()
     }
     backends = read_backends([specs[first], specs[second]])
-    return Scenario(replace(model, backends=backends, contexts=free, graphs=graphs))
+    return LoadedScenario(replace(model, backends=backends, contexts=free, graphs=graphs))
 
 
-def ours(scenario: Scenario, answer: Answer, tests: Sequence[str] = ()) -> tuple[list[str], Seen]:
+def ours(scenario: LoadedScenario, answer: Answer, tests: Sequence[str] = ()) -> tuple[list[str], Seen]:
     """The engine's calls, and what its callback got."""
     model = scenario.model
     first, second = make_backends(model, make_bufts(model))
@@ -131,7 +131,9 @@ def compare(
     )
 
 
-def theirs(lib: Lib, scenario: Scenario, answer: Answer, tests: Sequence[str] = ()) -> tuple[list[str], Seen] | Abort:
+def theirs(
+    lib: Lib, scenario: LoadedScenario, answer: Answer, tests: Sequence[str] = ()
+) -> tuple[list[str], Seen] | Abort:
     """The same of the real library, which may abort."""
     model = scenario.model
     graph_name = next(iter(model.graphs))
@@ -173,7 +175,9 @@ def theirs(lib: Lib, scenario: Scenario, answer: Answer, tests: Sequence[str] = 
     return made
 
 
-def check_same(lib: Lib, scenario: Scenario, answer: Answer, tests: Sequence[str] = (), allowed: float = 2e-3) -> int:
+def check_same(
+    lib: Lib, scenario: LoadedScenario, answer: Answer, tests: Sequence[str] = (), allowed: float = 2e-3
+) -> int:
     """Compare both; how many nodes the callback got."""
     lines, seen = ours(scenario, answer, tests)
     expected = theirs(lib, scenario, answer, tests)
@@ -189,13 +193,13 @@ def check_same(lib: Lib, scenario: Scenario, answer: Answer, tests: Sequence[str
     return len(seen)
 
 
-def nbytes(scenario: Scenario) -> int:
+def nbytes(scenario: LoadedScenario) -> int:
     model = scenario.model
     nodes = [n for graph in model.graphs.values() for n in graph.nodes]
     return sum(nbytes_of(t.type, t.ne, t.nb) for t in (*model.tensors(), *nodes))
 
 
-def hang_on_an_order(scenario: Scenario) -> set[str]:
+def hang_on_an_order(scenario: LoadedScenario) -> set[str]:
     """The nodes that hang on the order of a row's elements: of nearly equal ones any may come first."""
     unsure: set[str] = set()
     for graph in scenario.model.graphs.values():

@@ -16,7 +16,7 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from ggmltool.state.story.history import History, record_history
 from tests.conformance.fuzz import scenario
@@ -41,7 +41,7 @@ def of_library(lib: Lib, model: ScenarioSpec, graph: str) -> Names:
     run._assign(model.tensors())
     run._assign(model.graphs[graph].nodes)
     assert lib.ggml_backend_sched_alloc_graph(run.sched, built)
-    s, g = lib.structs["ggml_backend_sched"].from_address(run.sched), structs.CGraph.from_address(built)
+    s, g = lib.structs["ggml_backend_sched"].from_address(run.sched), structs.CGraphStruct.from_address(built)
 
     def name(address: int) -> str:
         return str(structs.Tensor.from_address(address).name.decode()) if address else "NULL"
@@ -69,7 +69,7 @@ def of_image(history: History, graph: str) -> Names:
 def compare(lib: Lib, source: object) -> None:
     loaded = ggmltool.load(source, ggml=release_of(lib).name)  # type: ignore[arg-type]
     graph = loaded.graph_name()
-    history = record_history(Scenario(replace(loaded.model, steps=(Step("alloc", graph),))))
+    history = record_history(LoadedScenario(replace(loaded.model, steps=(Step("alloc", graph),))))
     if history.error is not None:
         pytest.skip("the scenario is one on which ggml fails")
     theirs = lib.run_forked(lambda: of_library(lib, loaded.model, graph))

@@ -50,7 +50,7 @@ def figures(lib: Lib, model: ScenarioSpec, graph: str) -> dict[str, tuple[int, i
         return {}
     s = lib.structs["ggml_backend_sched"].from_address(run.sched)
     galloc = structs.KNOWN["ggml_gallocr"].from_address(s.galloc)
-    g = structs.CGraph.from_address(built)
+    g = structs.CGraphStruct.from_address(built)
     splits = splits_of(s)
     out = {
         "backends": (s.n_backends, len(s.backends)),

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.place.options import ALL, PlaceOptions
 from ggmltool.sources.llama.place.place import Placer
@@ -57,7 +57,7 @@ def test_the_placed_graph_is_the_one_that_was_captured_on_gpus(name: str) -> Non
     assert ours.scheduler == real.scheduler
     graph, there = ours.graphs["main"], real.graphs["main"]
     assert [(n.id, n.backend) for n in graph.nodes] == [(n.id, n.backend) for n in there.nodes]
-    plan, planned = (Scenario(m).plan(step="reserve") for m in (ours, real))
+    plan, planned = (LoadedScenario(m).plan(step="reserve") for m in (ours, real))
     assert plan.splits == planned.splits
     assert plan.buffer_sizes == planned.buffer_sizes
     told_there = expected()[name]
@@ -65,7 +65,7 @@ def test_the_placed_graph_is_the_one_that_was_captured_on_gpus(name: str) -> Non
     if name != WITHOUT_ITS_LEAF:
         assert graph.expand == there.expand
         for step in ("reserve", "alloc"):
-            assert Scenario(ours).plan(step=step) == Scenario(real).plan(step=step)
+            assert LoadedScenario(ours).plan(step=step) == LoadedScenario(real).plan(step=step)
 
 
 @pytest.mark.parametrize("name", PLACED[::7])
@@ -74,10 +74,10 @@ def test_a_placed_graph_can_be_placed_again(name: str) -> None:
     real = of_august(name)
     base = of_august(_base(name))
     cpu = Placer(real, base.backends).place(PlaceOptions(n_gpu_layers=0, extra_bufts=False)).model
-    plan, planned = (Scenario(m).plan() for m in (cpu, base))
+    plan, planned = (LoadedScenario(m).plan() for m in (cpu, base))
     assert plan.nodes == planned.nodes
     assert plan.buffer_sizes == planned.buffer_sizes
     told = re.search(r"ngl(\d+)", name)
     options = PlaceOptions(n_gpu_layers=int(told[1]) if told else ALL, extra_bufts=False)
     again = Placer(real, real.backends).place(options).model
-    assert Scenario(again).plan().buffer_sizes == Scenario(real).plan().buffer_sizes
+    assert LoadedScenario(again).plan().buffer_sizes == LoadedScenario(real).plan().buffer_sizes

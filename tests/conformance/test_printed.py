@@ -17,7 +17,7 @@ from ggmltool.ask.graph.record import GraphTensor
 from ggmltool.ask.graph.text import graph_print
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
-from ggmltool.oracle.structs import CGraph
+from ggmltool.oracle.structs import CGraphStruct
 from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.tensor_info import arenas
@@ -90,7 +90,7 @@ def print_objects_of(lib: Lib, model: ScenarioSpec, graph: str, size: int) -> tu
     made.append(builder.context(len(nodes.nodes), size))
     builder.tensors(made[-1], nodes.nodes, known)
     address = builder.graph(made[-1], nodes, known, size)
-    real = CGraph.from_address(address)
+    real = CGraphStruct.from_address(address)
     pointers = [real.nodes, real.leafs, real.use_counts]
     places = [ctypes.cast(p, ctypes.c_void_p).value or 0 for p in pointers]
     places += [

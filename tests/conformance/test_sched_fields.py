@@ -11,7 +11,7 @@ from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn, release_of
@@ -44,7 +44,7 @@ def in_memory(lib: Lib, model: ScenarioSpec, graph: str) -> Found | None:
     return fields, s.node_backend_ids[:n], s.prev_node_backend_ids[:n]
 
 
-def compare(lib: Lib, loaded: Scenario) -> None:
+def compare(lib: Lib, loaded: LoadedScenario) -> None:
     graph = loaded.graph_name()
     run = loaded.start()
     plan = run.alloc(graph)

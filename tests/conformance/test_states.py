@@ -12,7 +12,7 @@ import ggmltool
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.state import State
 from ggmltool.oracle import load, run_on
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.state.story.cells import run_state
 from tests.conformance.compare import differences
@@ -23,7 +23,7 @@ from tests.conformance.states import plain
 
 def ours(model: ScenarioSpec) -> Iterator[State]:
     """The engine's State after each step that planned."""
-    run = Scenario(model).start()
+    run = LoadedScenario(model).start()
     run.start()
     for number, step in enumerate(model.steps, 1):
         done = run.step(step, number)
@@ -61,5 +61,7 @@ def test_after_each_step_of_a_random_run_the_states_are_equal(seed: int, release
         model = ggmltool.load(scenario(seed), ggml=release).model
     except (ggmltool.GgmlError, ggmltool.ScenarioError):
         pytest.skip("the scenario is one on which ggml fails")
-    steps = Scenario(model).steps([s for name in model.graphs for s in (f"reserve {name}", f"alloc {name}", "reset")])
+    steps = LoadedScenario(model).steps(
+        [s for name in model.graphs for s in (f"reserve {name}", f"alloc {name}", "reset")]
+    )
     check(replace(model, steps=[*steps, *steps]))

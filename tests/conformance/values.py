@@ -18,7 +18,7 @@ from ggmltool.ggml.events import EventCall, Listener, Synchronized
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.scenario.run.run import Run
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.another_cpu import another_cpu
 from tests.conformance.compare import compare_runs
@@ -42,7 +42,7 @@ results in f16 were written over an output of f32, as ggml does where it takes t
 Read = list[dict[str, NDArray[Any]]]
 
 
-def engine_run(loaded: Scenario) -> tuple[list[dict[str, Any]], Read, list[str]]:
+def engine_run(loaded: LoadedScenario) -> tuple[list[dict[str, Any]], Read, list[str]]:
     """The engine's plans, the values it read, and the order in which it waited."""
     waits: list[str] = []
 
@@ -56,7 +56,7 @@ def engine_run(loaded: Scenario) -> tuple[list[dict[str, Any]], Read, list[str]]
     return plans, read, waits
 
 
-def run_steps(loaded: Scenario, listen: Listener) -> tuple[list[dict[str, Any]], Read]:
+def run_steps(loaded: LoadedScenario, listen: Listener) -> tuple[list[dict[str, Any]], Read]:
     """The engine's plans, and the values that it read, up to the first step that fails."""
     run = loaded.start(events=listen, values=True)
     read = stepped(run)

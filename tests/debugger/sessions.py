@@ -7,7 +7,7 @@ from typing import Any
 
 import ggmltool
 from ggmltool.debugger.prompt import Prompt
-from ggmltool.debugger.session import Session
+from ggmltool.debugger.session import DebugSession
 from ggmltool.debugger.terminal import Terminal
 from ggmltool.show.table import Style
 from ggmltool.state.story.history import History, record_history
@@ -22,7 +22,7 @@ def history_of(sample: str, compute: bool = True) -> History:
 
 def prompt_of(history: History, title: str = "graph.yaml", width: int = WIDTH, echo: bool = False) -> Prompt:
     terminal = Terminal(Style(width), interactive=False)
-    return Prompt(Session(history, title, terminal), terminal, echo)
+    return Prompt(DebugSession(history, title, terminal), terminal, echo)
 
 
 def transcript(history: History, lines: list[str], title: str = "graph.yaml", width: int = WIDTH) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 import ggmltool
 from ggmltool.debugger.breakpoints import of_tensors
-from ggmltool.debugger.walk import Reason, Walker
+from ggmltool.debugger.walk import StopReason, Walker
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.scenario.errors import ScenarioError
@@ -46,14 +46,14 @@ def test_forward_and_back_lead_to_the_same_points(seed: int, release: str) -> No
     for name in rng.sample(sorted(tensors), min(3, len(tensors))):
         walker.breakpoints.add(name, tensors[name])
     stops = [walker.run()]
-    while stops[-1].reason is Reason.BREAKPOINT:
+    while stops[-1].reason is StopReason.BREAKPOINT:
         stops.append(walker.continue_())
     met = {at for one in walker.breakpoints for at in one.places if at < last}
     assert [stop.at for stop in stops[:-1]] == sorted(met)
     for stop in stops[-2::-1]:
         assert walker.continue_(reverse=True).at == stop.at
     walker.breakpoints.clear()
-    assert walker.continue_(reverse=True)[:2] == (Reason.START, 0)
+    assert walker.continue_(reverse=True)[:2] == (StopReason.START, 0)
     for _ in range(20):
         at = rng.randrange(last)
         n = rng.randrange(1, last - at) if last - at > 1 else 0

@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import astuple
 
 import ggmltool
-from ggmltool.debugger.breakpoints import Kind, of_backend, of_byte, of_split, of_tensors
-from ggmltool.debugger.walk import Reason, Walker, WalkError
+from ggmltool.debugger.breakpoints import StopKind, of_backend, of_byte, of_split, of_tensors
+from ggmltool.debugger.walk import StopReason, Walker, WalkError
 from ggmltool.ggml.events import Allocated, Assigned, Freed, Left, Reused
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.samples import scenario_path
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.state.story.history import History, record_history
 from tests.debugger.sessions import prompt_of
 from tests.debugger.test_laws import SEEDS, random_history
@@ -23,7 +23,7 @@ SAMPLES = ("matmul", "pipeline", "moe", "buffer-not-set", "allocator")
 
 
 def history_of(sample: str, compute: bool = True) -> History:
-    return record_history(Scenario(load_spec(scenario_path(sample))), compute)
+    return record_history(LoadedScenario(load_spec(scenario_path(sample))), compute)
 
 
 @pytest.fixture(scope="module", params=SAMPLES)
@@ -40,20 +40,20 @@ def test_nothing_goes_on_before_run(history: History) -> None:
 
 def test_without_breakpoints_a_run_comes_to_its_end_and_back_to_its_beginning(history: History) -> None:
     walker = Walker(history)
-    reason = Reason.EXITED if history.error is None else Reason.ABORTED
+    reason = StopReason.EXITED if history.error is None else StopReason.ABORTED
     assert walker.run()[:2] == (reason, len(history.points) - 1)
     with pytest.raises(WalkError):
         walker.step()
-    assert walker.continue_(reverse=True)[:2] == (Reason.START, 0)
-    assert walker.step(reverse=True)[:2] == (Reason.START, 0)
+    assert walker.continue_(reverse=True)[:2] == (StopReason.START, 0)
+    assert walker.step(reverse=True)[:2] == (StopReason.START, 0)
 
 
 def test_every_step_is_undone_by_a_step_back(history: History) -> None:
     walker = Walker(history)
     walker.start()
     steps = len(history.points) - 2
-    assert walker.step(steps)[:2] == (Reason.STEPPED, steps)
-    assert walker.step(steps, reverse=True)[:2] == (Reason.STEPPED, 0)
+    assert walker.step(steps)[:2] == (StopReason.STEPPED, steps)
+    assert walker.step(steps, reverse=True)[:2] == (StopReason.STEPPED, 0)
 
 
 def test_next_passes_over_the_calls_it_makes_and_back_over_the_same(history: History) -> None:
@@ -93,12 +93,12 @@ def test_a_function_stops_at_each_of_its_calls_both_ways(history: History) -> No
         starts = walker.calls.starts(function)
         one = walker.breakpoints.add(function, starts)
         met = [walker.run().at]
-        while met[-1] != walker.last and (stop := walker.continue_()).reason is Reason.BREAKPOINT:
+        while met[-1] != walker.last and (stop := walker.continue_()).reason is StopReason.BREAKPOINT:
             met.append(stop.at)
         assert met == starts
         assert one.hits == len(starts)
         back = [at for at in met if at == walker.last]
-        while (stop := walker.continue_(reverse=True)).reason is Reason.BREAKPOINT:
+        while (stop := walker.continue_(reverse=True)).reason is StopReason.BREAKPOINT:
             back.append(stop.at)
         assert back == starts[::-1]
         walker.breakpoints.clear()
@@ -125,7 +125,7 @@ def test_ignored_disabled_and_temporary_breakpoints() -> None:
     one.ignore = 1
     assert walker.run().at == second
     one.enabled = False
-    assert walker.run().reason is Reason.EXITED
+    assert walker.run().reason is StopReason.EXITED
     once = walker.breakpoints.add("h", tensors["h"], temporary=True)
     stop = walker.run()
     assert (stop.at, stop.hits[0].breakpoint, len(walker.breakpoints)) == (first, once, 1)
@@ -152,11 +152,11 @@ def test_conditions_are_asked_only_at_their_places() -> None:
     h = of_tensors(walker.history.points)["h"]
     walker.breakpoints.add("h", h, condition="odd")
     walker.run()
-    while walker.continue_().reason is Reason.BREAKPOINT:
+    while walker.continue_().reason is StopReason.BREAKPOINT:
         pass
     assert asked == h
     walker.breakpoints.clear()
-    walker.breakpoints.add("tens", kind=Kind.WATCHPOINT)
+    walker.breakpoints.add("tens", kind=StopKind.WATCHPOINT)
     walker.start()
     stop = walker.continue_()
     assert (stop.at, stop.hits[0].old, stop.hits[0].new) == (10, "0", "1")
@@ -193,7 +193,7 @@ def test_a_condition_that_cannot_be_read_stops_and_says_so() -> None:
 def test_the_user_can_interrupt() -> None:
     walker = Walker(history_of("matmul"), interrupted=lambda: True)
     walker.breakpoints.add("main", [7])
-    assert walker.run()[:2] == (Reason.INTERRUPTED, 7)
+    assert walker.run()[:2] == (StopReason.INTERRUPTED, 7)
 
 
 TINY = {"2025-03": "ggml_dyn_tallocr_free_tensor", "0.20.2": "ggml_dyn_tallocr_free_bytes"}
@@ -270,7 +270,7 @@ def test_at_its_entry_a_function_has_decided_nothing(seed: int, release: str) ->
         walker.breakpoints.add(function, walker.calls.starts(function), function=function)
         stop = walker.run()
         for _ in range(5):
-            if stop.reason is not Reason.BREAKPOINT:
+            if stop.reason is not StopReason.BREAKPOINT:
                 break
             assert walker.calls[walker.calls.at(stop.at)[walker.hidden]].function == function
             if walker.phase < 0:

@@ -12,7 +12,7 @@ import ggmltool
 from ggmltool.estimate.forecast import PlannedSplit, nodes_of, splits_of
 from ggmltool.estimate.records import Estimate, Link, Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork
-from ggmltool.estimate.timeline import Step, StepCopy, Way, duration
+from ggmltool.estimate.timeline import StepCopy, TimelineStep, Way, duration
 from ggmltool.ggml.events import Computed, Event, EventCall, Synchronized, TensorCopied
 from ggmltool.scenario.run.compiled import Compiled
 from tests.estimate.tensors import rates
@@ -22,9 +22,9 @@ def seconds(s: float) -> Estimate:
     return Estimate(s, s, s)
 
 
-def step(backend: str, s: float, *copies: tuple[Way, str, float]) -> Step:
+def step(backend: str, s: float, *copies: tuple[Way, str, float]) -> TimelineStep:
     made = tuple(StepCopy(way, source, seconds(c)) for way, source, c in copies)
-    return Step(backend, backend == "CPU", seconds(s), made)
+    return TimelineStep(backend, backend == "CPU", seconds(s), made)
 
 
 TWO = [step("CUDA0", 3.0, (Way.USER, "CPU", 0.0)), step("CUDA1", 2.0, (Way.QUEUED, "CUDA0", 0.0))]
@@ -62,7 +62,7 @@ def test_weights_that_are_copied_do_not_overlap_with_the_device_that_needs_them(
 def test_copies_from_pages_hold_up_the_host_and_with_it_the_other_device() -> None:
     """Of two GPUs that each copy experts, only from pinned memory both copy at once."""
 
-    def steps(way: Way) -> list[Step]:
+    def steps(way: Way) -> list[TimelineStep]:
         return [step("CUDA0", 1.0, (way, "CPU", 4.0)), step("CUDA1", 1.0, (way, "CPU", 4.0))]
 
     pages, pinned = duration(steps(Way.EXPERTS), 8, 4).mid, duration(steps(Way.EXPERTS_QUEUED), 8, 4).mid
@@ -89,7 +89,9 @@ steps_of_some = st.lists(
 
 
 @given(steps_of_some, st.integers(1, 6))
-def test_pipeline_copies_never_make_it_slower_and_each_device_does_its_work(steps: list[Step], batches: int) -> None:
+def test_pipeline_copies_never_make_it_slower_and_each_device_does_its_work(
+    steps: list[TimelineStep], batches: int
+) -> None:
     alone = duration(steps, 1, 1).mid
     together = duration(steps, batches, 4).mid
     busiest = max(sum(s.seconds.mid for s in steps if s.backend == b) for b in {s.backend for s in steps})

@@ -144,7 +144,8 @@ def _yaml(rule: Rule) -> str:
     out["backends"] = [_line(backend) for backend in out["backends"]]
     out["contexts"] = {name: {**c, "tensors": _lines(c["tensors"])} for name, c in out["contexts"].items()}
     out["graphs"] = {name: {**g, "nodes": _lines(g["nodes"])} for name, g in out["graphs"].items()}
-    return yaml.dump(out, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH - 6)
+    # PyYAML ends a line behind the word that passes the width.
+    return yaml.dump(out, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH - 26)
 
 
 def _line(value: Any) -> Any:

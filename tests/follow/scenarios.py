@@ -15,7 +15,7 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle import OracleRun
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance import run as planning
 from tests.conformance import values as computing
@@ -108,7 +108,7 @@ def compared(case: Case, release: Release, real: OracleRun, model: ScenarioSpec 
 
     `model` is the case's, where it has been loaded before.
     """
-    loaded = Scenario(replace(model or case.model(release), release=release))
+    loaded = LoadedScenario(replace(model or case.model(release), release=release))
     try:
         return _plans(case, loaded, real) if case.kind == "plans" else _calls(loaded, real)
     except Exception as error:
@@ -142,12 +142,12 @@ def _model(case: Case, release: Release) -> ScenarioSpec | None:
         return None
 
 
-def _plans(case: Case, loaded: Scenario, real: OracleRun) -> list[str]:
+def _plans(case: Case, loaded: LoadedScenario, real: OracleRun) -> list[str]:
     plans, texts = planning.engine_run(loaded, loaded.model, case.debug)
     return planning.judge(plans, texts, real)
 
 
-def _calls(loaded: Scenario, real: OracleRun) -> list[str]:
+def _calls(loaded: LoadedScenario, real: OracleRun) -> list[str]:
     last = real.plans[-1] if real.plans else None
     if last is None or last["step"] == "compute" or (not last["ok"] and last["error"]["kind"] == "crash"):
         return []

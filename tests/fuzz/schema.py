@@ -18,7 +18,7 @@ from ggmltool.scenario.errors import Mistake, ScenarioError
 from ggmltool.scenario.load import ContextKeys, GraphKeys, TopKeys, load_document
 from ggmltool.scenario.schema import scenario_schema
 from ggmltool.scenario.spec import BackendKeys
-from ggmltool.scenario.text.text import Document
+from ggmltool.scenario.text.text import ScenarioText
 from ggmltool.scenario.values import key_names
 from tests.fuzz import bases, junk, scenarios
 
@@ -84,14 +84,14 @@ def case(seed: int) -> dict[str, Any]:
     return scenario
 
 
-class _Remembered(Document):
+class _Remembered(ScenarioText):
     """A scenario that keeps the mistake that was found in it."""
 
     mistake: Mistake | None = None
 
     def error(self, mistake: Mistake, *path: str | int) -> ScenarioError:
         self.mistake = mistake
-        return Document.error(self, mistake, *path)
+        return ScenarioText.error(self, mistake, *path)
 
 
 def refusal(scenario: dict[str, Any]) -> Mistake | GgmlError | ScenarioError | None:

@@ -12,7 +12,7 @@ import pytest
 import ggmltool
 from ggmltool.ask.verify.record import verify
 from ggmltool.ggml.alloc.dyn_tallocr import DynTallocr
-from ggmltool.ggml.devices.cases import Supports
+from ggmltool.ggml.devices.cases import OwnSupports
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.inspect.memory import AllocMoment, AllocRecorder
 from ggmltool.inspect.opened import Moment, Opened
@@ -21,7 +21,7 @@ from ggmltool.inspect.watched import watch
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.samples import samples
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from ggmltool.state.errors import WrongUse
 from tests.conformance.fuzz import scenario
@@ -100,7 +100,7 @@ def behind_a_reserve(seeds: range, release: str = "0.26") -> Iterator[ScenarioSp
             # The release does not have one of the ops.
             continue
         name = next(iter(model.graphs))
-        run = cast("ReservingRun", Scenario(model).start())
+        run = cast("ReservingRun", LoadedScenario(model).start())
         plan = run.step(Step("reserve", name))
         if plan is run.plans[-1] and run.plans[-1].ok:
             scheduler = replace(model.scheduler, past=past_of(run.start()))
@@ -110,7 +110,7 @@ def behind_a_reserve(seeds: range, release: str = "0.26") -> Iterator[ScenarioSp
 def test_who_looks_at_memory_finds_what_lies_there() -> None:
     n = 0
     for model in behind_a_reserve(range(30)):
-        opened = Opened(Scenario(model), "random")
+        opened = Opened(LoadedScenario(model), "random")
         plain = watch(opened, Moment())
         heard = watch(opened, Moment(), Record(Keep.MEMORY))
         assert heard.plan == plain.plan
@@ -125,21 +125,21 @@ def test_who_looks_at_memory_finds_what_lies_there() -> None:
 
 def test_a_past_of_a_graph_that_no_backend_can_compute_ends_as_ggml_does() -> None:
     model = ggmltool.load("outgrown").model
-    run = cast("ReservingRun", Scenario(model).start())
+    run = cast("ReservingRun", LoadedScenario(model).start())
     run.step(Step("reserve", "large"))
     scheduler = replace(model.scheduler, past=past_of(run.start()))
-    backends = [replace(b, supports=Supports(frozenset(), exclude=False)) for b in model.backends]
+    backends = [replace(b, supports=OwnSupports(frozenset(), exclude=False)) for b in model.backends]
     nobody = replace(model, scheduler=scheduler, backends=backends, steps=[Step("alloc", "large")])
-    at = watch(Opened(Scenario(nobody), "outgrown"), Moment(), Record(Keep.MEMORY))
+    at = watch(Opened(LoadedScenario(nobody), "outgrown"), Moment(), Record(Keep.MEMORY))
     assert not at.plan.ok
 
 
 def test_tensors_lie_where_the_past_has_them() -> None:
     model = ggmltool.load("outgrown").model
-    run = cast("ReservingRun", Scenario(model).start())
+    run = cast("ReservingRun", LoadedScenario(model).start())
     run.step(Step("reserve", "large"))
     behind = replace(model, scheduler=replace(model.scheduler, past=past_of(run.start())))
-    at = watch(Opened(Scenario(behind), "outgrown"), Moment(graph="small"), Record(Keep.MEMORY))
+    at = watch(Opened(LoadedScenario(behind), "outgrown"), Moment(graph="small"), Record(Keep.MEMORY))
     found = {life.tensor: life.offset for life in at.record.memory.lifetimes}
     assert found["h1"] == next(node.offset for node in at.plan.nodes if node.id == "h1") == 4096
 
@@ -147,11 +147,11 @@ def test_tensors_lie_where_the_past_has_them() -> None:
 @pytest.mark.parametrize("release", ["0.26", "2025-03"])
 def test_the_history_of_a_run_with_a_past_is_that_of_a_fresh_one(release: str) -> None:
     for number, model in enumerate(behind_a_reserve(range(12), release)):
-        history = check_history(Scenario(model), Random(number))
+        history = check_history(LoadedScenario(model), Random(number))
         assert history.cells(1)
 
 
 def test_a_real_library_cannot_be_given_a_past() -> None:
     model, *_ = behind_a_reserve(range(8))
     with pytest.raises(WrongUse, match="attach --verify"):
-        verify(Scenario(model), False)
+        verify(LoadedScenario(model), False)

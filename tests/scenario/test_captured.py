@@ -17,7 +17,7 @@ from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.nodes.captured import Seen, is_described
 from ggmltool.scenario.nodes.long_form import _ELSEWHERE, KEYS
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 
 ops.load()
 
@@ -115,7 +115,7 @@ def test_the_sources_of_a_captured_node_are_counted(op: Op) -> None:
 
 @pytest.mark.parametrize(("op", "n"), [(op, n) for op, counts in _ELSEWHERE.items() for n in counts])
 def test_a_captured_node_may_have_the_sources_of_another_release(op: Op, n: int) -> None:
-    assert Scenario(load_spec(captured(Op(op).name.lower(), ["a"] * n))).plan().ok
+    assert LoadedScenario(load_spec(captured(Op(op).name.lower(), ["a"] * n))).plan().ok
 
 
 @pytest.mark.parametrize("op", ["mul", "flash_attn_back", "view", "scale"])

@@ -17,7 +17,7 @@ from ggmltool.ggml.ops.cpu.judge import work_of
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run.run import values_of
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.forked import first_crash
 
 ops.load()
@@ -34,7 +34,7 @@ def scenario(tensors: dict[str, Any], nodes: dict[str, Any], *backends: Any) -> 
 
 def compute(given: dict[str, Any], bounds: Bounds = BOUNDS) -> None:
     """Load, do the steps, and read every tensor that has memory. Raises what ggml would say."""
-    run = Scenario(load_spec(given, bounds=bounds)).start(values=True)
+    run = LoadedScenario(load_spec(given, bounds=bounds)).start(values=True)
     for step in run.model.steps:
         run.step(step)
         if run.plans and not run.plans[-1].ok:
@@ -81,7 +81,7 @@ def test_rows_may_go_backwards_within_their_tensor() -> None:
         },
         {"y": "acc(a, b, nb1=-8, nb2=16, nb3=16, offset=8)"},
     )
-    assert Scenario(load_spec(given)).compute()["y"].reshape(-1).tolist() == [3, 4, 1, 2]
+    assert LoadedScenario(load_spec(given)).compute()["y"].reshape(-1).tolist() == [3, 4, 1, 2]
 
 
 def test_set_may_end_where_its_tensor_does_and_write_behind_it() -> None:
@@ -175,7 +175,7 @@ def test_the_bound_on_work_can_be_lifted() -> None:
 )
 def test_nodes_of_models_are_within_the_bound(tensors: dict[str, str], node: str) -> None:
     """What people compute stays possible without an option."""
-    run = Scenario(load_spec(scenario(tensors, {"y": node}))).start()
+    run = LoadedScenario(load_spec(scenario(tensors, {"y": node}))).start()
     run.build("main")
     assert work_of(run.newest["main"][0].nodes[-1]).operations < MAX_OPERATIONS
 

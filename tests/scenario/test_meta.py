@@ -9,7 +9,7 @@ import pytest
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 
 PLAIN: dict[str, Any] = {
     "ggmltool": 1,
@@ -29,8 +29,8 @@ def test_facts_come_back_as_they_were() -> None:
 
 
 def test_facts_do_not_change_the_plan() -> None:
-    with_facts = Scenario(load_spec({**PLAIN, "meta": {"backends": "CUDA0", "op_offload": False}}))
-    assert with_facts.plan() == Scenario(load_spec(PLAIN)).plan()
+    with_facts = LoadedScenario(load_spec({**PLAIN, "meta": {"backends": "CUDA0", "op_offload": False}}))
+    assert with_facts.plan() == LoadedScenario(load_spec(PLAIN)).plan()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, FLAG_PARAM
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import valueless
 from tests.scenario.texts import load_node, load_nodes, load_text
 
@@ -229,7 +229,7 @@ graphs:
 
 def computes(text: str) -> dict[str, bool]:
     """Which nodes of the graph are to be computed."""
-    nodes = Scenario(load_text(text)).start().build("g").nodes
+    nodes = LoadedScenario(load_text(text)).start().build("g").nodes
     return {node.id: bool(node.flags & FLAG_COMPUTE) for node in nodes}
 
 
@@ -238,7 +238,7 @@ def test_nodes_may_be_planned_and_not_computed() -> None:
     model = load_text(UNCOMPUTED)
     assert dump(model)["graphs"]["g"]["uncomputed"] == ["other"]
     assert load_spec(dump(model)).graphs["g"].uncomputed == {"other"}
-    assert [node.id for node in Scenario(model).plan(step="alloc").nodes] == ["x", "other", "y"]
+    assert [node.id for node in LoadedScenario(model).plan(step="alloc").nodes] == ["x", "other", "y"]
 
 
 def test_what_only_uncomputed_nodes_read_needs_no_values() -> None:

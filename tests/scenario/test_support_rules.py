@@ -14,7 +14,7 @@ from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run.run import Run
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 
 TENSORS = {
     "w": "q5_K[256, 64]", "w4": "q4_0[64, 64]", "wf": "f32[64, 129]", "x": "f32[256, 4]", "h": "f16[64, 64]",
@@ -48,7 +48,7 @@ def scenario(supports: Any, folder: Path | None = None) -> dict[str, Any]:
 
 
 def started(supports: Any, folder: Path | None = None) -> Run:
-    return Scenario(load_spec(scenario(supports), folder=folder)).start()
+    return LoadedScenario(load_spec(scenario(supports), folder=folder)).start()
 
 
 def refusals(supports: Any, *names: str, folder: Path | None = None) -> list[str | None]:

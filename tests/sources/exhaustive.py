@@ -30,7 +30,7 @@ from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.options import ALL
 from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
-from ggmltool.sources.llama.search.candidates import OBJECTIVES, Objective, Planner, rank
+from ggmltool.sources.llama.search.candidates import OBJECTIVES, CandidatePlanner, Objective, rank
 from ggmltool.sources.llama.search.space import CTX_STEP, Choice, Setting
 from ggmltool.sources.llama.search.tables import Tables
 from tests.sources.fake_device import FakeGpu
@@ -76,7 +76,7 @@ def _better(found: FitShown, setting: Setting, most: int) -> Iterator[Choice]:
     placer = Placer(model, devices_of(model, wishes.common, 0))
     space, request = wishes.space(model), Request(cached=wishes.common.n_depth)
     speed = Speed(placer, anatomies(placer, request.cached), {}, request)
-    planner = Planner(Measurer(placer), space, speed, setting, best.order)
+    planner = CandidatePlanner(Measurer(placer), space, speed, setting, best.order)
     of_best = rank(wishes.objective, best, best.seconds.of(request))
     for choice in _drawn(Tables(placer, space), most, whole=bool(space.layers)):
         candidate = planner.plan(choice)

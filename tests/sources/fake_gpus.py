@@ -34,9 +34,9 @@ from typing import Any
 
 from ggmltool.oracle import structs
 from ggmltool.oracle.structs import Tensor
-from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, Lib
+from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, LlamaLib
 from ggmltool.sources.llama.capture.options import CaptureOptions
-from ggmltool.sources.llama.capture.session import GraphWriter, Session
+from ggmltool.sources.llama.capture.session import LlamaGraphWriter, Session
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.structs.mirrors import mirrors_of
 from tests.sched_memory import splits_of
@@ -237,7 +237,7 @@ class FakeSession(Session):
         }
 
 
-class PlacedWriter(GraphWriter):
+class PlacedWriter(LlamaGraphWriter):
     """A graph with its devices: a context per kind and buffer type, and llama.cpp's assignments."""
 
     def __init__(self, session: FakeSession, sched: int) -> None:
@@ -319,7 +319,7 @@ def _main() -> None:
     callback = ABORT_CALLBACK(on_abort)
     request = json.load(sys.stdin)
     try:
-        Lib(request["settings"]["options"]["library"]).ggml_set_abort_callback(callback)
+        LlamaLib(request["settings"]["options"]["library"]).ggml_set_abort_callback(callback)
         result = _run(request)
     except CaptureError as error:
         result = {"error": str(error)}

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, Lib
+from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, LlamaLib
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError
 from tests.sources.fake_device import FakeGpu
@@ -195,7 +195,7 @@ def _main() -> None:
 
         callback = ABORT_CALLBACK(on_abort)
         try:
-            Lib(request["settings"]["options"]["library"]).ggml_set_abort_callback(callback)
+            LlamaLib(request["settings"]["options"]["library"]).ggml_set_abort_callback(callback)
             result = _run(request, Path(printed.name))
         except CaptureError as error:
             result = {"error": str(error)}

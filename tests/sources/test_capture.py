@@ -16,7 +16,7 @@ import pytest
 
 import ggmltool
 from ggmltool.sources.llama.capture.capture import capture as capture_model
-from ggmltool.sources.llama.capture.lib import Lib
+from ggmltool.sources.llama.capture.lib import LlamaLib
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.cli.conftest import SAMPLES, Call
 from tests.sources.gguf_file import Description, write_gguf, write_parts
@@ -179,7 +179,7 @@ def test_on_a_terminal_it_goes_to_a_file_named_after_the_model(call: Call) -> No
     assert (result.status, result.out) == (0, "")
     assert result.err.splitlines() == [
         "Wrote llama.json.gz",
-        f"llama, 6 layers, built by {Lib().title}",
+        f"llama, 6 layers, built by {LlamaLib().title}",
         "512 tokens in a context of 512, weights 2.27 MiB, kv 1.5 MiB",
         "graph main: 195 nodes, 79 leafs",
         "Look at it with: ggmltool plan --step reserve llama.json.gz",

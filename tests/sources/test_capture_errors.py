@@ -191,14 +191,14 @@ def test_a_package_without_its_library_is_as_good_as_none(
 
 @needs_library
 def test_structs_of_another_release_are_noticed_whatever_the_version_says() -> None:
-    from ggmltool.sources.llama.capture.lib import CONTEXT_DEFAULTS, Lib
+    from ggmltool.sources.llama.capture.lib import CONTEXT_DEFAULTS, LlamaLib
     from ggmltool.sources.llama.errors import LlamaUnavailable
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(CONTEXT_DEFAULTS, "n_ubatch", 7)
         with pytest.raises(LlamaUnavailable, match=r"other structs than ggmltool knows \(.*n_ubatch"):
-            Lib()
-    assert Lib().ggml
+            LlamaLib()
+    assert LlamaLib().ggml
 
 
 @needs_library

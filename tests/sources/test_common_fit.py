@@ -14,11 +14,11 @@ import pytest
 
 from ggmltool.ask.place.chosen import FitAsked, printed
 from ggmltool.ask.place.chosen import choose as choose_for
-from ggmltool.ask.place.options import Asked, Common
+from ggmltool.ask.place.options import Common, PlaceRequest
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.capture.capture import capture
 from ggmltool.sources.llama.capture.options import CaptureOptions
@@ -250,11 +250,11 @@ def test_what_is_printed_of_given_parameters_is_what_is_printed_there(n_gpu_laye
     gpus = devices(100, 50)
     there = fit(cached("llama-moe"), gpus, fixed(n_gpu_layers=n_gpu_layers), TWO_MARGINS, prints=True)
     layers = "all" if n_gpu_layers < 0 else str(n_gpu_layers)
-    assert printed(opened_for(512), Common(device=named(gpus), no_repack=True), Asked(layers)) == there.printed
+    assert printed(opened_for(512), Common(device=named(gpus), no_repack=True), PlaceRequest(layers)) == there.printed
 
 
 def opened_for(n_ctx: int) -> Opened:
-    return Opened(Scenario(captured(cached("llama-moe"), fixed(n_ctx).options)))
+    return Opened(LoadedScenario(captured(cached("llama-moe"), fixed(n_ctx).options)))
 
 
 def named(gpus: Sequence[FakeGpu]) -> tuple[str, ...]:
@@ -268,7 +268,7 @@ def test_what_is_chosen_is_asked_for_as_a_placement() -> None:
     gpus = devices(20, 14)
     there = fit(cached("llama-moe"), gpus, fixed(0), FitSettings((MIB, 2 * MIB), 1024))
     common = Common((MIB, 2 * MIB), named(gpus), no_repack=True)
-    chosen = choose_for(opened_for, common, Asked("auto"), FitAsked(0, 1024))
+    chosen = choose_for(opened_for, common, PlaceRequest("auto"), FitAsked(0, 1024))
     assert list(chosen.fitted.log) == there.log
     assert chosen.arguments.startswith(f"-c {there.n_ctx} -ngl {there.n_gpu_layers}")
     assert there.n_ctx < 8192

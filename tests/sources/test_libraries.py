@@ -10,7 +10,7 @@ import ggmltool
 from ggmltool.sources.llama.capture.capture import capture
 from ggmltool.sources.llama.capture.lib import layouts
 from ggmltool.sources.llama.capture.options import CaptureOptions
-from ggmltool.sources.llama.capture.packages import PACKAGES, Found, behavior_of
+from ggmltool.sources.llama.capture.packages import PACKAGES, FoundPackage, behavior_of
 from ggmltool.sources.llama.errors import LlamaUnavailable
 from tests.sources import library
 from tests.sources.fake_gpus import FakeGpu, Settings
@@ -78,7 +78,7 @@ def test_each_layout_has_its_own_fields() -> None:
 def test_the_build_is_in_the_version_where_the_package_follows_builds(name: str, version: str, build: int) -> None:
     package = next(p for p in PACKAGES if p.name == name)
     assert package.knows(version)
-    assert Found(package, version, None).build == build
+    assert FoundPackage(package, version, None).build == build
 
 
 LIBRARIES = {

@@ -12,7 +12,7 @@ import pytest
 
 from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.place.needs import measure
@@ -124,7 +124,7 @@ def check(path: Path, gpus: list[FakeGpu], settings: Settings) -> Placed:
     ]
     names, real_names = named(ours), named(real)
     assert [names[id] for id in ours.graphs["main"].expand] == [real_names[id] for id in real.graphs["main"].expand]
-    plan = Scenario(ours).plan(step="reserve")
+    plan = LoadedScenario(ours).plan(step="reserve")
     splits = [(s.backend, s.i_start, s.i_end, tuple(names[id] for id in s.inputs)) for s in plan.splits]
     assert splits == there.splits
     assert dict(plan.buffer_sizes) == there.buffer_sizes
@@ -133,7 +133,7 @@ def check(path: Path, gpus: list[FakeGpu], settings: Settings) -> Placed:
         for backend, size in plan.buffer_sizes:
             assert abs(size / 2**20 - there.logged.get(f"{backend} compute buffer size", 0)) < 0.006
     leafs = [(names[leaf.id], leaf.buffer, leaf.offset) for leaf in plan.leafs]
-    planned = Scenario(real).plan(step="reserve")
+    planned = LoadedScenario(real).plan(step="reserve")
     assert leafs == [(real_names[leaf.id], leaf.buffer, leaf.offset) for leaf in planned.leafs]
     return there
 

@@ -19,8 +19,8 @@ from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.processes import in_processes
 from ggmltool.sources.llama.search import setting_search
 from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
-from ggmltool.sources.llama.search.candidates import OBJECTIVES, Candidate, Objective, Planner, rank
-from ggmltool.sources.llama.search.search import ModelFile, OneModel, Saved, search
+from ggmltool.sources.llama.search.candidates import OBJECTIVES, Candidate, CandidatePlanner, Objective, rank
+from ggmltool.sources.llama.search.search import OneModel, Saved, SearchedModel, search
 from ggmltool.sources.llama.search.setting_search import Wish
 from ggmltool.sources.llama.search.space import PARTS, Choice, Setting, Space, Spill
 from ggmltool.sources.llama.search.tables import Tables
@@ -52,7 +52,7 @@ def exhaustive(name: str, on: list[BackendSpec], space: Space, objective: Object
     placer = Placer(model(name), on)
     request = Request()
     speed = Speed(placer, anatomies(placer, request.cached), {}, request)
-    planner = Planner(Measurer(placer), space, speed, SETTING, 0)
+    planner = CandidatePlanner(Measurer(placer), space, speed, SETTING, 0)
     planned = [planner.plan(choice) for choice in choices(Tables(placer, space))]
     return sorted((c for c in planned if c.fits), key=lambda c: rank(objective, c, c.seconds.of(request)))
 
@@ -125,7 +125,7 @@ def test_as_many_experts_as_fit_stay_on_a_gpu(memory: str) -> None:
 def test_several_processes_find_what_one_finds_and_what_is_saved_is_not_searched_again(tmp_path: Path) -> None:
     on = devices("CUDA0:5MiB", "CUDA1:5MiB")
     space = Space(contexts=(256, 512, 1 << 20), ubatches=(32, 64), margins=(0,))
-    captures = ModelFile(cached("llama"), lambda _: on)
+    captures = SearchedModel(cached("llama"), lambda _: on)
     one = search(captures, space)
     assert one.best is not None
     assert one.counts.settings == 6
@@ -177,13 +177,15 @@ class NoCaptures:
 def test_the_longest_context_fits_and_a_step_more_does_not() -> None:
     on = devices("CUDA0:8MiB")
     space = Space(contexts=(256, 8192), ctx_step=256, ubatches=(64,), layers=(-1,), margins=(0,))
-    found = search(ModelFile(cached("llama"), lambda _: on), space, Wish("longest"))
+    found = search(SearchedModel(cached("llama"), lambda _: on), space, Wish("longest"))
     assert found.best is not None
     n_ctx = found.best.n_ctx
     assert 256 < n_ctx < 8192
     assert found.ranked[0].given_up == (f"-c {n_ctx} instead of 8192",)
     more = search(
-        ModelFile(cached("llama"), lambda _: on), replace(space, contexts=(n_ctx + 256,), ctx_step=0), Wish("longest")
+        SearchedModel(cached("llama"), lambda _: on),
+        replace(space, contexts=(n_ctx + 256,), ctx_step=0),
+        Wish("longest"),
     )
     assert more.best is None
     assert more.nearest is not None

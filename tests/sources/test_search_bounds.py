@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
-from ggmltool.sources.llama.search.candidates import OBJECTIVES, Planner, costs_of, exact_costs_of, least_steps
+from ggmltool.sources.llama.search.candidates import OBJECTIVES, CandidatePlanner, costs_of, exact_costs_of, least_steps
 from ggmltool.sources.llama.search.costs import Costs, Pieces
 from ggmltool.sources.llama.search.paths import Path
 from ggmltool.sources.llama.search.space import Space
@@ -38,7 +38,7 @@ GPUS = (
 class Ready(NamedTuple):
     """A model on devices, with its bounds for each objective."""
 
-    planner: Planner
+    planner: CandidatePlanner
     tables: Tables
     pieces: dict[str, Pieces]
 
@@ -51,7 +51,7 @@ def ready(name: str, gpus: tuple[str, ...]) -> Ready:
     tables = Tables(placer, space)
     costs = Costs(measurer, tables, speed)
     pieces = {objective: Pieces(placer, costs, space, objective) for objective in OBJECTIVES}
-    return Ready(Planner(measurer, space, speed, SETTING, 0), tables, pieces)
+    return Ready(CandidatePlanner(measurer, space, speed, SETTING, 0), tables, pieces)
 
 
 @st.composite

@@ -14,8 +14,8 @@ from ggmltool.debugger.expressions.image.program import HEAP
 from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.sched.assign import NULL_KEY
 from ggmltool.ggml.state import GallocState, GraphState, SchedState, State
-from ggmltool.scenario.scenario import Scenario
-from ggmltool.state.memory.graphs import Graphs
+from ggmltool.scenario.scenario import LoadedScenario
+from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import OwnMemory
 from ggmltool.state.memory.schedulers import Schedulers
 from ggmltool.state.story.cells import run_state
@@ -26,7 +26,7 @@ from tests.state.story.randomly import RELEASES, random_scenarios
 SAMPLES = ("graph-twice", "pipeline", "offload", "chunks", "views", "outgrown", "two-orders", "moe")
 
 
-def states(scenario: Scenario, history: History) -> Iterator[tuple[int, State]]:
+def states(scenario: LoadedScenario, history: History) -> Iterator[tuple[int, State]]:
     """The states at the ends of steps that have planned a graph, from a fresh run."""
     found: list[tuple[int, State]] = []
     at = -1
@@ -47,7 +47,7 @@ def states(scenario: Scenario, history: History) -> Iterator[tuple[int, State]]:
 def read(image: Image, graph: str) -> tuple[SchedState, GraphState]:
     """The scheduler and a graph of the scenario, from the bytes of an image."""
     memory = OwnMemory(image.memory.read)
-    graphs = Graphs(memory, image.layout)
+    graphs = MemoryGraphs(memory, image.layout)
     sched = Schedulers(memory, image.layout, graphs).sched(HEAP["sched"])
     return sched, graphs.graph(image.graphs.address(graph))
 
@@ -126,7 +126,7 @@ def places(several: Iterable[TensorAlloc]) -> list[TensorAlloc | None]:
     return out
 
 
-def check(scenario: Scenario) -> int:
+def check(scenario: LoadedScenario) -> int:
     """Compare all of it at each end of a step; how often."""
     history = record_history(scenario)
     types = layout(history.release)

@@ -11,9 +11,9 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.oracle.vulkan import Answer, Vulkan, hardware_of
+from ggmltool.oracle.vulkan import Vulkan, VulkanAnswer, hardware_of
 from ggmltool.scenario.run.placed import PlacedGraph
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.vulkan.graphs import graph
 from tests.vulkan.ops import VulkanCases
 
@@ -47,7 +47,7 @@ class OpsJudged:
             self.supported += real.runs
             self.answers.setdefault(Op(op.op), set()).add(real.runs)
             device = self.device
-            here = Answer(device.supports_op(op), device.buft.get_alloc_size(op), device.offload_op(op))
+            here = VulkanAnswer(device.supports_op(op), device.buft.get_alloc_size(op), device.offload_op(op))
             if here != real:
                 self.wrong.append(f"{described(op)}: {real}, here {here}, {device.why_not(op)}")
 
@@ -93,7 +93,7 @@ class GraphsJudged:
             self.judge(f"graph {seed}", g.nodes, g.use_count)
 
 
-def judge_scenario(loaded: Scenario, ops: OpsJudged, graphs: GraphsJudged) -> None:
+def judge_scenario(loaded: LoadedScenario, ops: OpsJudged, graphs: GraphsJudged) -> None:
     """Ask of all nodes of a scenario's graphs, and let both order each graph as if it were one split."""
     for name in loaded.model.graphs:
         graph = PlacedGraph(loaded.compiled, name, Backend("Vulkan0", ops.device), None).graph

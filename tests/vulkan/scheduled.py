@@ -15,7 +15,7 @@ from ggmltool.oracle.lib import load
 from ggmltool.oracle.vulkan import FAMILY, answered_by_vulkan
 from ggmltool.oracle.worker import run_on
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.conformance import captured
 from tests.conformance.fuzz import scenario
 from tests.conformance.run import engine_run, judge, planning_only
@@ -50,17 +50,17 @@ def random_scenarios(seeds: range) -> Random:
     """Random scenarios whose own devices are Vulkan's."""
     loaded = dict(_loaded(seeds))
     on_vulkan = {seed: on_this_vulkan(scenario.model) for seed, scenario in loaded.items()}
-    models = {seed: planning_only(Scenario(on.model)) for seed, on in on_vulkan.items()}
+    models = {seed: planning_only(LoadedScenario(on.model)) for seed, on in on_vulkan.items()}
     plans, wrong = 0, []
     runs = run_on(load(RELEASES[RELEASE]), models.values(), values=False, answered=answered_by_vulkan)
     for (seed, model), real in zip(models.items(), runs, strict=True):
-        ours, texts = engine_run(Scenario(model), model)
+        ours, texts = engine_run(LoadedScenario(model), model)
         plans += len(ours)
         wrong += [f"seed {seed}: {difference}" for difference in judge(ours, texts, real)]
     return Random(len(models), plans, wrong)
 
 
-def _loaded(seeds: range) -> Iterator[tuple[int, Scenario]]:
+def _loaded(seeds: range) -> Iterator[tuple[int, LoadedScenario]]:
     for seed in seeds:
         spec = scenario(seed)
         spec["ggml"] = RELEASE

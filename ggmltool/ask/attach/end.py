@@ -15,7 +15,7 @@ from ggmltool.inspect.messages.match import explained, find
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.what_if import OutcomeRow, changes, outcomes
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.show.table import Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, dims, printable, wrapped
@@ -198,7 +198,7 @@ def _planned(end: Ended) -> EndPlan | None:
         return None
     if "compute" in snapshot.function or snapshot.function not in end.abort.calls:
         return None
-    run = Scenario(load_spec(made.document)).start()
+    run = LoadedScenario(load_spec(made.document)).start()
     plan = run.reserve(GRAPH) if made.step == "reserve" else run.alloc(GRAPH)
     if plan.ok:
         return EndPlan(None, "", False)
@@ -213,7 +213,7 @@ def _changes(end: Ended, tensors: tuple[EndTensor, ...]) -> list[EndChange]:
     node = next((t.id for t in tensors if t.id is not None), None)
     if made is None or node is None:
         return []
-    opened = Opened(Scenario(load_spec(made.document)))
+    opened = Opened(LoadedScenario(load_spec(made.document)))
     # An assignment silences the check and leaves the cause: the backend cannot use the memory.
     tried = (change for change in changes(opened, GRAPH, node, ()) if not change.of_node)
     return [EndChange(*astuple(found)) for found in outcomes(tried, GRAPH, node, lambda _: True)[:MOST_CHANGES]]

@@ -15,7 +15,7 @@ from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.ggml.state import ChunkState
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.show.table import Style, heading, render_lines
@@ -195,7 +195,7 @@ def verify(
 ) -> AttachVerifyDocument:
     """Plan a program's scenario, and hold what the process decided beside it, with the state in which its call `left`
     the scheduler (None: that was not read). Raises ScenarioError."""
-    scenario = Scenario(load_spec(document))
+    scenario = LoadedScenario(load_spec(document))
     record = Record(Keep.DECISIONS)
     run = scenario.start(record.listener)
     record.attach(run.start())
@@ -251,7 +251,7 @@ def _own_orders(model: ScenarioSpec, graph: str, step: str, plan: Mapping[str, A
     known = [
         replace(b, answers=b.answers if b.answers is None else replace(b.answers, orders=())) for b in model.backends
     ]
-    rules = Scenario(replace(model, backends=known)).plan(graph, step).as_dict()
+    rules = LoadedScenario(replace(model, backends=known)).plan(graph, step).as_dict()
     for theirs, ours in zip(plan["nodes"], rules["nodes"], strict=False):
         if (theirs["id"], theirs["offset"]) != (ours["id"], ours["offset"]):
             yield (

@@ -297,7 +297,7 @@ def chunk_limits(model: ScenarioSpec) -> dict[str, int | None]:
 def device_facts(model: ScenarioSpec) -> list[DeviceFacts]:
     """The devices of a scenario as a file has them: what their rules say, and what no rule can."""
     from ggmltool.ggml.device import NO
-    from ggmltool.ggml.devices.cases import Supports
+    from ggmltool.ggml.devices.cases import OwnSupports
     from ggmltool.ggml.devices.written_rules import profile_rules
     from ggmltool.ggml.releases.parts import profiles_of
     from ggmltool.scenario.devices.supports import dump_supports
@@ -316,7 +316,7 @@ def device_facts(model: ScenarioSpec) -> list[DeviceFacts]:
             ([], []) if spec.supports is not None or spec.answers is not None else profile_rules(profile.rules, table)
         )
         if rules:
-            entry["supports"] = dump_supports(Supports(frozenset(), True, tuple(rules), profile=True), op_names)
+            entry["supports"] = dump_supports(OwnSupports(frozenset(), True, tuple(rules), profile=True), op_names)
         info = profile_info(profile) if spec.answers is None else _recorded_info(spec, profile)
         told = (info.description, info.ggml, info.leaves_out, key, ops, op_names(others))
         facts.append(DeviceFacts(entry, *told))

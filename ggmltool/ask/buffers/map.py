@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ggmltool.ask.buffers.record import Buffer, buffers_of
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.fold import LayerSpan, layer_spans
-from ggmltool.inspect.memory import Lifetime, MemoryPlan
+from ggmltool.inspect.memory import MemoryPlan, TensorLifetime
 from ggmltool.show.svg import ASCENT, DESCENT, SMALL, Box, Text, fitted, outline, text_width
 from ggmltool.show.text import printable, size
 
@@ -48,7 +48,7 @@ class Kind(Enum):
 class Tile(NamedTuple):
     """A tensor where it is drawn."""
 
-    life: Lifetime
+    life: TensorLifetime
     kind: Kind
     box: Box
 
@@ -76,7 +76,7 @@ class Panel:
     frame: Box
     n_steps: int
     tiles: tuple[Tile, ...]
-    small: tuple[Lifetime, ...]
+    small: tuple[TensorLifetime, ...]
     water: tuple[tuple[int, int], ...]
     bend: int = 0
 
@@ -93,7 +93,7 @@ class Panel:
             part = low + (1 - low) * (offset - self.bend) / (self.nbytes - self.bend)
         return self.frame.y1 - (self.frame.y1 - self.frame.y0) * part
 
-    def box(self, life: Lifetime) -> Box:
+    def box(self, life: TensorLifetime) -> Box:
         """Where a tensor lies, to a tenth, so that neighbors have one edge."""
         end = self.n_steps if life.end is None else life.end + 1
         edges = self.x(life.start), self.y(life.offset + life.size), self.x(end), self.y(life.offset)
@@ -153,11 +153,11 @@ def numbers_of(plan: Plan) -> dict[str, int]:
     return {node.id: node.index for node in plan.nodes}
 
 
-def _with_tiles(panel: Panel, lives: Sequence[Lifetime], copies: set[str], most: int) -> Panel:
-    def area(one: tuple[Box, Lifetime]) -> float:
+def _with_tiles(panel: Panel, lives: Sequence[TensorLifetime], copies: set[str], most: int) -> Panel:
+    def area(one: tuple[Box, TensorLifetime]) -> float:
         return (one[0].x1 - one[0].x0) * (one[0].y1 - one[0].y0)
 
-    def kind(life: Lifetime) -> Kind:
+    def kind(life: TensorLifetime) -> Kind:
         if life.tensor in copies:
             return Kind.COPIED
         return Kind.INPUT if life.start < 0 else Kind.OUTPUT if life.kept else Kind.COMPUTED
@@ -170,7 +170,7 @@ def _with_tiles(panel: Panel, lives: Sequence[Lifetime], copies: set[str], most:
     return replace(panel, tiles=tiles, small=small)
 
 
-def bend_of(lives: Sequence[Lifetime], nbytes: int, n_steps: int) -> int:
+def bend_of(lives: Sequence[TensorLifetime], nbytes: int, n_steps: int) -> int:
     """The offset below which everything lies at nearly all steps, where that is a small part of the chunk; else 0."""
     tops = [0] * (n_steps + 1)
     for life in sorted(lives, key=lambda life: life.offset + life.size):
@@ -215,7 +215,7 @@ def peak_x(panel: Panel) -> float | None:
     return None if panel.buffer.peak is None else panel.x(panel.buffer.peak.step + 0.5)
 
 
-def shown_name(life: Lifetime) -> str:
+def shown_name(life: TensorLifetime) -> str:
     """A tensor's name as it is drawn."""
     return printable(life.tensor[:NAME])
 

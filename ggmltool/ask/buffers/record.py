@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
+from ggmltool.inspect.memory import MemoryPlan, Peak, TensorLifetime
 from ggmltool.show.document import Row, StepDocument, error_of, head
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class BuffersShown(BuffersDocument, kw_only=True):
         shown = {"buffers": rows, "plan": plan, "memory": memory, "tensors": tensors, "limit": limit, "ascii": ascii}
         return cls(**head(plan) | shown)
 
-    def rows(self) -> tuple[Lifetime, ...]:
+    def rows(self) -> tuple[TensorLifetime, ...]:
         """All lifetimes."""
         return self.memory.lifetimes
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.buffers.record import Buffer, BuffersShown, ChartShown, Chunk, ChunksShown, CopiesShown, buffers_of
-from ggmltool.inspect.memory import Lifetime, MemoryPlan, Peak
+from ggmltool.inspect.memory import MemoryPlan, Peak, TensorLifetime
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, dims, ggml_error, printable, size
@@ -66,22 +66,22 @@ def _contents(buffer: Buffer, peak: Peak, about: BuffersShown, inks: dict[str, s
         yield render_lines([text], style)
 
 
-def _tensors(buffer: Buffer, peak: Peak, about: BuffersShown) -> Table[Lifetime]:
+def _tensors(buffer: Buffer, peak: Peak, about: BuffersShown) -> Table[TensorLifetime]:
     """What lies in a buffer at its peak."""
     memory, plan, tensors = about.memory, about.plan, about.tensors
     ops = {node.id: tensors[node.id].op if node.id in tensors else node.op for node in plan.nodes}
     origin = {copy.name: copy.of for copy in plan.copies}
     chunked = len(buffer.chunks) > 1
 
-    def percent(life: Lifetime) -> str:
+    def percent(life: TensorLifetime) -> str:
         percent = 100 * life.size / max(peak.nbytes, 1)
         return "<1%" if 0 < percent < 0.5 else f"{percent:.0f}%"
 
-    def shape(life: Lifetime) -> str | None:
+    def shape(life: TensorLifetime) -> str | None:
         info = tensors.get(origin.get(life.tensor, life.tensor))
         return info and f"{info.type}{dims(info.ne)}"
 
-    def end(life: Lifetime) -> str:
+    def end(life: TensorLifetime) -> str:
         return ("end" if life.end is None else memory.nodes[life.end]) + (" (output)" if life.kept else "")
 
     return Table(
@@ -159,10 +159,10 @@ class Grid(NamedTuple):
 
     steps: tuple[int, ...]
     offsets: tuple[int, ...]
-    cells: tuple[tuple[Lifetime | None, ...], ...]
+    cells: tuple[tuple[TensorLifetime | None, ...], ...]
 
 
-def grid(lives: Sequence[Lifetime], nbytes: int, n_steps: int, columns: int) -> Grid:
+def grid(lives: Sequence[TensorLifetime], nbytes: int, n_steps: int, columns: int) -> Grid:
     """Samples of a chunk of `nbytes`, the highest offset first; the first column begins before the first node.
 
     A column that stands for several steps shows the one with most bytes alive, so that no peak is missed.
@@ -183,7 +183,7 @@ def grid(lives: Sequence[Lifetime], nbytes: int, n_steps: int, columns: int) -> 
     return Grid(steps, offsets, tuple(cells))
 
 
-def _alive_bytes(lives: Sequence[Lifetime], n_steps: int) -> list[int]:
+def _alive_bytes(lives: Sequence[TensorLifetime], n_steps: int) -> list[int]:
     """Bytes alive at every step, the first being -1."""
     change = [0] * (n_steps + 2)
     for life in lives:
@@ -224,7 +224,7 @@ def _other(ascii: bool) -> str:
 
 
 def _drawing(
-    lives: Sequence[Lifetime], nbytes: int, memory: MemoryPlan, letters: dict[int, str], style: Style, ascii: bool
+    lives: Sequence[TensorLifetime], nbytes: int, memory: MemoryPlan, letters: dict[int, str], style: Style, ascii: bool
 ) -> Iterator[str]:
     side, corner, bottom = ("|", "+", "-") if ascii else ("│", "└", "─")
     drawn = grid(lives, nbytes, len(memory.nodes), min(max(style.width - _MARGIN, 10), _WIDEST))
@@ -239,7 +239,7 @@ def _drawing(
         yield f"  {'':>9}  {'start':<{len(drawn.steps) - len(last)}}{last}"
 
 
-def _legend(letters: dict[int, str], memory: MemoryPlan) -> Table[Lifetime]:
+def _legend(letters: dict[int, str], memory: MemoryPlan) -> Table[TensorLifetime]:
     return Table(
         Column("", lambda x: letters[id(x)]),
         Column("size", lambda x: size(x.size), right=True),

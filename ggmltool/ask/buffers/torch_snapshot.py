@@ -16,7 +16,7 @@ from ggmltool.ask.buffers.map import numbers_of
 from ggmltool.ask.buffers.record import buffers_of
 from ggmltool.ggml.events import Allocated, Event, Freed, Reused
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.memory import Lifetime, MemoryPlan
+from ggmltool.inspect.memory import MemoryPlan, TensorLifetime
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.text import printable
 from ggmltool.state.errors import InspectError
@@ -96,11 +96,11 @@ def _chunks(plan: Plan, memory: MemoryPlan, devices: Sequence[str]) -> Mapping[t
     return out
 
 
-def _in_order(memory: MemoryPlan) -> Iterator[tuple[Lifetime, bool]]:
+def _in_order(memory: MemoryPlan) -> Iterator[tuple[TensorLifetime, bool]]:
     """Every lifetime as it begins (True) and as it ends, by the nodes that the allocator walks. What is taken over by
     the node for which it was allocated ends at once."""
-    begins: dict[int, list[Lifetime]] = {}
-    ends: dict[int, list[Lifetime]] = {}
+    begins: dict[int, list[TensorLifetime]] = {}
+    ends: dict[int, list[TensorLifetime]] = {}
     for life in memory.lifetimes:
         begins.setdefault(life.start, []).append(life)
         if life.end is not None and life.end >= life.start:
@@ -166,9 +166,9 @@ class _Stacks:
                 ("free", Freed("", "", 0, 0, 0)),
             )
         }
-        self._known: dict[tuple[Lifetime, bool], list[_Dict]] = {}
+        self._known: dict[tuple[TensorLifetime, bool], list[_Dict]] = {}
 
-    def of(self, life: Lifetime, begins: bool) -> list[_Dict]:
+    def of(self, life: TensorLifetime, begins: bool) -> list[_Dict]:
         """Of a lifetime that begins or ends."""
         if (life, begins) not in self._known:
             step = life.start if begins else -1 if life.end is None else life.end

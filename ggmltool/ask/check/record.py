@@ -17,7 +17,7 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.run.run import Run
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.show.document import Error, ReleaseDocument, Row, error_of
 
 
@@ -43,7 +43,7 @@ def check_all(opened: Opened, moment: Moment, all: bool = False) -> tuple[list[C
     return [check_graph(opened.scenario, name, moment.step) for name in names], opened.title, what
 
 
-def check_graph(scenario: Scenario, graph: str, step: str = "alloc") -> Checkup:
+def check_graph(scenario: LoadedScenario, graph: str, step: str = "alloc") -> Checkup:
     """Reserve or allocate a graph on a fresh scheduler, and read all gauges."""
     record = Record(Keep.LIMITS)
     run = scenario.start(record)

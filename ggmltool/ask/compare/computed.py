@@ -18,7 +18,7 @@ from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.run.devices import make_backends, make_bufts, take_gpus
 from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.run.run import values_of
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def compare_backends(
-    scenario: Scenario,
+    scenario: LoadedScenario,
     graph: str,
     specs: tuple[BackendSpec, BackendSpec],
     compute: Callable[[tuple[Backend, Backend]], GraphCompute],

@@ -22,7 +22,7 @@ from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.run.placed import PlacedGraph
 from ggmltool.scenario.run.run import values_of
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.sources.values.files import Sample
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ Told = Callable[[], "NDArray[Any]"] | Sample
 
 
 def compare_recorded(
-    scenario: Scenario,
+    scenario: LoadedScenario,
     graph: str,
     backend: Backend,
     compute: GraphCompute,

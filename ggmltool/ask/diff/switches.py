@@ -9,7 +9,7 @@ from ggmltool.ggml.plan import CopyPlan, Plan, PlanError
 from ggmltool.ggml.releases.release import Release
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.watched import watch
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.state.errors import InspectError
 
 SWITCHES = {
@@ -61,7 +61,7 @@ def turned_plans(opened: Opened, moment: Moment, other_release: Release) -> dict
 
 
 def _plan(opened: Opened, moment: Moment, release: Release) -> Plan | None:
-    scenario = Scenario(replace(opened.model, release=release))
+    scenario = LoadedScenario(replace(opened.model, release=release))
     try:
         return watch(replace(opened, scenario=scenario, log=None), moment).plan
     except InspectError:

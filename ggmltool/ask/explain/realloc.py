@@ -86,7 +86,7 @@ class Side(NamedTuple):
 
 
 @dataclass(slots=True)
-class Heard:
+class ReallocListener:
     """A listener: why the plan does not serve, with all that has outgrown it then, and which buffers are made anew."""
 
     sched: Scheduler | None = None
@@ -140,8 +140,8 @@ def explain_realloc(first: Side, second: Side) -> ExplainedReallocShown:
                 "measured memory is all there is: `check` shows how full it is"
             )
     model = first.opened.model
-    before, after, sched = _both(first, second, heard := Heard())
-    alone, reverse, _ = _both(second, first, other := Heard())
+    before, after, sched = _both(first, second, heard := ReallocListener())
+    alone, reverse, _ = _both(second, first, other := ReallocListener())
     why, n_buffers, debug_realloc = heard.why, len(sched.gallocr.buffers), model.release.debug_realloc
     again = debug_realloc and isinstance(why, ReallocNeeded) and n_buffers > 1
     return ExplainedReallocShown(
@@ -166,7 +166,7 @@ def explain_realloc(first: Side, second: Side) -> ExplainedReallocShown:
     )
 
 
-def _both(first: Side, second: Side, heard: Heard) -> tuple[ReallocGraph, ReallocGraph, Scheduler]:
+def _both(first: Side, second: Side, heard: ReallocListener) -> tuple[ReallocGraph, ReallocGraph, Scheduler]:
     run = behind = ReservingRun(first.opened.scenario.compiled, heard)
     plan = run.reserve(first.graph)
     sched = _went_on(run, plan, first)

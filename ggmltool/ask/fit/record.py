@@ -21,7 +21,7 @@ from ggmltool.estimate.records import Estimate, Rates
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.errors import Mistake
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.show.document import ReleaseDocument, Row
 from ggmltool.sources.llama.capture.capture import capture
@@ -30,8 +30,8 @@ from ggmltool.sources.llama.errors import CaptureError, PlaceError
 from ggmltool.sources.llama.model_file import model_name
 from ggmltool.sources.llama.place.options import Tool, can_run, line
 from ggmltool.sources.llama.search.anatomy import Request
-from ggmltool.sources.llama.search.candidates import Candidate, Progress, SearchResult
-from ggmltool.sources.llama.search.search import Captures, ModelFile, OneModel, Saved, SavedError, search
+from ggmltool.sources.llama.search.candidates import Candidate, SearchProgress, SearchResult
+from ggmltool.sources.llama.search.search import Captures, OneModel, Saved, SavedError, SearchedModel, search
 from ggmltool.sources.llama.search.setting_search import Wish
 from ggmltool.sources.llama.search.sweep import usable_processes
 from ggmltool.state.errors import InspectError
@@ -145,7 +145,7 @@ def fit(
     capture_of: Opened | None = None,
     processes: int | None = None,
     note: Callable[[str], None] = lambda text: None,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[SearchProgress], None] = lambda progress: None,
     resume: Path | None = None,
     top: int = 5,
 ) -> Answer[FitShown]:
@@ -168,7 +168,7 @@ def _fit(
     capture_of: Opened | None,
     processes: int,
     note: Callable[[str], None],
-    progress: Callable[[Progress], None],
+    progress: Callable[[SearchProgress], None],
     resume: Path | None,
     top: int,
 ) -> Answer[FitShown]:
@@ -182,7 +182,7 @@ def _fit(
         if capture_of is not None:
             return capture_of
         scenario = capture(Path(wishes.argument), options, wishes.quantization).scenario
-        return Opened(Scenario(load_spec(scenario)), wishes.argument)
+        return Opened(LoadedScenario(load_spec(scenario)), wishes.argument)
 
     note_once = cache(note)
 
@@ -191,7 +191,7 @@ def _fit(
 
     first = opened(replace(wishes.base, n_ctx=512))
     model = first.model
-    captures: Captures = ModelFile(Path(wishes.argument), devices, wishes.base, wishes.quantization)
+    captures: Captures = SearchedModel(Path(wishes.argument), devices, wishes.base, wishes.quantization)
     stamp = 0, 0  # what changes with the model's file: its size, and when it was written
     if capture_of is not None:
         captures = OneModel(model, devices)

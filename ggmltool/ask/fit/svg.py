@@ -23,7 +23,7 @@ _LIKE, _BEST = PALETTE[1], PALETTE[2]
 """Of the points, and of the best."""
 
 
-class Point(NamedTuple):
+class ChartPoint(NamedTuple):
     """A placement: tokens of context; the value above it, likely and between what; what it is, in words."""
 
     n_ctx: int
@@ -48,7 +48,7 @@ class _Axes(NamedTuple):
         return _TOP + _PLOT_HEIGHT * (1 - value / self.top)
 
 
-def fit_chart(points: Sequence[Point], title: str, unit: str) -> Svg:
+def fit_chart(points: Sequence[ChartPoint], title: str, unit: str) -> Svg:
     """The chart of some placements, numbered as in the list below it; the line joins those that nothing beats in both.
 
     `unit` is what the values are. Whiskers show the range of an estimate.
@@ -86,14 +86,14 @@ def fit_chart(points: Sequence[Point], title: str, unit: str) -> Svg:
     return document((width, height), title, words, elements)
 
 
-def pareto(points: Sequence[Point]) -> list[Point]:
+def pareto(points: Sequence[ChartPoint]) -> list[ChartPoint]:
     """The points that no other one beats in context and value, by context.
 
     >>> p = [Point(8, 1, 9, 9, ""), Point(16, 1, 5, 9, ""), Point(8, 1, 4, 9, "")]
     >>> [(q.n_ctx, q.mid) for q in pareto(p)]
     [(8, 9), (16, 5)]
     """
-    kept: list[Point] = []
+    kept: list[ChartPoint] = []
     for point in sorted(points, key=lambda p: (-p.n_ctx, -p.mid)):
         if not kept or point.mid > kept[-1].mid:
             kept.append(point)
@@ -127,7 +127,7 @@ def _tokens(n: int) -> str:
     return f"{n >> 10}K" if n >= 1024 and not n % 1024 else str(n)
 
 
-def _marks(points: Sequence[Point], axes: _Axes) -> Iterator[str]:
+def _marks(points: Sequence[ChartPoint], axes: _Axes) -> Iterator[str]:
     """Every point with its whisker, then the numbers, each where nothing else is."""
     taken: list[Box] = []
     for p in points:
@@ -177,7 +177,7 @@ def chart_of(answer: Answer[FitShown]) -> str:
         options = fit.wishes.options(c)
         words = shell_words({name: text for name, text in options.items() if name not in _APART})
         told = " ".join(filter(None, [words, spilled(options)]))
-        points.append(Point(c.n_ctx, *value(c), told, c is fit.found.best))
+        points.append(ChartPoint(c.n_ctx, *value(c), told, c is fit.found.best))
     return fit_chart(points, f"{answer.title} on {devices}" if devices else answer.title, unit)
 
 

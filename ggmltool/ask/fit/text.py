@@ -14,7 +14,7 @@ from ggmltool.ask.place.text import device_table, placement_facts, signed
 from ggmltool.estimate.records import Estimate
 from ggmltool.show.table import Cell, Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, size
-from ggmltool.sources.llama.search.candidates import Progress, Ranked
+from ggmltool.sources.llama.search.candidates import Ranked, SearchProgress
 from ggmltool.sources.llama.search.space import Setting
 
 BIGGEST = 3
@@ -52,7 +52,7 @@ def fit(answer: Answer[FitShown], style: Style) -> str:
     return "".join([*parts, "\n", render_lines(lines, style)])
 
 
-def progress_text(now: Progress) -> str:
+def progress_text(now: SearchProgress) -> str:
     """How far a search is, and the best so far."""
     best = now.best
     texts = [f"{now.done} of {count(now.counts.settings, 'setting')}, {now.counts.planned} placements planned"]

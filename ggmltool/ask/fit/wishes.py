@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from ggmltool.ask.place.chosen import FitAsked, choose
-from ggmltool.ask.place.options import Asked, Common, asked, options_of, overrides
+from ggmltool.ask.place.options import Common, PlaceRequest, asked, options_of, overrides
 from ggmltool.ask.place.record import place
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.ranges import doublings
@@ -126,21 +126,21 @@ class Wishes(NamedTuple):
         patterns = [*r.override_tensor, *([words.pop("-ot")] if "-ot" in words else [])]
         return words | ({"-ot": ",".join(patterns)} if patterns else {})
 
-    def asked(self, candidate: Candidate) -> tuple[Asked, Common]:
+    def asked(self, candidate: Candidate) -> tuple[PlaceRequest, Common]:
         """The same placement as `place` is asked for it."""
         words = self.placement(candidate)
         overridden = (words["-ot"],) if "-ot" in words else ()
         common = self.common._replace(n_cpu_ffn=int(words.get("--n-cpu-ffn", "0")))
-        return Asked(words["-ngl"], words.get("-ts", ""), overridden, int(words.get("--n-cpu-moe", "0"))), common
+        return PlaceRequest(words["-ngl"], words.get("-ts", ""), overridden, int(words.get("--n-cpu-moe", "0"))), common
 
-    def least(self) -> tuple[Asked, Common]:
+    def least(self) -> tuple[PlaceRequest, Common]:
         """The placement with the fewest layers on GPUs that was allowed: what is short where bounds rule out all."""
         r = self.ranges
         fewest = min((n for n in r.layers if n != ALL), default=None)
         layers = "0" if not r.layers else "all" if fewest is None else str(fewest)
         common = self.common._replace(n_cpu_ffn=r.n_cpu_ffn or 0)
         split = ",".join(f"{share:g}" for share in r.tensor_split)
-        return Asked(layers, split, r.override_tensor, r.n_cpu_moe or 0), common
+        return PlaceRequest(layers, split, r.override_tensor, r.n_cpu_moe or 0), common
 
     def capture_options(self, candidate: Candidate) -> CaptureOptions:
         """The options that its graph is captured with."""
@@ -200,7 +200,9 @@ def own_choice(wishes: Wishes, opened_for: Callable[[int], Opened]) -> OwnChoice
         return None
     n_ctx = r.contexts[0] if len(r.contexts) == 1 else 0
     try:
-        chosen = choose(opened_for, wishes.common, Asked("auto"), FitAsked(n_ctx, flash_auto="auto" in r.flash_attn))
+        chosen = choose(
+            opened_for, wishes.common, PlaceRequest("auto"), FitAsked(n_ctx, flash_auto="auto" in r.flash_attn)
+        )
         placed = place(chosen.opened, wishes.common, chosen.asked)
     except (InspectError, PlaceError):
         return None

@@ -15,7 +15,7 @@ from ggmltool.ggml.sched.common import n_keepers
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, dims, op_desc
 from ggmltool.inspect.allocator import watch_allocator
 from ggmltool.inspect.built import graph_numbers
-from ggmltool.inspect.memory import Lifetime
+from ggmltool.inspect.memory import TensorLifetime
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.scenario.errors import nearest, quoted
@@ -44,7 +44,7 @@ class Owner(Row):
     in_place_of: str | None
 
     @classmethod
-    def of(cls, life: Lifetime) -> Owner:
+    def of(cls, life: TensorLifetime) -> Owner:
         """What the allocator planned for a tensor."""
         return cls(life.tensor, life.start, life.end, life.offset, life.size, life.reused)
 
@@ -230,7 +230,7 @@ class Lifetimes:
         """Whether the graph itself says that `v` is a view of `t`."""
         return v.view_src is t and v.index not in self.inplace
 
-    def _life(self, t: Tensor) -> Lifetime | None:
+    def _life(self, t: Tensor) -> TensorLifetime | None:
         """What was planned for a tensor. Copies of tensors of one name have one name; then its place tells."""
         lives = [life for life in self.memory.lifetimes if life.tensor == t.label]
         hn = self.watched.gallocr.hash_nodes

@@ -23,7 +23,7 @@ from ggmltool.ggml.tensor import dims
 from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.nodes.nodes import signature
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.text.yaml import compose_yaml
 from ggmltool.scenario.versions import lacks
 from ggmltool.show.document import ReleaseDocument, Row, document_of
@@ -304,7 +304,7 @@ def example_result(info: OpInfo) -> str:
     document = compose_yaml(info.example) if info.example else None
     if not isinstance(document, dict):
         return ""
-    nodes = Scenario(load_spec(document)).plan().nodes
+    nodes = LoadedScenario(load_spec(document)).plan().nodes
     found = next((n for n in nodes if n.id == RESULT and n.op in (info.name, info.function_of)), None)
     return f"{found.type}{dims(found.ne)}" if found is not None else ""
 

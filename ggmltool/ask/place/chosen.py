@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from ggmltool.ask.place.options import DEFAULT_MARGIN, Asked, Common, devices_of
+from ggmltool.ask.place.options import DEFAULT_MARGIN, Common, PlaceRequest, devices_of
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.scenario.versions import lacks
@@ -68,7 +68,7 @@ class Chosen(NamedTuple):
     fitted: Fitted
     devices: Sequence[FitDevice]
     margins: Sequence[int]
-    asked: Asked
+    asked: PlaceRequest
     opened: Opened
 
     @property
@@ -109,7 +109,7 @@ def arguments(params: FitParams) -> str:
 def choose(
     opened_for: OpenedFor,
     common: Common,
-    asked: Asked,
+    asked: PlaceRequest,
     fit: FitAsked,
     note: Callable[[str], None] = lambda text: None,
 ) -> Chosen:
@@ -140,7 +140,7 @@ def choose(
     return Chosen(fitted, gpus, settings.margins, chosen, opened_for(fitted.params.n_ctx))
 
 
-def printed(opened: Opened, common: Common, asked: Asked, flash_auto: bool = True) -> str:
+def printed(opened: Opened, common: Common, asked: PlaceRequest, flash_auto: bool = True) -> str:
     """What llama-fit-params prints with -fitp on: MiB of weights, cache and compute buffers of each device and the
     host. Raises InspectError.
     """
@@ -157,16 +157,16 @@ def printed(opened: Opened, common: Common, asked: Asked, flash_auto: bool = Tru
     return "".join(f"{name} {' '.join(str(n >> 20) for n in parts)} \n" for name, parts in rows)
 
 
-def replace_auto(asked: Asked) -> Asked:
+def replace_auto(asked: PlaceRequest) -> PlaceRequest:
     """The same with -ngl all for auto: that is where --fit begins."""
     return asked._replace(n_gpu_layers="all") if asked.n_gpu_layers == AUTO_LAYERS else asked
 
 
-def _n_gpu_layers(asked: Asked) -> int:
+def _n_gpu_layers(asked: PlaceRequest) -> int:
     return {AUTO_LAYERS: AUTO, "all": ALL_LAYERS}.get(asked.n_gpu_layers) or int(asked.n_gpu_layers)
 
 
-def _options(model: ScenarioSpec, common: Common, asked: Asked) -> PlaceOptions:
+def _options(model: ScenarioSpec, common: Common, asked: PlaceRequest) -> PlaceOptions:
     """The options as values. Raises InspectError for those, and for a capture, that --fit cannot be followed with."""
     options = replace_auto(asked).options(model, common)
     if asked.searched:
@@ -197,7 +197,7 @@ def _settings(
     return FitSettings(margins, fit.n_ctx_min, max(n_streams, 1), options.split_mode, host or 0, host or 0)
 
 
-def _chosen(asked: Asked, params: FitParams, split: Sequence[float]) -> Asked:
+def _chosen(asked: PlaceRequest, params: FitParams, split: Sequence[float]) -> PlaceRequest:
     """What is asked for, with the parameters that --fit set."""
     if params.n_gpu_layers >= 0:
         asked = asked._replace(n_gpu_layers=str(params.n_gpu_layers))

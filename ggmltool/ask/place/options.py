@@ -188,7 +188,7 @@ def spelled(words: Mapping[str, str]) -> str:
     return " ".join(f"{name} {value}" if value else name for name, value in words.items())
 
 
-class Asked(NamedTuple):
+class PlaceRequest(NamedTuple):
     """What one placement is asked for beside `Common`, as it is written: -ngl, -ts, -ot and --n-cpu-moe."""
 
     n_gpu_layers: str = "all"

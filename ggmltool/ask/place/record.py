@@ -10,18 +10,18 @@ from msgspec import UNSET, UnsetType
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.place.chosen import Chosen, FitRow
-from ggmltool.ask.place.options import Asked, Common, devices_of
+from ggmltool.ask.place.options import Common, PlaceRequest, devices_of
 from ggmltool.estimate.forecast import SOME_HOST, Speeds, forecast
 from ggmltool.estimate.records import Rates
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.decisions import unsupported
 from ggmltool.inspect.opened import Opened, answers_for
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.show.document import Error, EstimateRow, ReleaseDocument, Row, error_of
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.measurer import Measurer
-from ggmltool.sources.llama.place.meta_device import Share, place_on_all
+from ggmltool.sources.llama.place.meta_device import GpuShare, place_on_all
 from ggmltool.sources.llama.place.needs import PlannedNeeds, place_and_measure
 from ggmltool.sources.llama.place.options import PlaceOptions
 from ggmltool.sources.llama.place.place import Placement, Placer
@@ -178,7 +178,7 @@ class PlacementShown(PlacementTable, kw_only=True):
 def place(
     opened: Opened,
     common: Common,
-    asked: Asked,
+    asked: PlaceRequest,
     captured_with: str = "",
     note: Callable[[str], None] = lambda text: None,
     chosen: Chosen | None = None,
@@ -194,7 +194,7 @@ def place(
     opened.scenario.graph_name()
     devices = devices_of(opened.model, common, len(options.tensor_split), note)
     found: tuple[int, ...] = ()
-    shares: tuple[Share, ...] = ()
+    shares: tuple[GpuShare, ...] = ()
     if asked.searched and options.split_mode == "tensor":
         raise InspectError("-ts auto gives whole layers to GPUs; with -sm tensor, name the shares")
     try:
@@ -264,7 +264,7 @@ def _unsupported(model: ScenarioSpec, plan: Plan) -> list[UnsupportedRow]:
     """The ops of the planned graph that a GPU does not support, the most frequent first."""
     if not plan.ok or plan.graph is None:
         return []
-    run = Scenario(model).start()
+    run = LoadedScenario(model).start()
     nodes = run.build(plan.graph).nodes
     found = unsupported(run.backends, nodes, {n.id: n.backend for n in plan.nodes})
     return [UnsupportedRow(r.backend, r.op, r.why, r.lacks, there, n) for (r, there), n in found.most_common()]

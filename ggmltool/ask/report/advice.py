@@ -20,7 +20,7 @@ from ggmltool.inspect.opened import WhatIf
 from ggmltool.inspect.use_after_free import use_after_free, uses_after_free
 from ggmltool.inspect.watched import watch
 from ggmltool.inspect.what_if import Change, backend_of, changes, outcomes, put_all
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.versions import has_no_op_offload
 from ggmltool.show.text import count, size
 
@@ -106,7 +106,7 @@ def put_together(opened: Opened, at: Watched) -> Iterator[Advice]:
         if len(weights) < 2:
             continue
         model = put_all(opened.model, weights, backend)
-        other = Scenario(model).plan(graph)
+        other = LoadedScenario(model).plan(graph)
         now, then = (numbers_of(of, opened.tensors(graph)) for of in (plan, other))
         if other.ok and then.copied < now.copied:
             what = f"{len(weights)} weights {masked(list(weights))}, {size(sum(weights.values()))}"

@@ -27,7 +27,7 @@ from ggmltool.ask.report.document import (
     TimeRow,
 )
 from ggmltool.ask.report.events import ReportTables, event_rows, kind_rows, reset_rows
-from ggmltool.ask.report.graph import Buffers, TensorRows, allocation_rows, fold_rows, split_rows
+from ggmltool.ask.report.graph import ReportBuffers, TensorRows, allocation_rows, fold_rows, split_rows
 from ggmltool.ask.report.tables import NONE, ReportNumbers, ReportTensors, Texts, numbered
 from ggmltool.ask.splits.seconds import Timed, timed
 from ggmltool.ask.supports.record import asked
@@ -243,9 +243,9 @@ class _Report:
         except GgmlError:
             return []
 
-    def _tables(self, at: Watched, infos: tensor_info.Tensors) -> tuple[Buffers, ReportTables]:
+    def _tables(self, at: Watched, infos: tensor_info.Tensors) -> tuple[ReportBuffers, ReportTables]:
         plan = at.plan
-        buffers = Buffers()
+        buffers = ReportBuffers()
         for _, buft in plan.backends:
             buffers.compute(buft)
         ids = [n.id for n in plan.nodes] or self._unplanned(at)

@@ -208,7 +208,7 @@ def split_rows(
 COMPUTE = "compute"
 
 
-class Buffers:
+class ReportBuffers:
     """The buffers that there are, by buffer type and usage."""
 
     def __init__(self) -> None:
@@ -268,7 +268,9 @@ def _peak(buft: str, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -
     return ReportPeakRow(peak.step, peak.nbytes, numbers)
 
 
-def allocation_rows(allocations: Sequence[Allocation], tensors: ReportTensors, buffers: Buffers) -> list[AllocationRow]:
+def allocation_rows(
+    allocations: Sequence[Allocation], tensors: ReportTensors, buffers: ReportBuffers
+) -> list[AllocationRow]:
     """The allocations, with those that they took over from and gave to."""
     given = {a.took: i for i, a in enumerate(allocations) if a.took is not None}
     rows = []

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from ggmltool.ggml.device import Device
 from ggmltool.ggml.devices.cases import CaseAnswer
-from ggmltool.ggml.devices.recorded import Basis, RecordedDevice
+from ggmltool.ggml.devices.recorded import AnswerBasis, RecordedDevice
 from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor
@@ -34,7 +34,7 @@ class SupportFacts(NamedTuple):
     why_not: str | None
     copies: tuple[MissingSource, ...]
     lacks: bool = False
-    measured: CaseAnswer | Basis | None = None
+    measured: CaseAnswer | AnswerBasis | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def asked(run: Run, graph: str, plan: Plan) -> list[NodeAnswers]:
     return nodes
 
 
-def _measured(spec: BackendSpec, device: Device, t: Tensor) -> CaseAnswer | Basis | None:
+def _measured(spec: BackendSpec, device: Device, t: Tensor) -> CaseAnswer | AnswerBasis | None:
     """What the answer rests on where a real device's cases decide, or its answers in a process."""
     supports = spec.supports
     if isinstance(device, RecordedDevice) and t.op not in EMPTY_OPS:

@@ -51,7 +51,7 @@ _FACTS = {
 """What the `meta` of a capture says of the options that it was made with; a batch is told where it is asked for."""
 
 
-class Graph(NamedTuple):
+class SweptGraph(NamedTuple):
     """A scenario with a captured graph; `words` are the options that it was captured with here, by name."""
 
     opened: Opened
@@ -129,7 +129,7 @@ def _best(swept: Sequence[Swept]) -> Swept | None:
     return max(fitting, key=lambda s: (s.extent, s.room, -s.copied, -s.splits), default=None)
 
 
-def most_layers(graphs: Sequence[Graph]) -> int:
+def most_layers(graphs: Sequence[SweptGraph]) -> int:
     """What -ngl all is: the layers with the output layer."""
     return max(n_layer(g.opened.model) for g in graphs) + 1
 
@@ -147,7 +147,7 @@ def varied(most: int, layers: str | None, splits: Sequence[str], overridden: Seq
 
 
 def sweep(
-    graphs: Sequence[Graph],
+    graphs: Sequence[SweptGraph],
     common: Common,
     varied: Varied,
     processes: int | None = None,
@@ -204,7 +204,7 @@ def sweep(
     return Answer(found, title, fine=not failed and not (memory and best is None))
 
 
-def _jobs(graphs: Sequence[Graph], common: Common, varied: Varied) -> tuple[list[dict[str, str]], list[Job]]:
+def _jobs(graphs: Sequence[SweptGraph], common: Common, varied: Varied) -> tuple[list[dict[str, str]], list[Job]]:
     """The options of every placement, as texts and for the work. Raises InspectError if there are too many."""
     n = len(graphs) * len(varied.layers) * len(varied.splits) * len(varied.overridden) * len(varied.n_cpu_moe)
     if n > MAX_PLACEMENTS:
@@ -227,7 +227,7 @@ def _jobs(graphs: Sequence[Graph], common: Common, varied: Varied) -> tuple[list
     return [{name: text.get(name, "") for name in names} for text in texts], work
 
 
-def _shared(graphs: Sequence[Graph], swept: Sequence[Swept]) -> str:
+def _shared(graphs: Sequence[SweptGraph], swept: Sequence[Swept]) -> str:
     """The options that all placements share; "" of a single one."""
     if len(swept) == 1:
         return ""
@@ -237,7 +237,7 @@ def _shared(graphs: Sequence[Graph], swept: Sequence[Swept]) -> str:
     return spelled({name: first[name] for name in same if first.get(name) or name not in swept[0].options})
 
 
-def _again(graph: Graph, common: Common, best: Swept) -> str:
+def _again(graph: SweptGraph, common: Common, best: Swept) -> str:
     """The command that shows a placement."""
     words = ["ggmltool", "place", graph.opened.argument, *(w for d in common.device for w in ("--device", d))]
     placed = {name: shlex.quote(best.options[name]) for name in PLACED if best.options[name]}

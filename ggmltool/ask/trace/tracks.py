@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ggmltool.estimate.forecast import SOME_HOST, nodes_of, rates_of_devices, splits_of
 from ggmltool.estimate.records import Estimate, Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork, node_seconds
-from ggmltool.estimate.timeline import LIKELY, Doing, Step, Stretch, Way, time_table
+from ggmltool.estimate.timeline import LIKELY, Doing, Stretch, TimelineStep, Way, time_table
 from ggmltool.estimate.work import NodeWork
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.ggml.sched.callbacks import USED_EXPERTS
@@ -44,7 +44,7 @@ class BatchTimes(NamedTuple):
     id the work and the nanoseconds, of each copy before a split the bytes and how it is made."""
 
     table: Sequence[Stretch]
-    steps: Sequence[Step]
+    steps: Sequence[TimelineStep]
     works: Mapping[str, NodeWork]
     node_ns: Mapping[str, int]
     copied: Sequence[Sequence[int]]

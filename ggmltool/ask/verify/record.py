@@ -14,7 +14,7 @@ from ggmltool.ggml.printable import printable
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.inspect.built import output_ids
 from ggmltool.inspect.use_after_free import FreedMemoryUse, uses_after_free
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import Step
 from ggmltool.scenario.steps import computed_by
 from ggmltool.show.document import ReleaseDocument, Row
@@ -110,7 +110,7 @@ class Verification(ReleaseDocument, kw_only=True):
 
 
 def verify(
-    scenario: Scenario,
+    scenario: LoadedScenario,
     values: bool | None,
     doing: Callable[[str], AbstractContextManager[object]] = nullcontext,
     vulkan: bool = False,
@@ -138,7 +138,7 @@ def verify(
         library, real = _on_the_real_library(replace(model, steps=steps), on_vulkan)
     # The real library computes on the CPU: a GPU stands beside it only where the scenario asks for one.
     backends = [replace(b, engine="numpy") if b.engine == "auto" else b for b in model.backends]
-    run = Scenario(replace(model, backends=backends)).start(debug=True, values=values)
+    run = LoadedScenario(replace(model, backends=backends)).start(debug=True, values=values)
     with doing("computing here" if values else "planning here"):
         found, compared = _compare(run, numbered, real)
     return Verification(
@@ -160,7 +160,7 @@ def _has_data(model: ScenarioSpec) -> bool:
     )
 
 
-def _with_reads(scenario: Scenario) -> Iterator[tuple[int, Step]]:
+def _with_reads(scenario: LoadedScenario) -> Iterator[tuple[int, Step]]:
     """The scenario's steps with their numbers, and after each that computes a graph one that reads its outputs."""
     for number, (step, computed) in enumerate(computed_by(scenario.model.steps, scenario.model.release), 1):
         yield number, step

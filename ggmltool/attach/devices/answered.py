@@ -9,8 +9,8 @@ from ggmltool.attach.devices.asking import COMPUTE_NOTHING
 from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.ggml.buffer import USAGE_ANY
 from ggmltool.ggml.devices.profiles import profile_of_name
-from ggmltool.ggml.devices.questions import Lies, Operand, Question, trimmed, without_memory
-from ggmltool.ggml.devices.recorded import Answer, Order, Recorded
+from ggmltool.ggml.devices.questions import Lies, Operand, OpQuestion, trimmed, without_memory
+from ggmltool.ggml.devices.recorded import Order, RecordedAnswer, RecordedAnswers
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import EMPTY_OPS, FIRST_GLU_KEY, FIRST_UNARY_KEY, keys_of
 from ggmltool.ggml.releases.parts import profiles_of
@@ -33,7 +33,7 @@ class SnapshotQuestions:
     given: Collection[int] = field(default=frozenset())
     originals: Mapping[int, int] = field(default_factory=dict)
 
-    def question(self, t: TensorStruct) -> Question | None:
+    def question(self, t: TensorStruct) -> OpQuestion | None:
         """What a device was asked about a tensor; None for an op or a type that ggmltool does not know."""
         name = self.snapshot.op_names.get((t.op, t.op_params[0] if t.op_params else 0), "")
         try:
@@ -50,7 +50,7 @@ class SnapshotQuestions:
             if address and operand is None:
                 return None
             sources.append(operand)
-        return Question(key, _params(key, t), result, tuple(sources))
+        return OpQuestion(key, _params(key, t), result, tuple(sources))
 
     def _operand(self, t: TensorStruct) -> Operand | None:
         type = self.snapshot.type_names.get(t.type, "")
@@ -67,14 +67,14 @@ class SnapshotQuestions:
         return Lies(self.bufts[buffer.buft], buffer.usage if buffer.usage_name is not None else USAGE_ANY, own)
 
 
-def recorded(asked: SnapshotQuestions, answers: Answers) -> list[Recorded]:
+def recorded(asked: SnapshotQuestions, answers: Answers) -> list[RecordedAnswers]:
     """The answers of each backend, in order, with the sizes in the buffer types of its device.
 
     A buffer type whose device is none of a backend's goes with the last backend.
     """
     snapshot = asked.snapshot
     questions = {a: q for a, t in snapshot.tensors.items() if (q := asked.question(t)) is not None}
-    sizes: dict[int, dict[Question, int]] = {}
+    sizes: dict[int, dict[OpQuestion, int]] = {}
     for (t, buft), size in answers.sizes.items():
         if t in questions and buft in asked.bufts:
             sizes.setdefault(buft, {})[without_memory(questions[t])] = size
@@ -82,7 +82,7 @@ def recorded(asked: SnapshotQuestions, answers: Answers) -> list[Recorded]:
     out = []
     for b, backend in enumerate(snapshot.backends):
         ops = {
-            questions[t]: Answer(says, answers.offloads.get((t, b), False))
+            questions[t]: RecordedAnswer(says, answers.offloads.get((t, b), False))
             for (t, i), says in answers.supports.items()
             if i == b and t in questions
         }
@@ -93,7 +93,7 @@ def recorded(asked: SnapshotQuestions, answers: Answers) -> list[Recorded]:
             for at, state in snapshot.bufts.items()
             if at in sizes and ((first and state.device == backend.device) or (last and state.device not in owners))
         }
-        out.append(Recorded(ops, own))
+        out.append(RecordedAnswers(ops, own))
     return out
 
 

@@ -19,7 +19,7 @@ from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.state.errors import LinkError
-from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.fields import StructFields
 from ggmltool.state.memory.tensors import TensorStruct
 
 T = TypeVar("T")
@@ -214,7 +214,7 @@ class _Asking:
         return None
 
     def _pointers(self, tag: str, address: int, names: Sequence[str]) -> tuple[int, ...]:
-        record = Record(self.reader.layout, tag, [f"iface.{name}|" for name in names])
+        record = StructFields(self.reader.layout, tag, [f"iface.{name}|" for name in names])
         return tuple(record.unpack(self.reader.memory.read(address, record.size)))
 
 

@@ -14,7 +14,7 @@ from ggmltool.ggml.state import BufferState, BuftState, SchedState
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.state.errors import AttachError, LinkError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory import limits
-from ggmltool.state.memory.fields import Record
+from ggmltool.state.memory.fields import StructFields
 from ggmltool.state.memory.pages import PAGE, Memory, c_strings
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Pointer, Struct, bare
@@ -243,7 +243,7 @@ class BackendReader:
 
     def _table(self, tag: str, address: int, fields: tuple[str, ...]) -> InterfaceTable:
         struct = self.layout.structs[tag]
-        record = Record(self.layout, tag, fields)
+        record = StructFields(self.layout, tag, fields)
         data = self.memory.read(address, record.size)
         iface = (struct.members or {})["iface"]
         inner = bare(iface.type)
@@ -351,7 +351,7 @@ class BackendReader:
     def _props(self, tables: Mapping[int, InterfaceTable]) -> dict[int, dict[str, int]]:
         """Memory and events of each device, which it writes into a page of ours."""
         out: dict[int, dict[str, int]] = {}
-        record = Record(self.layout, "ggml_backend_dev_props", tuple(_PROPS.values()))
+        record = StructFields(self.layout, "ggml_backend_dev_props", tuple(_PROPS.values()))
         link = self.questions.link
         if not tables or not self.questions.live:
             return out

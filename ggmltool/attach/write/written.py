@@ -23,7 +23,7 @@ from ggmltool.attach.write.graph import (
     names_of,
     unique,
 )
-from ggmltool.ggml.devices.recorded import Recorded
+from ggmltool.ggml.devices.recorded import RecordedAnswers
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.plans import rows_of
@@ -32,7 +32,7 @@ from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.scenario.devices.supports import dump_answers
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.past import dump_past
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import FORMAT
 from ggmltool.sources.graph_writer import without_controls
 from ggmltool.sources.llama.capture.capture import scenario_text
@@ -99,7 +99,7 @@ def written(
         if after is not None and later is not None:
             sizes = recorded(SnapshotQuestions(after, names.bufts, writer.given), later)
             said_of = [
-                Recorded(a.ops, {buft: {**b.sizes.get(buft, {}), **own} for buft, own in a.sizes.items()})
+                RecordedAnswers(a.ops, {buft: {**b.sizes.get(buft, {}), **own} for buft, own in a.sizes.items()})
                 for a, b in zip(said_of, sizes, strict=True)
             ]
         split = before if writer.is_allocated else after
@@ -194,7 +194,7 @@ def with_assignments(written: Written, decided: Mapping[str, Any]) -> Written:
 
 def _elsewhere(document: dict[str, Any], decided: Mapping[str, Any]) -> dict[str, str]:
     """The tensors that a plan has on another backend than was decided: nodes in their order, then leafs."""
-    plan = Scenario(load_spec(document)).plan(GRAPH, "alloc").as_dict()
+    plan = LoadedScenario(load_spec(document)).plan(GRAPH, "alloc").as_dict()
     if not plan["ok"]:
         return {}
     out: dict[str, str] = {}

@@ -8,14 +8,14 @@ from typing import Any
 
 from ggmltool.debugger.expressions.image.image import Image, Images
 from ggmltool.debugger.expressions.image.program import HEAP
-from ggmltool.debugger.expressions.memory import Memory
+from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.ggml.events import AllocationStarted, NotReused, Reused
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.state import TensorState
 from ggmltool.state.story.frames import Frame
 from ggmltool.state.story.history import History
-from ggmltool.structs.declarations import Cursor, read_type
+from ggmltool.structs.declarations import TokenCursor, read_type
 from ggmltool.structs.layout import Layout, layout
 from ggmltool.structs.types import CType, Language
 
@@ -44,7 +44,7 @@ class EvalContext:
         return self._images.at(self.at, self.phase)
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> ImageMemory:
         """The program's memory, by addresses."""
         return self.image.memory
 
@@ -98,7 +98,7 @@ class EvalContext:
 
 @lru_cache(1024)
 def _type(declared: str, layout: Layout) -> CType:
-    return read_type(Cursor(declared), layout)
+    return read_type(TokenCursor(declared), layout)
 
 
 Local = tuple[str, int]

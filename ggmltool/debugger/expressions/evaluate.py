@@ -8,17 +8,17 @@ from functools import lru_cache
 from typing import Protocol
 
 from ggmltool.debugger.expressions import arithmetic
-from ggmltool.debugger.expressions.memory import Memory
+from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.parser import (
     Binary,
-    Call,
+    CallExpression,
     Cast,
-    Choice,
+    ConditionalExpression,
     Field,
     Name,
     Node,
     Number,
-    Text,
+    StringLiteral,
     TypeName,
     Unary,
     Variable,
@@ -49,7 +49,7 @@ class EvalScope(Protocol):
     raise ExpressionError where they do not."""
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> ImageMemory:
         """The program's memory."""
 
     @property
@@ -92,7 +92,7 @@ def value_of(node: Node, scope: EvalScope) -> CValue:
             if isinstance(bare(type), Float):
                 return fraction(scope.memory, type, value, scope.language)
             return whole(scope.memory, type, int(value), scope.language)
-        case Text(text):
+        case StringLiteral(text):
             raw = text.encode("utf-8", "surrogateescape") + b"\0"
             return CValue(Array(CHAR, len(raw)), scope.memory, own=raw, language=scope.language)
         case Name(name, quoted):
@@ -107,11 +107,11 @@ def value_of(node: Node, scope: EvalScope) -> CValue:
             return _unary(operator, operand, scope)
         case Binary(operator, left, right):
             return _binary(operator, left, right, scope)
-        case Choice(condition, then, otherwise):
+        case ConditionalExpression(condition, then, otherwise):
             return value_of(then if value_of(condition, scope).truth() else otherwise, scope)
         case Cast(type, operand):
             return arithmetic.cast(_complete(type), value_of(operand, scope))
-        case Call(function, arguments):
+        case CallExpression(function, arguments):
             return scope.call(function, [value_of(argument, scope) for argument in arguments])
 
 

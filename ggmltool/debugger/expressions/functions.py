@@ -9,7 +9,7 @@ from ggmltool.ask.graph.record import GraphTensor
 from ggmltool.ask.graph.text import graph_print
 from ggmltool.debugger.expressions.context import EvalContext
 from ggmltool.debugger.expressions.image.program import buffer
-from ggmltool.debugger.expressions.memory import Memory
+from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.printing import zero_ended
 from ggmltool.debugger.expressions.values import CValue, field_of, optional_field, whole
 from ggmltool.ggml import tensor as rules
@@ -43,7 +43,7 @@ class Looked(Protocol):
     """A program whose memory is looked at, in ggml's structs; `release` decides as its ggml does."""
 
     @property
-    def memory(self) -> Memory: ...
+    def memory(self) -> ImageMemory: ...
 
     @property
     def layout(self) -> Layout: ...

@@ -27,7 +27,7 @@ class Region:
 
 
 @dataclass(slots=True)
-class Memory:
+class ImageMemory:
     """The regions, none of which overlap."""
 
     _bases: list[int] = field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ggmltool.structs.declarations import Cursor, ExpressionError, Types, begins_type, read_type
+from ggmltool.structs.declarations import ExpressionError, TokenCursor, Types, begins_type, read_type
 from ggmltool.structs.types import CHAR, DOUBLE, FLOAT, INT, LONG, UNSIGNED_INT, UNSIGNED_LONG, CType, Int, Struct
 
 
@@ -18,7 +18,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class StringLiteral:
     """A string."""
 
     value: str
@@ -64,7 +64,7 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ConditionalExpression:
     """`condition ? then : otherwise`."""
 
     condition: Node
@@ -89,14 +89,26 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallExpression:
     """`function(arguments)`."""
 
     function: str
     arguments: tuple[Node, ...]
 
 
-Node = Number | Text | Name | Variable | TypeName | Unary | Binary | Choice | Field | Cast | Call
+Node = (
+    Number
+    | StringLiteral
+    | Name
+    | Variable
+    | TypeName
+    | Unary
+    | Binary
+    | ConditionalExpression
+    | Field
+    | Cast
+    | CallExpression
+)
 
 
 _BINARY = (
@@ -110,7 +122,7 @@ _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)([uUlL]{0,3})")
 
 def parse(text: str, types: Types) -> Node:
     """The parts of an expression. Raises ExpressionError."""
-    cursor = Cursor(text)
+    cursor = TokenCursor(text)
     if not text.strip():
         raise ExpressionError("Argument required (expression to compute).")
     node = _comma(cursor, types)
@@ -121,14 +133,14 @@ def parse(text: str, types: Types) -> Node:
     return node
 
 
-def _comma(cursor: Cursor, types: Types) -> Node:
+def _comma(cursor: TokenCursor, types: Types) -> Node:
     node = _assignment(cursor, types)
     while cursor.accept(","):
         node = Binary(",", node, _assignment(cursor, types))
     return node
 
 
-def _assignment(cursor: Cursor, types: Types) -> Node:
+def _assignment(cursor: TokenCursor, types: Types) -> Node:
     with cursor.deeper():
         left = _choice(cursor, types)
         if cursor.accept("="):
@@ -136,17 +148,17 @@ def _assignment(cursor: Cursor, types: Types) -> Node:
         return left
 
 
-def _choice(cursor: Cursor, types: Types) -> Node:
+def _choice(cursor: TokenCursor, types: Types) -> Node:
     condition = _binary(cursor, types, 0)
     if not cursor.accept("?"):
         return condition
     with cursor.deeper():
         then = _comma(cursor, types)
         cursor.expect(":")
-        return Choice(condition, then, _choice(cursor, types))
+        return ConditionalExpression(condition, then, _choice(cursor, types))
 
 
-def _binary(cursor: Cursor, types: Types, level: int) -> Node:
+def _binary(cursor: TokenCursor, types: Types, level: int) -> Node:
     if level == len(_BINARY):
         return _unary(cursor, types)
     left = _binary(cursor, types, level + 1)
@@ -156,7 +168,7 @@ def _binary(cursor: Cursor, types: Types, level: int) -> Node:
     return left
 
 
-def _unary(cursor: Cursor, types: Types) -> Node:
+def _unary(cursor: TokenCursor, types: Types) -> Node:
     with cursor.deeper():
         if cursor.next.kind == "operator" and cursor.next.text in ("*", "&", "-", "+", "!", "~"):
             return Unary(cursor.take().text, _unary(cursor, types))
@@ -175,7 +187,7 @@ def _unary(cursor: Cursor, types: Types) -> Node:
         return Unary("sizeof", _unary(cursor, types)) if is_sizeof else _postfix(cursor, types)
 
 
-def _postfix(cursor: Cursor, types: Types) -> Node:
+def _postfix(cursor: TokenCursor, types: Types) -> Node:
     node = _primary(cursor, types)
     while True:
         if cursor.accept("->") or cursor.accept("."):
@@ -188,12 +200,12 @@ def _postfix(cursor: Cursor, types: Types) -> Node:
             cursor.expect("]")
         elif cursor.is_next("(") and isinstance(node, Name):
             cursor.take()
-            node = Call(node.name, _arguments(cursor, types))
+            node = CallExpression(node.name, _arguments(cursor, types))
         else:
             return node
 
 
-def _arguments(cursor: Cursor, types: Types) -> tuple[Node, ...]:
+def _arguments(cursor: TokenCursor, types: Types) -> tuple[Node, ...]:
     arguments: list[Node] = []
     with cursor.deeper():
         while not cursor.accept(")"):
@@ -203,7 +215,7 @@ def _arguments(cursor: Cursor, types: Types) -> tuple[Node, ...]:
     return tuple(arguments)
 
 
-def _primary(cursor: Cursor, types: Types) -> Node:
+def _primary(cursor: TokenCursor, types: Types) -> Node:
     token = cursor.next
     match token.kind:
         case "number":
@@ -215,7 +227,7 @@ def _primary(cursor: Cursor, types: Types) -> Node:
             parts = []
             while cursor.next.kind == "string":
                 parts.append(cursor.take().text)
-            return Text("".join(parts))
+            return StringLiteral("".join(parts))
         case "quoted":
             return Name(cursor.take().text, quoted=True)
         case "variable":

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ggmltool.debugger.expressions.memory import NOT_KNOWN, Memory
+from ggmltool.debugger.expressions.memory import NOT_KNOWN, ImageMemory
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.structs.declarations import ExpressionError, NoMemoryError
 from ggmltool.structs.types import Array, Enum, Float, Function, Int, Pointer, Struct, Void, bare, size_of, type_name
@@ -18,7 +18,7 @@ _DIGITS = {2: 5, 4: 9, 8: 17}
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 
-def raw_formatted(memory: Memory, raw: bytes, letter: str, signed: bool = True, padded: bool = False) -> str:
+def raw_formatted(memory: ImageMemory, raw: bytes, letter: str, signed: bool = True, padded: bool = False) -> str:
     """The bytes of a scalar in a format; `padded`: hexadecimal and binary numbers have all their digits, as those of
     `x` have. Raises ExpressionError for a format there is not.
     """
@@ -293,7 +293,7 @@ def _pointer(value: CValue, to: object, depth: int) -> Iterator[Piece]:
         yield from _text(string(codes, longer))
 
 
-def zero_ended(memory: Memory, address: int) -> tuple[bytes, bool]:
+def zero_ended(memory: ImageMemory, address: int) -> tuple[bytes, bool]:
     """The bytes before the first zero from an address on, and whether there are more than are printed. Raises
     NoMemoryError."""
     codes = b""

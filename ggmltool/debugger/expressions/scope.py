@@ -11,7 +11,7 @@ from ggmltool.debugger.expressions.context import EvalContext, locals_of
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.image.image import HALVES, TABLE_NAMES, Images
 from ggmltool.debugger.expressions.image.program import HEAP, TABLES, TEXT, TEXT_STEP
-from ggmltool.debugger.expressions.memory import Memory, made_once, pack
+from ggmltool.debugger.expressions.memory import ImageMemory, made_once, pack
 from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.state.story.arguments import Address
 from ggmltool.state.story.history import History
@@ -255,7 +255,7 @@ def set_in(variables: dict[str, CValue], text: str, value: CValue) -> bool:
     return True
 
 
-def constant(name: str, memory: Memory, layout: Layout, language: Language) -> CValue | None:
+def constant(name: str, memory: ImageMemory, layout: Layout, language: Language) -> CValue | None:
     """The value of `true`, `false`, `NULL` and of the constants that ggml's enums declare; None of other names."""
     if name in ("true", "false"):
         return arithmetic.truth_value(name == "true", whole(memory, INT, 0, language))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Self
 
-from ggmltool.debugger.expressions.memory import Memory
+from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.structs.declarations import ExpressionError
 from ggmltool.structs.types import (
     LONG,
@@ -40,7 +40,7 @@ class CValue:
     """
 
     type: CType
-    memory: Memory
+    memory: ImageMemory
     address: int | None = None
     own: bytes | None = None
     language: Language = "c"
@@ -117,13 +117,13 @@ class CValue:
         return type_name(self.type, language=self.language)
 
 
-def whole(memory: Memory, type: CType, number: int, language: Language = "c") -> CValue:
+def whole(memory: ImageMemory, type: CType, number: int, language: Language = "c") -> CValue:
     """A number as a value of a type, cut to its bytes."""
     size = size_of(type)
     return CValue(type, memory, own=(number & ((1 << 8 * size) - 1)).to_bytes(size, "little"), language=language)
 
 
-def fraction(memory: Memory, type: CType, number: float, language: Language = "c") -> CValue:
+def fraction(memory: ImageMemory, type: CType, number: float, language: Language = "c") -> CValue:
     """A number as a value of a floating type."""
     t = bare(type)
     assert isinstance(t, Float)

@@ -24,7 +24,7 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.live.process import GdbCommand, StoppedProcess
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.show.text import printable
 
 _ENTRIES: dict[str, Function] = {
@@ -64,7 +64,7 @@ class Made:
     @cached_property
     def opened(self) -> Opened:
         """The scenario to be command."""
-        return Opened(Scenario(load_spec(self.written.document)))
+        return Opened(LoadedScenario(load_spec(self.written.document)))
 
 
 def _scenario(process: StoppedProcess) -> Made:

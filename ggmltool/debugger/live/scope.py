@@ -15,14 +15,14 @@ from ggmltool.debugger.expressions.functions import (
     ggml_op_can_inplace,
     text_of,
 )
-from ggmltool.debugger.expressions.memory import Memory
+from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.scope import constant, set_in, signature
 from ggmltool.debugger.expressions.values import CValue, dereferenced, whole
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import hash_size
 from ggmltool.state.errors import AttachError, LinkError, NoBytes
 from ggmltool.state.memory.pages import Memory as PagedMemory
-from ggmltool.structs.declarations import Cursor, ExpressionError, NoMemoryError, read_type
+from ggmltool.structs.declarations import ExpressionError, NoMemoryError, TokenCursor, read_type
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import LONG, VOID, CType, Enum, Int, Language, Pointer, Struct, Void, bare
 
@@ -35,7 +35,7 @@ _TABLES = {"ggml_table_f32_f16": "float [65536]", "ggml_table_gelu_f16": "uint16
 """Tables that ggml's CPU backend exports, with their types."""
 
 
-class LiveMemory(Memory):
+class LiveMemory(ImageMemory):
     """Reads through a link, each page once: until it is forgotten, the program stands still."""
 
     def __init__(self, link: GdbLink) -> None:
@@ -120,7 +120,7 @@ class LiveScope:
         if name in FUNCTIONS and self._functions.get(name):
             return CValue(signature(name, self.layout), self.memory, self._functions[name])
         if name in _TABLES and self._functions.get(name):
-            return CValue(read_type(Cursor(_TABLES[name]), self.layout), self.memory, self._functions[name])
+            return CValue(read_type(TokenCursor(_TABLES[name]), self.layout), self.memory, self._functions[name])
         return None
 
     def _own(self, name: str) -> CValue | None:
@@ -141,7 +141,7 @@ class LiveScope:
         """A type as gdb writes it, in C or C++."""
         for written in (text, f"struct {text}", f"enum {text}"):
             try:
-                cursor = Cursor(written)
+                cursor = TokenCursor(written)
                 type = read_type(cursor, self.layout)
                 if cursor.ended:
                     return type

@@ -24,7 +24,7 @@ from ggmltool.debugger.screen.pane import Pane
 from ggmltool.debugger.screen.prompt import PromptLine, find, target
 from ggmltool.debugger.screen.scene import Now, Scene, is_in
 from ggmltool.debugger.screen.story import Line
-from ggmltool.debugger.walk import Reason, Stop, WalkError
+from ggmltool.debugger.walk import Stop, StopReason, WalkError
 from ggmltool.ggml.events import Entered, Left
 from ggmltool.show.text import count, printable
 from ggmltool.state.story.points import about
@@ -284,7 +284,7 @@ class DebuggerApp(App[None]):
         try:
             stop = self.scene.walker.continue_(reverse)
         except WalkError:
-            stop = Stop(Reason.EXITED, self.scene.last)
+            stop = Stop(StopReason.EXITED, self.scene.last)
         self._follow()
         self.show()
         self.tell(self.scene.stop_text(stop))

@@ -10,16 +10,16 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from ggmltool.debugger.screen.timeline import Span
+from ggmltool.debugger.screen.timeline import TensorSpan
 from ggmltool.show.text import count, printable, size
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.look import Look
-    from ggmltool.debugger.screen.scene import Chunk
+    from ggmltool.debugger.screen.scene import SceneChunk
 
 FREE = "free"
 UNUSED = "not used yet"
-Owner = Span | str | None
+Owner = TensorSpan | str | None
 """What a cell shows: a tensor, a free block, what was never used yet, or nothing behind the end of the chunk."""
 
 
@@ -45,7 +45,7 @@ def window_of(extent: int, zoom: int, center: float) -> Window:
     return Window(low, low + length)
 
 
-def owners(chunk: Chunk, at: int, window: Window, width: int) -> list[tuple[Owner, int]]:
+def owners(chunk: SceneChunk, at: int, window: Window, width: int) -> list[tuple[Owner, int]]:
     """What each cell of a bar shows, and how many tensors lie in it. A tensor is never hidden by a free block."""
     cells: list[tuple[Owner, int]] = [(None, 0)] * width
     most = [0] * width
@@ -56,15 +56,15 @@ def owners(chunk: Chunk, at: int, window: Window, width: int) -> list[tuple[Owne
         for i in range(window.cell(first, width), min(window.cell(last - 1, width), width - 1) + 1):
             there = min(last, window.offset(i + 1, width)) - max(first, window.offset(i, width))
             now, n = cells[i]
-            is_span = isinstance(owner, Span)
-            if now is None or (is_span and not isinstance(now, Span)) or (is_span and there > most[i]):
+            is_span = isinstance(owner, TensorSpan)
+            if now is None or (is_span and not isinstance(now, TensorSpan)) or (is_span and there > most[i]):
                 cells[i], most[i] = (owner, n), there
             if is_span:
                 cells[i] = (cells[i][0], n + 1)
     return cells
 
 
-def _ranges(chunk: Chunk, at: int) -> Iterator[tuple[int, int, Owner]]:
+def _ranges(chunk: SceneChunk, at: int) -> Iterator[tuple[int, int, Owner]]:
     for span in chunk.spans:
         yield span.offset, span.size_at(at), span
     for offset, nbytes in chunk.free:
@@ -78,11 +78,11 @@ def bar(
 ) -> list[Text]:
     """The rows of a bar: names in the ranges where they fit, below them sizes, then offsets."""
     out = [Text() for _ in range(rows)]
-    for _, same in groupby(cells, lambda cell: id(cell[0]) if isinstance(cell[0], Span) else cell[0]):
+    for _, same in groupby(cells, lambda cell: id(cell[0]) if isinstance(cell[0], TensorSpan) else cell[0]):
         run = list(same)
         owner, several = run[0][0], any(n > 1 for _, n in run)
         style = look.face.hatch if owner == FREE else look.face.soft
-        if isinstance(owner, Span):
+        if isinstance(owner, TensorSpan):
             style = look.range(backend, owner.shade, owner.tensor == selected or owner is hovered)
         for row, text in enumerate(out):
             text.append(_fill(owner, row, len(run), at, several, look.colored), style)
@@ -114,7 +114,7 @@ def fitted(text: str, width: int, whole: bool = False) -> str:
     return text + " " * (width - cell_len(text))
 
 
-def chunk_title(chunk: Chunk, at: int, look: Look) -> Text:
+def chunk_title(chunk: SceneChunk, at: int, look: Look) -> Text:
     """Which buffer it is, how full, and its highest byte."""
     used = sum(span.size_at(at) for span in chunk.spans)
     name = " and ".join(map(printable, chunk.backends))
@@ -130,7 +130,7 @@ def chunk_title(chunk: Chunk, at: int, look: Look) -> Text:
     return title
 
 
-def axis(chunk: Chunk, window: Window, width: int, look: Look) -> Text:
+def axis(chunk: SceneChunk, window: Window, width: int, look: Look) -> Text:
     """The offsets below a bar, with a mark at the highest byte ever used."""
     line = [" "] * width
     left, right = str(window.low), str(window.high)

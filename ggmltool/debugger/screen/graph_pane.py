@@ -14,7 +14,7 @@ from ggmltool.debugger.screen.pane import Pane
 from ggmltool.show.text import count, printable, shortened, size
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.screen.scene import Member, Now
+    from ggmltool.debugger.screen.scene import Now, SceneTensor
     from ggmltool.ggml.state import SplitState
 
 Row = int | str | tuple[int, "SplitState"]
@@ -90,7 +90,7 @@ class GraphPane(Pane):
         told = fitted(told, self.width).rstrip(" ") + " "
         return Text(told + "━" * (self.width - cell_len(told)), look.ink(backend))
 
-    def _member(self, member: Member) -> Text:
+    def _member(self, member: SceneTensor) -> Text:
         home, now, face = self.home, self.home.now, self.home.look.face
         backend = now.backend(member.index)
         ink = home.look.ink(backend) if backend else face.soft
@@ -131,7 +131,7 @@ def _rows(now: Now) -> Iterator[Row]:
         yield from range(now.program.n_nodes, len(now.program.members))
 
 
-def _memory(now: Now, member: Member) -> str:
+def _memory(now: Now, member: SceneTensor) -> str:
     """A sign, and while a tensor lies in a compute buffer how large it is, and where: ■ now, □ it did, ○ it will."""
     span = now.span(member.label)
     if span is not None:

@@ -15,30 +15,30 @@ from textual.binding import Binding, BindingType
 from ggmltool.debugger.screen.bar import Owner, Window, axis, bar, chunk_title, fitted, owners, window_of
 from ggmltool.debugger.screen.pane import Pane
 from ggmltool.debugger.screen.story import when_text
-from ggmltool.debugger.screen.timeline import Place, Planning, Span
+from ggmltool.debugger.screen.timeline import Place, Planning, TensorSpan
 from ggmltool.show.text import printable, size
 
 if TYPE_CHECKING:
     from ggmltool.debugger.screen.look import Look
-    from ggmltool.debugger.screen.scene import Chunk
+    from ggmltool.debugger.screen.scene import SceneChunk
 
 MARGIN = 10
 """Columns in front of the drawing, for offsets."""
 
 
-class Drawing(NamedTuple):
+class MapDrawing(NamedTuple):
     """What lies in each cell, the highest offset first; `nodes` are the numbers of the nodes that are shown, the first
     cell begins before the first node at -1."""
 
-    cells: list[list[Span | None]]
+    cells: list[list[TensorSpan | None]]
     nodes: Window
     extent: int
 
 
-def drawing(plan: Planning, place: Place, nodes: Window, width: int, height: int) -> Drawing:
+def drawing(plan: Planning, place: Place, nodes: Window, width: int, height: int) -> MapDrawing:
     """The rectangles of a chunk. Where several share a cell, the larger one is drawn."""
     extent = max(plan.extent.get(place, 0), 1)
-    cells: list[list[Span | None]] = [[None] * width for _ in range(height)]
+    cells: list[list[TensorSpan | None]] = [[None] * width for _ in range(height)]
     last = len(plan.nodes)
     there = [s for s in plan.spans if s.place == place]
     for span in sorted(there, key=lambda s: s.size):
@@ -52,10 +52,12 @@ def drawing(plan: Planning, place: Place, nodes: Window, width: int, height: int
         for row in range(height - top, height - bottom):
             for column in columns:
                 cells[row][column] = span
-    return Drawing(cells, nodes, extent)
+    return MapDrawing(cells, nodes, extent)
 
 
-def draw(made: Drawing, backend: str, node: int, selected: str, hovered: Span | None, look: Look) -> list[Text]:
+def draw(
+    made: MapDrawing, backend: str, node: int, selected: str, hovered: TensorSpan | None, look: Look
+) -> list[Text]:
     """The rows, with offsets in front; the column of `node` is marked below."""
     height, width = len(made.cells), len(made.cells[0])
     out = []
@@ -92,7 +94,7 @@ _LEAST_HEIGHT = 5
 _PAN = 0.25
 
 
-class Row(NamedTuple):
+class MapRow(NamedTuple):
     """A line of the pane, with what lies in each of its columns from `margin` on."""
 
     text: Text
@@ -118,9 +120,9 @@ class MapPane(Pane):
         self.over_time = False
         self.zoom = 0
         self.center = 0.5
-        self._rows: list[Row] = []
-        self._hovered: Span | str | None = None
-        self._drawings: dict[tuple[object, ...], Drawing] = {}
+        self._rows: list[MapRow] = []
+        self._hovered: TensorSpan | str | None = None
+        self._drawings: dict[tuple[object, ...], MapDrawing] = {}
 
     @property
     def count(self) -> int:
@@ -137,7 +139,7 @@ class MapPane(Pane):
             self.border_title += f", zoom {1 << self.zoom}×"
         self.border_subtitle = self._told()
 
-    def _bars(self) -> Iterator[Row]:
+    def _bars(self) -> Iterator[MapRow]:
         home, look, width = self.home, self.home.look, self.width - 2
         chunks = home.now.chunks
         height = self.scrollable_content_region.height
@@ -145,8 +147,8 @@ class MapPane(Pane):
         rows = min(max(room - 4, 1), 3)
         for i, chunk in enumerate(chunks):
             if i:
-                yield Row(Text())
-            yield Row(Text(" ") + chunk_title(chunk, home.now.at, look))
+                yield MapRow(Text())
+            yield MapRow(Text(" ") + chunk_title(chunk, home.now.at, look))
             if not chunk.extent or width < 1:
                 continue
             window = window_of(chunk.extent, self.zoom, self.center)
@@ -154,15 +156,15 @@ class MapPane(Pane):
             named = [owner for owner, _ in cells]
             drawn = bar(cells, chunk.backends[0], home.selected, self._hovered, home.now.at, look, rows)
             for text in drawn:
-                yield Row(Text(" ") + text, named, 1)
-            yield Row(Text(" ") + axis(chunk, window, width, look), named, 1)
+                yield MapRow(Text(" ") + text, named, 1)
+            yield MapRow(Text(" ") + axis(chunk, window, width, look), named, 1)
             below = list(self._bracket(chunk, window, width))
             yield from below
             if room - rows - 4 >= _LEAST_HEIGHT:
-                yield from [Row(Text())] * (1 - len(below))
+                yield from [MapRow(Text())] * (1 - len(below))
                 yield from self._drawn(chunk, room - rows - 5)
 
-    def _bracket(self, chunk: Chunk, window: Window, width: int) -> Iterator[Row]:
+    def _bracket(self, chunk: SceneChunk, window: Window, width: int) -> Iterator[MapRow]:
         """Where the selected tensor was, or will be, if it is not there now."""
         home = self.home
         span, plan = home.now.span(home.selected), home.now.planning
@@ -177,22 +179,22 @@ class MapPane(Pane):
         room = max(width - left, 1)
         if len(told) > room:
             left, told = 0, f"{printable(span.tensor)} {when} at {span.offset}".rjust(min(right + 1, width))
-        yield Row(Text(" " * (left + 1)) + Text(fitted(told, max(width - left, 1)), home.look.face.note))
+        yield MapRow(Text(" " * (left + 1)) + Text(fitted(told, max(width - left, 1)), home.look.face.note))
 
-    def _over_time(self) -> Iterator[Row]:
+    def _over_time(self) -> Iterator[MapRow]:
         home, plan = self.home, self.home.now.planning
         if plan is None or not plan.nodes:
-            yield Row(Text("The allocator has not begun.", home.look.face.soft))
+            yield MapRow(Text("The allocator has not begun.", home.look.face.soft))
             return
         chunks = [c for c in home.now.chunks if c.extent]
         height = max(self.scrollable_content_region.height // max(len(chunks), 1) - 3, _LEAST_HEIGHT)
         for i, chunk in enumerate(chunks):
             if i:
-                yield Row(Text())
-            yield Row(chunk_title(chunk, home.now.at, home.look))
+                yield MapRow(Text())
+            yield MapRow(chunk_title(chunk, home.now.at, home.look))
             yield from self._drawn(chunk, height)
 
-    def _drawn(self, chunk: Chunk, height: int) -> Iterator[Row]:
+    def _drawn(self, chunk: SceneChunk, height: int) -> Iterator[MapRow]:
         """A chunk over program order."""
         home, plan = self.home, self.home.now.planning
         if plan is None or not plan.nodes:
@@ -200,13 +202,13 @@ class MapPane(Pane):
         shown = window_of(len(plan.nodes) + 1, self.zoom if self.over_time else 0, self.center)
         nodes = Window(shown.low - 1, shown.high - 1)
         made = self._drawing(plan.first, chunk.place, nodes, max(self.width - MARGIN - 1, 4), height)
-        hovered = self._hovered if isinstance(self._hovered, Span) else None
+        hovered = self._hovered if isinstance(self._hovered, TensorSpan) else None
         drawn = draw(made, chunk.backends[0], plan.node_at(home.now.at), home.selected, hovered, home.look)
         for text, cells in zip(drawn[:-1], made.cells, strict=True):
-            yield Row(text, list(cells), MARGIN)
-        yield Row(drawn[-1])
+            yield MapRow(text, list(cells), MARGIN)
+        yield MapRow(drawn[-1])
 
-    def _drawing(self, first: int, place: Place, nodes: Window, width: int, height: int) -> Drawing:
+    def _drawing(self, first: int, place: Place, nodes: Window, width: int, height: int) -> MapDrawing:
         key = (first, place, nodes, width, height)
         plan = self.home.now.planning
         if key not in self._drawings and plan is not None:
@@ -238,7 +240,7 @@ class MapPane(Pane):
 
     def pointed(self, number: int, column: int) -> None:
         owner = self._owner(number, column)
-        if isinstance(owner, Span):
+        if isinstance(owner, TensorSpan):
             self.post_message(self.Selected(owner.tensor))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
@@ -263,7 +265,7 @@ class MapPane(Pane):
         at = names.index(selected) + by if selected in names else 0
         self.post_message(self.Selected(names[min(max(at, 0), len(names) - 1)]))
 
-    def _in_turn(self) -> list[Span]:
+    def _in_turn(self) -> list[TensorSpan]:
         """The ranges in the order in which they are selected."""
         plan = self.home.now.planning
         if self.over_time:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ggmltool.debugger.screen.timeline import Place, Planning, Span, Timeline, Work
-from ggmltool.debugger.walk import Reason, Stop, Walker
+from ggmltool.debugger.screen.timeline import Place, Planning, SchedulerWork, TensorSpan, Timeline
+from ggmltool.debugger.walk import Stop, StopReason, Walker
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import SPLIT_GRAPH, Said
 from ggmltool.ggml.tensor import Tensor, dims
 from ggmltool.show.text import count
-from ggmltool.state.story.arguments import Pointer
+from ggmltool.state.story.arguments import ArgumentPointer
 from ggmltool.state.story.calls import MAIN
 from ggmltool.state.story.cells import ENDLESS
 from ggmltool.state.story.history import START
@@ -38,7 +38,7 @@ _MOST_MARKS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SceneTensor:
     """A tensor of a graph: its `number` among the nodes (or leafs), its index in the cells, how it is called."""
 
     number: int
@@ -53,7 +53,7 @@ class ProgramOrder(NamedTuple):
     """A graph in program order, nodes before leafs; `at` finds a tensor among the members."""
 
     graph: str
-    members: Sequence[Member]
+    members: Sequence[SceneTensor]
     at: dict[str, int]
     n_nodes: int
 
@@ -66,13 +66,13 @@ class ProgramOrder(NamedTuple):
 NO_PROGRAM = ProgramOrder("", (), {}, 0)
 
 
-class Chunk(NamedTuple):
+class SceneChunk(NamedTuple):
     """A chunk of a compute buffer as the planner has it: what lies there in order of offsets, the free blocks between,
     the highest byte ever used, and the bytes that the whole plan needs."""
 
     place: Place
     backends: tuple[str, ...]
-    spans: tuple[Span, ...]
+    spans: tuple[TensorSpan, ...]
     free: tuple[tuple[int, int], ...]
     max_size: int
     extent: int
@@ -122,7 +122,7 @@ class Now:
         found = (self.cells.get(("split", i)) for i in range(n))
         return tuple(s for s in found if s is not None)
 
-    def span(self, label: str) -> Span | None:
+    def span(self, label: str) -> TensorSpan | None:
         """Where a tensor lies now, else where it lay last or will lie first in this plan."""
         if self.planning is None:
             return None
@@ -131,11 +131,11 @@ class Now:
         return next((s for s in spans if s.alive(self.at)), begun[-1] if begun else spans[0] if spans else None)
 
     @cached_property
-    def chunks(self) -> tuple[Chunk, ...]:
+    def chunks(self) -> tuple[SceneChunk, ...]:
         """The chunks of all compute buffers, those that backends share once."""
         return tuple(self._chunks())
 
-    def _chunks(self) -> Iterator[Chunk]:
+    def _chunks(self) -> Iterator[SceneChunk]:
         plan = self.planning
         alive = [] if plan is None else [s for s in plan.spans if s.alive(self.at)]
         for buft in dict.fromkeys(self.scene.bufts):
@@ -153,7 +153,7 @@ class Now:
                 )
                 there = [s for s in alive if s.place == place and not _is_inside(s, self.cells.get(("free", b, c), ()))]
                 there.sort(key=lambda s: s.offset)
-                yield Chunk(place, backends, tuple(there), tuple(f for f in free if f[1] > 0), max_size, extent)
+                yield SceneChunk(place, backends, tuple(there), tuple(f for f in free if f[1] > 0), max_size, extent)
                 c += 1
 
 
@@ -217,7 +217,7 @@ class Scene:
         work = begun[-1] if begun else splits[0] if splits else None
         return {} if work is None else self._said(work)
 
-    def _asked(self, work: Work) -> Asked:
+    def _asked(self, work: SchedulerWork) -> Asked:
         """What is said while a graph is split, and of the program's own assignments before."""
         out: dict[str, list[tuple[int, Said]]] = {}
         for at, said in reversed(list(said_until(self.history.points, work.last))):
@@ -254,7 +254,7 @@ class Scene:
             for number, index in enumerate(cells.get(("cgraph", graph, kind), ())):
                 cell: TensorState = cells["tensor", index]
                 op = cell.op_desc if cell.op != "NONE" else ""
-                members.append(Member(number, index, cell.label, op, f"{cell.type}{dims(cell.ne)}", is_leaf))
+                members.append(SceneTensor(number, index, cell.label, op, f"{cell.type}{dims(cell.ne)}", is_leaf))
         n_nodes = sum(not m.is_leaf for m in members)
         return ProgramOrder(graph, members, {m.label: i for i, m in enumerate(members)}, n_nodes)
 
@@ -299,11 +299,13 @@ class Scene:
         """Why it stopped."""
         if stop.hits:
             return "; ".join(f"Breakpoint {hit.breakpoint.number}, {hit.breakpoint.what}" for hit in stop.hits)
-        if stop.reason is Reason.ABORTED:
+        if stop.reason is StopReason.ABORTED:
             return f"The end: ggml refused to go on: {self.error}"
         without = "" if len(self.walker.breakpoints) else " b sets a breakpoint at the selected tensor."
         where = (
-            "The beginning: no breakpoint before." if stop.reason is Reason.START else "The end: no breakpoint behind."
+            "The beginning: no breakpoint before."
+            if stop.reason is StopReason.START
+            else "The end: no breakpoint behind."
         )
         return f"{where}{without}"
 
@@ -319,14 +321,14 @@ def is_in(points: Sequence[int], at: int) -> bool:
     return place < len(points) and points[place] == at
 
 
-def _is_inside(span: Span, free: Sequence[tuple[int, int]]) -> bool:
+def _is_inside(span: TensorSpan, free: Sequence[tuple[int, int]]) -> bool:
     """Whether a tensor's memory was free all the same: an allocator that is reset forgets what lies there."""
     return any(offset <= span.offset < offset + nbytes for offset, nbytes in free)
 
 
 def _argument(now: Now, value: Argument) -> str:
     """An argument as people call it: a tensor and a backend by their names, the rest by kind and number."""
-    if not isinstance(value, Pointer):
+    if not isinstance(value, ArgumentPointer):
         return str(value)
     if isinstance(value.index, str):
         return value.index or value.kind

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.text import Text
 
 from ggmltool.ask.words import reason_sentence, words
-from ggmltool.debugger.screen.timeline import Planning, Span
+from ggmltool.debugger.screen.timeline import Planning, TensorSpan
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.events import Assigned, Said
 from ggmltool.inspect.decisions import answer, reason_of
@@ -192,7 +192,7 @@ class _Teller:
             yield self._line(f"{span.heir} is computed in place of it", tensor=span.heir)
         yield from self._owners(plan, span)
 
-    def _tense(self, span: Span) -> str:
+    def _tense(self, span: TensorSpan) -> str:
         at = self.now.at
         if at < span.first:
             return f"not yet: from event {span.first} on"
@@ -200,7 +200,7 @@ class _Teller:
             return "now" if span.last is None else f"now, until event {span.last}"
         return f"over since event {span.last}"
 
-    def _owners(self, plan: Planning, span: Span) -> Iterator[Line]:
+    def _owners(self, plan: Planning, span: TensorSpan) -> Iterator[Line]:
         owners = plan.neighbors(span)
         at = owners.index(span)
         before, after = owners[:at], owners[at + 1 :]
@@ -237,7 +237,7 @@ class _Teller:
             yield self._line(("none in this plan", self.face.soft))
 
 
-def when_text(plan: Planning, span: Span, program: ProgramOrder) -> str:
+def when_text(plan: Planning, span: TensorSpan, program: ProgramOrder) -> str:
     """While which nodes a tensor lies there, with their numbers in the graph."""
     nodes = [program.numbered(name) for _, name in plan.nodes]
     start = "from the start" if span.start < 0 else f"from node {nodes[span.start]}"

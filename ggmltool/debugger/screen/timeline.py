@@ -29,7 +29,7 @@ _LOOK_BACK = 32
 _ALLOCATOR = "ggml_gallocr"
 
 
-class Work(NamedTuple):
+class SchedulerWork(NamedTuple):
     """A function that splits a graph or plans its memory, from the point where it is entered to where it is left."""
 
     function: str
@@ -38,7 +38,7 @@ class Work(NamedTuple):
 
 
 @dataclass(slots=True)
-class Span:
+class TensorSpan:
     """A tensor in a compute buffer, from point `first` until `last` (None: to the end of the plan), while the allocator
     turned to the nodes from `start` to `end`. Until point `trim` it had `extra` bytes more. `heir` takes its memory
     over, as it took that of `reused`; `kept`: it is an output. `shade` is another number than that of what it touches.
@@ -74,19 +74,19 @@ class Planning:
     nodes it turned to (each with the point)."""
 
     first: int
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TensorSpan] = field(default_factory=list)
     nodes: list[tuple[int, str]] = field(default_factory=list)
     extent: dict[Place, int] = field(default_factory=dict)
 
     @cached_property
-    def by_tensor(self) -> dict[str, list[Span]]:
+    def by_tensor(self) -> dict[str, list[TensorSpan]]:
         """The spans of each tensor."""
-        out: dict[str, list[Span]] = {}
+        out: dict[str, list[TensorSpan]] = {}
         for span in self.spans:
             out.setdefault(span.tensor, []).append(span)
         return out
 
-    def neighbors(self, span: Span) -> list[Span]:
+    def neighbors(self, span: TensorSpan) -> list[TensorSpan]:
         """All that has one of its bytes at some time, itself among them, in order."""
         end = span.offset + span.size + span.extra
         return [
@@ -111,7 +111,7 @@ class Timeline:
         self.step_marks: list[int] = []
         self.node_marks: list[int] = []
         self.split_marks: list[int] = []
-        self.work: list[Work] = []
+        self.work: list[SchedulerWork] = []
         self._at_work: list[int] = []
         self._memory = MemoryRecorder()
         self._about = ""
@@ -136,7 +136,7 @@ class Timeline:
                 self._about = tensor
             case events.Entered(function) if function in SPLIT_GRAPH or function.startswith(_ALLOCATOR):
                 self._at_work.append(len(self.work))
-                self.work.append(Work(function, at, at))
+                self.work.append(SchedulerWork(function, at, at))
             case events.Left(function) if self._at_work and self.work[self._at_work[-1]].function == function:
                 place = self._at_work.pop()
                 self.work[place] = self.work[place]._replace(last=at)
@@ -171,13 +171,13 @@ class Timeline:
                 plan.extent[s.place] = max(plan.extent.get(s.place, 0), s.offset + s.size + s.extra)
 
 
-def _spans(allocations: Sequence[Allocation]) -> list[Span]:
+def _spans(allocations: Sequence[Allocation]) -> list[TensorSpan]:
     heirs = {a.took: a.life.tensor for a in allocations}
-    spans: list[Span] = []
-    living: list[Span] = []
+    spans: list[TensorSpan] = []
+    living: list[TensorSpan] = []
     for number, (life, born, died, _, trimmed, given_back) in enumerate(allocations):
         place = life.buft, life.chunk
-        span = Span(life.tensor, place, life.offset, life.size, born, life.start, died, life.end, life.reused)
+        span = TensorSpan(life.tensor, place, life.offset, life.size, born, life.start, died, life.end, life.reused)
         span.heir, span.kept, span.extra = heirs.get(number), life.kept, given_back
         span.trim = span.trim if trimmed is None else trimmed
         living = [s for s in living if s.alive(born)]
@@ -187,7 +187,7 @@ def _spans(allocations: Sequence[Allocation]) -> list[Span]:
     return spans
 
 
-def _shade(span: Span, living: Sequence[Span], last: Sequence[Span]) -> int:
+def _shade(span: TensorSpan, living: Sequence[TensorSpan], last: Sequence[TensorSpan]) -> int:
     """The first that neither those beside it have nor the tensor that lay there before."""
     at = span.first
     end = span.offset + span.size_at(at)

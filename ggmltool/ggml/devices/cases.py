@@ -28,7 +28,7 @@ class Basis(StrEnum):
     NO_CASE = "no_case"
 
 
-class Operand(NamedTuple):
+class CaseOperand(NamedTuple):
     """What a case says of source `slot` (-1: the result); None if it says nothing."""
 
     slot: int
@@ -39,7 +39,7 @@ class Operand(NamedTuple):
 class Case(NamedTuple):
     """One answer; `plain`: all sources are contiguous."""
 
-    operands: tuple[Operand, ...]
+    operands: tuple[CaseOperand, ...]
     plain: bool
     supported: bool
 
@@ -145,7 +145,7 @@ def _distance(case: Case, op: Tensor) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Supports:
+class OwnSupports:
     """What ops a device of one's own has: all but `keys` (`exclude`), or only `keys`, op keys of `ggmltool.ggml.op`.
 
     `rules` are conditions on some of them. `profile`: ops without rules are as the profile has them, and `keys` say

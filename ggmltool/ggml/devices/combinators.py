@@ -15,10 +15,10 @@ from typing import Literal
 
 from ggmltool.ggml.device import NOT_IN_TABLE, OpRule
 from ggmltool.ggml.devices.conditions import (
-    Bounds,
     Conditions,
     Contiguity,
     Number,
+    NumberBounds,
     field_of,
     in_any_way,
     in_turn,
@@ -51,7 +51,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked(Rule):
+class OperandMeets(Rule):
     """An operand meets conditions."""
 
     operand: int
@@ -220,7 +220,7 @@ def contiguous(*operands: int, kind: Contiguity = "all") -> Rule:
     """These operands are contiguous."""
     test, reason = _CONTIGUOUS[kind]
     conditions = Conditions(contiguous=kind)
-    return _each(operands, lambda i: Asked(of_one(i, test, reason.format(name_of(i))), i, conditions))
+    return _each(operands, lambda i: OperandMeets(of_one(i, test, reason.format(name_of(i))), i, conditions))
 
 
 def contiguous_rows(*operands: int) -> Rule:
@@ -240,22 +240,24 @@ def absent(*slots: int) -> Rule:
 
 def at_least(operands: Operands, number: Number, low: int) -> Rule:
     """A number of these operands is not less."""
-    return _bounded(operands, number, Bounds(low=low), lambda n: n >= low, f"less than {low}")
+    return _bounded(operands, number, NumberBounds(low=low), lambda n: n >= low, f"less than {low}")
 
 
 def at_most(operands: Operands, number: Number, high: int) -> Rule:
     """A number of these operands is not more."""
-    return _bounded(operands, number, Bounds(high=high), lambda n: n <= high, f"more than {high}")
+    return _bounded(operands, number, NumberBounds(high=high), lambda n: n <= high, f"more than {high}")
 
 
 def multiple(operands: Operands, number: Number, factor: int) -> Rule:
     """A number of these operands is a multiple."""
-    return _bounded(operands, number, Bounds(multiple=factor), lambda n: n % factor == 0, f"no multiple of {factor}")
+    return _bounded(
+        operands, number, NumberBounds(multiple=factor), lambda n: n % factor == 0, f"no multiple of {factor}"
+    )
 
 
 def among(operands: Operands, number: Number, *values: int) -> Rule:
     """A number of these operands is one of the values."""
-    return _bounded(operands, number, Bounds(among=values), values.__contains__, f"not {_or(map(str, values))}")
+    return _bounded(operands, number, NumberBounds(among=values), values.__contains__, f"not {_or(map(str, values))}")
 
 
 def asked(i: int, conditions: Conditions) -> Rule:
@@ -269,7 +271,7 @@ def asked(i: int, conditions: Conditions) -> Rule:
     )
 
 
-def _within(i: int, number: Number, bounds: Bounds) -> Rule:
+def _within(i: int, number: Number, bounds: NumberBounds) -> Rule:
     low, high, factor, values = bounds
     return all_of(
         *([] if low is None else [at_least(i, number, low)]),
@@ -309,11 +311,13 @@ def _in_order(types: DType | Collection[DType]) -> tuple[DType, ...]:
 
 
 def _typed(i: int, types: tuple[DType, ...], reason: str) -> Rule:
-    return Asked(of_types(i, frozenset(types), reason), i, Conditions(types=types))
+    return OperandMeets(of_types(i, frozenset(types), reason), i, Conditions(types=types))
 
 
 def _presence(i: int, wanted: bool, reason: str) -> Rule:
-    return Asked(lambda op: None if (operand(op, i) is not None) is wanted else reason, i, Conditions(present=wanted))
+    return OperandMeets(
+        lambda op: None if (operand(op, i) is not None) is wanted else reason, i, Conditions(present=wanted)
+    )
 
 
 def _alike(what: Literal["type", "shape"], same: Callable[[Tensor, Tensor], bool], operands: tuple[int, ...]) -> Rule:
@@ -325,10 +329,10 @@ def _alike(what: Literal["type", "shape"], same: Callable[[Tensor, Tensor], bool
     return all_of(*rules)
 
 
-def _bounded(operands: Operands, number: Number, bounds: Bounds, test: Callable[[int], bool], else_: str) -> Rule:
+def _bounded(operands: Operands, number: Number, bounds: NumberBounds, test: Callable[[int], bool], else_: str) -> Rule:
     holds = number_test(number, test)
     conditions = Conditions(numbers=((number, bounds),))
-    return _each(operands, lambda i: Asked(of_one(i, holds, f"{_number(number, i)}, {else_}"), i, conditions))
+    return _each(operands, lambda i: OperandMeets(of_one(i, holds, f"{_number(number, i)}, {else_}"), i, conditions))
 
 
 def _number(number: Number, i: int) -> str:

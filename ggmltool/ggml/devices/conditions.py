@@ -56,7 +56,7 @@ Number = Literal["ne0", "ne1", "ne2", "ne3", "nb0", "nb1", "nb2", "nb3", "rows",
 """Numbers of a tensor: elements and strides by dimension, ggml_nrows, ggml_nbytes."""
 
 
-class Bounds(NamedTuple):
+class NumberBounds(NamedTuple):
     """What a number has to be; None if that does not matter."""
 
     low: int | None = None
@@ -72,7 +72,7 @@ class Conditions:
     types: tuple[DType, ...] | None = None
     contiguous: Contiguity | None = None
     present: bool | None = None
-    numbers: tuple[tuple[Number, Bounds], ...] = ()
+    numbers: tuple[tuple[Number, NumberBounds], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

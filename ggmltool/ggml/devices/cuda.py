@@ -58,7 +58,7 @@ from ggmltool.ggml.devices.op_rules import (
     unit_stride,
     writes_rows,
 )
-from ggmltool.ggml.devices.profile import Features, Hardware, Memory, pinned
+from ggmltool.ggml.devices.profile import Features, Hardware, SizeFacts, pinned
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, is_contiguous_to, nelements
@@ -327,7 +327,7 @@ def sources_here(buft: BufferType, _: Hardware) -> OpRule:
     return check
 
 
-def alloc_size(memory: Memory) -> AllocSize:
+def alloc_size(memory: SizeFacts) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows padded, and room for f16 copies of attention's K and V."""
     return padded_size(memory, flash_attn_nbytes)
 

@@ -36,7 +36,7 @@ from ggmltool.ggml.devices.combinators import (
 )
 from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
 from ggmltool.ggml.devices.op_rules import COL2IM_1D, NO_KERNEL, PADS_WITH_ZEROS, copies, writes_rows
-from ggmltool.ggml.devices.profile import ExtraBuft, Hardware, Memory
+from ggmltool.ggml.devices.profile import ExtraBuft, Hardware, SizeFacts
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, I64, TYPES
 from ggmltool.ggml.op import EMPTY_OPS, Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor, are_same_shape, nelements
@@ -164,7 +164,7 @@ _MAX_ROWS = 32
 _VEC_MAX_ROWS = 20
 
 
-def alloc_size(_: Memory) -> AllocSize:
+def alloc_size(_: SizeFacts) -> AllocSize:
     """ggml_backend_metal_buffer_type_get_alloc_size: room behind some results for what their kernels leave there."""
     return _size_of
 
@@ -242,7 +242,7 @@ class Range(NamedTuple):
     last: int
 
 
-class Group(NamedTuple):
+class KernelGroup(NamedTuple):
     """Nodes that one kernel computes: the memory that they read, and that they write."""
 
     nodes: list[Tensor]
@@ -265,13 +265,13 @@ class _Ranges:
         self._reads.clear()
         self._writes.clear()
 
-    def add(self, group: Group) -> None:
+    def add(self, group: KernelGroup) -> None:
         for r in group.reads:
             self._reads.setdefault(r.of, []).append(r)
         for w in group.writes:
             self._writes.setdefault(w.of, []).append(w)
 
-    def is_free_for(self, group: Group) -> bool:
+    def is_free_for(self, group: KernelGroup) -> bool:
         """Whether a group reads nothing that is written, and writes nothing that is read or written."""
         if self._writes and any(_meets(self._writes.get(r.of), r) for r in group.reads):
             return False
@@ -291,7 +291,7 @@ def graph_optimize(nodes: list[Tensor], use_count: UseCount, _: Keep) -> list[Te
     return reorder(_groups(nodes, use_count))
 
 
-def reorder(groups: list[Group]) -> list[Tensor]:
+def reorder(groups: list[KernelGroup]) -> list[Tensor]:
     """ggml_metal_graph_optimize_reorder: where a group has to wait for one before it, groups further down that need
     not wait are pulled in front of it.
     """
@@ -322,14 +322,14 @@ def reorder(groups: list[Group]) -> list[Tensor]:
     return out
 
 
-def _groups(nodes: list[Tensor], use_count: UseCount) -> list[Group]:
+def _groups(nodes: list[Tensor], use_count: UseCount) -> list[KernelGroup]:
     out = []
     i = 0
     while i < len(nodes):
         n = _fusible(nodes, i, use_count) if nodes[i].op in _STARTS_A_GROUP else 1
         members = nodes[i : i + n]
         reads = [memory_of(s) for node in members for s in node.src if s is not None]
-        out.append(Group(members, reads, [memory_of(members[-1])]))
+        out.append(KernelGroup(members, reads, [memory_of(members[-1])]))
         i += n
     return out
 

@@ -24,7 +24,7 @@ from ggmltool.ggml.devices.combinators import (
     types_of,
 )
 from ggmltool.ggml.devices.conditions import RESULT, field_of, name_of, optional, source, word
-from ggmltool.ggml.devices.profile import Features, Memory
+from ggmltool.ggml.devices.profile import Features, SizeFacts
 from ggmltool.ggml.dtypes import F16, I32, I64, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import Op
@@ -165,7 +165,7 @@ def is_view_of_keys(k: Tensor, v: Tensor) -> bool:
     return v.view_src is not None and (v.view_src is k or (v.view_src is k.view_src and v.view_offs == k.view_offs))
 
 
-def padded_size(memory: Memory, attention_nbytes: Callable[[Tensor, Features], int]) -> AllocSize:
+def padded_size(memory: SizeFacts, attention_nbytes: Callable[[Tensor, Features], int]) -> AllocSize:
     """Alloc sizes where quantized rows are padded, and attention takes so much on hardware with certain features."""
     row_padding, has = memory.row_padding, memory.features
 

@@ -43,7 +43,7 @@ from ggmltool.ggml.devices.op_rules import (
     same_ne,
     writes_rows,
 )
-from ggmltool.ggml.devices.profile import Memory
+from ggmltool.ggml.devices.profile import SizeFacts
 from ggmltool.ggml.dtypes import F16, F32, I32
 from ggmltool.ggml.tensor import Tensor
 
@@ -133,7 +133,7 @@ RULES: dict[int, Rule] = by_op(
 """All that OpenCL runs."""
 
 
-def alloc_size(memory: Memory) -> AllocSize:
+def alloc_size(memory: SizeFacts) -> AllocSize:
     """ggml_backend_opencl_buffer_type_get_alloc_size: quantized tensors are taken apart into aligned parts."""
     more = _GAPS * memory.alignment
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import NO, RULE, YES, BatchSize, Device, DeviceType, GraphOrder, OpRule, batch_size, op_table
-from ggmltool.ggml.devices.cases import Supports
+from ggmltool.ggml.devices.cases import OwnSupports
 from ggmltool.ggml.devices.combinators import ALWAYS, NEVER, Rule
 from ggmltool.ggml.devices.conditions import in_turn
 from ggmltool.ggml.devices.unsupported import Unsupported
@@ -24,7 +24,7 @@ Features = frozenset[str]
 """What a piece of hardware can do, by the names that its profile knows."""
 
 
-class Memory(NamedTuple):
+class SizeFacts(NamedTuple):
     """What the size of a tensor in a buffer type may depend on: the type's alignment and row padding, the hardware."""
 
     alignment: int
@@ -96,7 +96,7 @@ class Profile:
     rules: Mapping[int, Rule] = field(default_factory=dict)
     others: bool = True
     check: Callable[[BufferType, Hardware], OpRule | None] | None = None
-    alloc_size: Callable[[Memory], AllocSize] | None = None
+    alloc_size: Callable[[SizeFacts], AllocSize] | None = None
     offload_min_batch: int | None = None
     batch_size: BatchSize = batch_size
     events: bool = False
@@ -126,7 +126,7 @@ def make_buft(
     features: Features | None = None,
 ) -> BufferType:
     """The device's own buffer type; what is None comes from the profile."""
-    memory = Memory(
+    memory = SizeFacts(
         profile.alignment if alignment is None else alignment,
         profile.row_padding if row_padding is None else row_padding,
         profile.has if features is None else features,
@@ -204,7 +204,7 @@ def profile_ops(profile: Profile, buft: BufferType, hardware: Hardware) -> Ops:
     return Ops(table, rules, profile.check(buft, hardware) if profile.check is not None else None)
 
 
-def own_ops(supports: Supports) -> Ops:
+def own_ops(supports: OwnSupports) -> Ops:
     """Those that a scenario lists, or that a real device answered for."""
     if supports.cases is None:
         return Ops(op_table(supports.keys, supports.exclude), {}, None)
@@ -212,7 +212,7 @@ def own_ops(supports: Supports) -> Ops:
     return Ops(op_table(rules, False, rules), rules, None)
 
 
-def with_rules(ops: Ops, supports: Supports) -> Ops:
+def with_rules(ops: Ops, supports: OwnSupports) -> Ops:
     """The same with a scenario's rules, which go before."""
     if not supports.rules:
         return ops
@@ -235,7 +235,7 @@ def make_device(
     bufts: Collection[BufferType] = (),
     *,
     type: DeviceType | None = None,
-    supports: Supports | None = None,
+    supports: OwnSupports | None = None,
     any_host: bool | None = None,
     offload_min_batch: int | None = None,
     never_offloads: bool = False,
@@ -283,7 +283,7 @@ def make_device(
     )
 
 
-class Profiles(Mapping[str, Profile]):
+class ReleaseProfiles(Mapping[str, Profile]):
     """The profiles of a release by name. Each is made, and its device's module imported, when it is asked for."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Profile]]) -> None:
@@ -301,11 +301,11 @@ class Profiles(Mapping[str, Profile]):
     def __len__(self) -> int:
         return len(self._makers)
 
-    def changed(self, ggml: str, changes: Mapping[str, Callable[[Profile], Profile]]) -> Profiles:
+    def changed(self, ggml: str, changes: Mapping[str, Callable[[Profile], Profile]]) -> ReleaseProfiles:
         """Those of the release `ggml`, which are these with changes."""
 
         def made(name: str) -> Profile:
             change = changes.get(name)
             return replace(self[name] if change is None else change(self[name]), ggml=ggml)
 
-        return Profiles({name: partial(made, name) for name in self})
+        return ReleaseProfiles({name: partial(made, name) for name in self})

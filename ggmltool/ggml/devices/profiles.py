@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ggmltool.ggml.devices.profile import Profile, Profiles
+from ggmltool.ggml.devices.profile import Profile, ReleaseProfiles
 from ggmltool.ggml.devices.unsupported import aborts, asserts, passes_over
 from ggmltool.ggml.version import TENSOR_ALIGNMENT
 
@@ -178,7 +178,7 @@ def _rpc() -> Profile:
     return Profile("RPC", caps=frozenset(("mmap_support",)))
 
 
-PROFILES = Profiles(
+PROFILES = ReleaseProfiles(
     {
         "custom": _custom,
         "CPU": _cpu,

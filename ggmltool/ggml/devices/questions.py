@@ -42,7 +42,7 @@ class Operand(NamedTuple):
     lies: Lies | None = None
 
 
-class Question(NamedTuple):
+class OpQuestion(NamedTuple):
     """An op by its key, with the words of its parameters (without zeros at the end), its result, its sources."""
 
     key: int
@@ -61,9 +61,9 @@ class Question(NamedTuple):
         return f"{KEY_NAMES[self.key]}{told}({sources}) -> {_operand_text(self.result)}"
 
 
-def question(op: Tensor) -> Question:
+def question(op: Tensor) -> OpQuestion:
     """What a device is asked about supports and offloads, with the memory as it is now."""
-    return Question(
+    return OpQuestion(
         op.key,
         _params(op),
         operand_of(op),
@@ -71,9 +71,9 @@ def question(op: Tensor) -> Question:
     )
 
 
-def size_question(t: Tensor) -> Question:
+def size_question(t: Tensor) -> OpQuestion:
     """What a buffer type is asked about a tensor's bytes: nothing has memory yet, and a copy is like its source."""
-    return Question(
+    return OpQuestion(
         t.key,
         _params(t),
         Operand(t.type.name, t.ne, t.nb),
@@ -81,7 +81,7 @@ def size_question(t: Tensor) -> Question:
     )
 
 
-def without_memory(asked: Question) -> Question:
+def without_memory(asked: OpQuestion) -> OpQuestion:
     """The same of tensors that are no views and lie nowhere, as sizes are asked."""
     sources = (None if s is None else s._replace(view=False, lies=None) for s in asked.src)
     return asked._replace(result=asked.result._replace(view=False, lies=None), src=tuple(sources))
@@ -140,7 +140,7 @@ class NotAQuestion(ValueError):  # noqa: N818 - it says what is the matter
         self.offset = offset
 
 
-def parsed(text: str) -> Question:
+def parsed(text: str) -> OpQuestion:
     """The question that a text says. Raises NotAQuestion."""
     if len(text) > MAX_QUESTION:
         raise NotAQuestion(f"it has {len(text)} characters, and {MAX_QUESTION} are the most", 0)
@@ -148,7 +148,7 @@ def parsed(text: str) -> Question:
     if head is None:
         result, end = _operand(text, 0)
         _at_end(text, end)
-        return Question(int(Op.NONE), (), result)
+        return OpQuestion(int(Op.NONE), (), result)
     try:
         key = keys_of(head.group(1))[0]
     except KeyError:
@@ -164,7 +164,7 @@ def parsed(text: str) -> Question:
     if key >= FIRST_UNARY_KEY:
         # The number of the function of UNARY or GLU stands in the first word.
         params = (key - (FIRST_GLU_KEY if key >= FIRST_GLU_KEY else FIRST_UNARY_KEY), *params[1:])
-    return Question(key, trimmed(params), result, src)
+    return OpQuestion(key, trimmed(params), result, src)
 
 
 def _sources(text: str, at: int) -> tuple[tuple[Operand | None, ...], int]:

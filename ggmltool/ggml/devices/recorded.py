@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import NOT_IN_TABLE, Device, Keep, Refusal, SplitNodes, UseCount
-from ggmltool.ggml.devices.questions import Question, question, size_question, without_memory
+from ggmltool.ggml.devices.questions import OpQuestion, question, size_question, without_memory
 from ggmltool.ggml.op import EMPTY_OPS, KEY_NAMES, Op
 from ggmltool.ggml.tensor import Tensor
 
@@ -39,7 +39,7 @@ class Heard(StrEnum):
     NEVER = "never"
 
 
-class Answer(NamedTuple):
+class RecordedAnswer(NamedTuple):
     """What a device said of an op: whether it supports it, whether it asks for it when its weights lie elsewhere."""
 
     supports: bool
@@ -54,7 +54,7 @@ class Order(NamedTuple):
     kept: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-class Basis(NamedTuple):
+class AnswerBasis(NamedTuple):
     """What the answer to an op rests on: `yes` of `of` answers say that it is supported."""
 
     basis: Heard
@@ -63,12 +63,12 @@ class Basis(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedAnswers:
     """What a device was asked: of ops, and of the bytes that tensors take in its buffer types, by their names; and the
     `orders` in which it left the splits that it was given."""
 
-    ops: Mapping[Question, Answer] = field(default_factory=dict, hash=False)
-    sizes: Mapping[str, Mapping[Question, int]] = field(default_factory=dict, hash=False)
+    ops: Mapping[OpQuestion, RecordedAnswer] = field(default_factory=dict, hash=False)
+    sizes: Mapping[str, Mapping[OpQuestion, int]] = field(default_factory=dict, hash=False)
     orders: Sequence[Order] = ()
 
     @cached_property
@@ -77,14 +77,14 @@ class Recorded:
         return {frozenset(order.nodes): order for order in self.orders}
 
     @cached_property
-    def by_op(self) -> Mapping[int, Sequence[tuple[Question, Answer]]]:
+    def by_op(self) -> Mapping[int, Sequence[tuple[OpQuestion, RecordedAnswer]]]:
         """The answers by op key."""
-        out: dict[int, list[tuple[Question, Answer]]] = {}
+        out: dict[int, list[tuple[OpQuestion, RecordedAnswer]]] = {}
         for asked, answer in self.ops.items():
             out.setdefault(asked.key, []).append((asked, answer))
         return out
 
-    def nearest(self, asked: Question) -> tuple[Heard, list[Answer]]:
+    def nearest(self, asked: OpQuestion) -> tuple[Heard, list[RecordedAnswer]]:
         """The answers to what is most like a question that was not asked."""
         of_op = self.by_op.get(asked.key, ())
         bare = without_memory(asked)
@@ -99,11 +99,11 @@ class Recorded:
         return heard, [a for q, a in among if _distance(q, asked) <= least]
 
 
-def _types(asked: Question) -> tuple[str | None, ...]:
+def _types(asked: OpQuestion) -> tuple[str | None, ...]:
     return (asked.result.type, *(None if s is None else s.type for s in asked.src))
 
 
-def _distance(a: Question, b: Question) -> float:
+def _distance(a: OpQuestion, b: OpQuestion) -> float:
     """How far the extents are from each other, as factors."""
     pairs = zip((a.result, *a.src), (b.result, *b.src), strict=False)
     extents = (zip(x.ne, y.ne, strict=True) for x, y in pairs if x is not None and y is not None)
@@ -117,7 +117,7 @@ class RecordedDevice(Device):
 
     __slots__ = ("_nearest", "_order", "family", "like", "recorded")
 
-    def __init__(self, base: Device, recorded: Recorded, family: str | None, orders: bool = True) -> None:
+    def __init__(self, base: Device, recorded: RecordedAnswers, family: str | None, orders: bool = True) -> None:
         for name in Device.__slots__:
             setattr(self, name, getattr(base, name))
         self.recorded = recorded
@@ -125,7 +125,7 @@ class RecordedDevice(Device):
         self.family = family
         self.looks_at_memory = True
         self.unsupported = None
-        self._nearest: dict[Question, tuple[Heard, list[Answer]]] = {}
+        self._nearest: dict[OpQuestion, tuple[Heard, list[RecordedAnswer]]] = {}
         self._order = base.graph_optimize
         if recorded.orders and orders:
             self.graph_optimize = self._ordered
@@ -163,16 +163,16 @@ class RecordedDevice(Device):
                     keep(known[tensor], by_id[until])
         return [by_id[id] for id in order.nodes]
 
-    def basis(self, op: Tensor) -> Basis:
+    def basis(self, op: Tensor) -> AnswerBasis:
         """What the answer to an op rests on."""
         asked = question(op)
         answer = self.recorded.ops.get(asked)
         if answer is not None:
-            return Basis(Heard.ASKED, int(answer.supports), 1)
+            return AnswerBasis(Heard.ASKED, int(answer.supports), 1)
         if self.like is not None or op.op in EMPTY_OPS:
-            return Basis(Heard.LIKE, 0, 0)
+            return AnswerBasis(Heard.LIKE, 0, 0)
         heard, answers = self._answers(asked)
-        return Basis(heard, sum(a.supports for a in answers), len(answers))
+        return AnswerBasis(heard, sum(a.supports for a in answers), len(answers))
 
     def offload_op(self, op: Tensor) -> bool:
         """ggml_backend_dev_offload_op."""
@@ -208,13 +208,13 @@ class RecordedDevice(Device):
             return None
         return f"not asked in the process; the nearest answers to {KEY_NAMES[asked.key].upper()} are no"
 
-    def _answers(self, asked: Question) -> tuple[Heard, list[Answer]]:
+    def _answers(self, asked: OpQuestion) -> tuple[Heard, list[RecordedAnswer]]:
         if asked not in self._nearest:
             self._nearest[asked] = self.recorded.nearest(asked)
         return self._nearest[asked]
 
 
-def recorded_sizes(sizes: Mapping[Question, int], buft: BufferType) -> AllocSize:
+def recorded_sizes(sizes: Mapping[OpQuestion, int], buft: BufferType) -> AllocSize:
     """get_alloc_size of a buffer type: as recorded, else by the rule that it has."""
     rule: Callable[[Tensor], int] = buft.alloc_size or buft.padded_size
 

@@ -11,7 +11,7 @@ from ggmltool.ggml.devices.combinators import (
     Alike,
     AllOf,
     AnyOf,
-    Asked,
+    OperandMeets,
     Rule,
     Said,
     all_of,
@@ -20,7 +20,7 @@ from ggmltool.ggml.devices.combinators import (
     same_shape,
     same_type,
 )
-from ggmltool.ggml.devices.conditions import EVERY_SOURCE, Bounds, Conditions, Contiguity, SupportRule
+from ggmltool.ggml.devices.conditions import EVERY_SOURCE, Conditions, Contiguity, NumberBounds, SupportRule
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import N_OP_KEYS
 from ggmltool.ggml.tensor import MAX_SRC
@@ -79,7 +79,7 @@ def written(rule: Rule) -> tuple[SupportRule, ...] | None:
 
 def _alternatives(rule: Rule) -> tuple[SupportRule, ...] | None:
     match rule:
-        case Asked(operand=i, conditions=conditions):
+        case OperandMeets(operand=i, conditions=conditions):
             return (SupportRule(None, ((i, conditions),)),)
         case Alike(what="type", operands=operands):
             return (SupportRule(None, same_type=operands),)
@@ -149,7 +149,7 @@ def _alike(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
 def _conditions_of_both(a: Conditions, b: Conditions) -> Conditions | None:
     numbers = dict(a.numbers)
     for number, bounds in b.numbers:
-        both = _bounds(numbers.get(number, Bounds()), bounds)
+        both = _bounds(numbers.get(number, NumberBounds()), bounds)
         if both is None:
             return None
         numbers[number] = both
@@ -160,14 +160,14 @@ def _conditions_of_both(a: Conditions, b: Conditions) -> Conditions | None:
     return Conditions(_types(a.types, b.types), contiguous, present, tuple(numbers.items()))
 
 
-def _bounds(a: Bounds, b: Bounds) -> Bounds | None:
+def _bounds(a: NumberBounds, b: NumberBounds) -> NumberBounds | None:
     """Those of both, where they bound different sides of a number."""
-    if a == b or b == Bounds():
+    if a == b or b == NumberBounds():
         return a
     asked = [{field: x for field, x in of._asdict().items() if x is not None} for of in (a, b)]
     both = asked[0] | asked[1]
     apart = len(both) == len(asked[0]) + len(asked[1])
-    return Bounds(**both) if apart and ("among" not in both or len(both) == 1) else None
+    return NumberBounds(**both) if apart and ("among" not in both or len(both) == 1) else None
 
 
 def _types(a: tuple[DType, ...] | None, b: tuple[DType, ...] | None) -> tuple[DType, ...] | None:

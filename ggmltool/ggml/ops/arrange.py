@@ -21,7 +21,7 @@ from ggmltool.ggml.ops.operands import (
     sources_of,
     target_shape,
 )
-from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, float_of, int64_t, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, OpPart, constructor, float_bits, float_of, int64_t, kernel, words
 from ggmltool.ggml.tensor import Tensor, can_repeat, is_contiguous, is_empty
 
 INT64_MIN = -(2**63)
@@ -93,8 +93,8 @@ def concat(ctx: Context, a: Tensor, b: Tensor, dim: int) -> Tensor:
     shape="-> a.type[a.ne[0] + p0, a.ne[1] + p1, a.ne[2] + p2, a.ne[3] + p3]",
     means={"p#": "zeros behind the elements of dimension #"},
     parts=(
-        Part("padding on the left", "2025-09-04", words=(0, 2, 4, 6)),
-        Part("circular padding", "2025-12-06", words=(8,)),
+        OpPart("padding on the left", "2025-09-04", words=(0, 2, 4, 6)),
+        OpPart("circular padding", "2025-12-06", words=(8,)),
     ),
 )
 def pad(ctx: Context, a: Tensor, p0: int, p1: int, p2: int, p3: int) -> Tensor:

@@ -13,7 +13,7 @@ from ggmltool.ggml.ops.cpu.mathfn import on_host
 from ggmltool.ggml.ops.cpu.vec_dot import as_dotted
 from ggmltool.ggml.ops.matmul import PREC, can_mul_mat
 from ggmltool.ggml.ops.operands import param_f32, requirer, show
-from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, OpPart, constructor, float_bits, kernel, words
 from ggmltool.ggml.ops.softmax import alibi_slopes
 from ggmltool.ggml.tensor import Tensor, is_contiguous
 from ggmltool.ggml.values.product import times
@@ -46,9 +46,9 @@ _MINUS_INFINITY = 0xFC00
         "n_kv_max": "how many keys at most a row of the mask shows, 0 where unknown; since September 2026",
     },
     parts=(
-        Part("sinks", "2025-08-05", source=4),
-        Part("n_kv_max", "2026-09-05", words=(4,)),
-        Part("prec but default and f32", "2026-09-12", words=(3,), before=(0, 10)),
+        OpPart("sinks", "2025-08-05", source=4),
+        OpPart("n_kv_max", "2026-09-05", words=(4,)),
+        OpPart("prec but default and f32", "2026-09-12", words=(3,), before=(0, 10)),
     ),
     prototype="ttttfff",
 )

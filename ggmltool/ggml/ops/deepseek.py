@@ -14,7 +14,7 @@ from ggmltool.ggml.dtypes import F16, F32
 from ggmltool.ggml.errors import GgmlCrash
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.operands import param_f32, param_i32, requirer, sources_of
-from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, OpPart, constructor, float_bits, kernel, words
 from ggmltool.ggml.tensor import Tensor
 
 HC = 4
@@ -116,8 +116,8 @@ def dsv4_hc_comb(ctx: Context, mixes: Tensor, scale: Tensor, base: Tensor, eps: 
         "since September 2026",
     },
     parts=(
-        Part("scale", "2026-09-17", words=(0,), before=(0, 1065353216)),
-        Part("gates", "2026-09-17", words=(1,)),
+        OpPart("scale", "2026-09-17", words=(0,), before=(0, 1065353216)),
+        OpPart("gates", "2026-09-17", words=(1,)),
     ),
     prototype="tt",
 )

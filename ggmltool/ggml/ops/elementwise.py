@@ -27,7 +27,7 @@ from ggmltool.ggml.ops.operands import (
     show,
     sources_of,
 )
-from ggmltool.ggml.ops.registry import Arrays, Build, Part, constructor, float_bits, kernel, size_t, words
+from ggmltool.ggml.ops.registry import Arrays, Build, OpPart, constructor, float_bits, kernel, size_t, words
 from ggmltool.ggml.tensor import (
     Tensor,
     can_repeat,
@@ -211,7 +211,7 @@ cos = _function(Op.COS, "cos", "the cosine", since="2024-08-12")
     example="x: f32[8, 4]; scale(x, s=0.125)",
     shape="-> a.type[a.ne]",
     means={"s": "factor", "b": "bias, added after the product"},
-    parts=(Part("bias", "2025-07-09", words=(1,)),),
+    parts=(OpPart("bias", "2025-07-09", words=(1,)),),
     prototype={"scale": "tf", "scale_bias": "tff"},
 )
 def scale(ctx: Context, a: Tensor, s: float, b: float = 0.0, *, inplace: bool = False) -> Tensor:

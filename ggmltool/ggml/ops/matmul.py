@@ -16,7 +16,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.cpu.mathfn import on_host
 from ggmltool.ggml.ops.cpu.vec_dot import other_operand, weights
 from ggmltool.ggml.ops.operands import not_computable, param_i32, requirer, show, show_nb, sources_of
-from ggmltool.ggml.ops.registry import Arrays, Part, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, OpPart, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_transposed
 from ggmltool.ggml.values.product import times
 
@@ -62,8 +62,8 @@ _PRECISIONS = {"prec": PREC, "prec_b": PREC}
         "prec_b": "the lowest precision that b may be converted to; since September 2026",
     },
     parts=(
-        Part("prec but default and f32", "2026-09-12", words=(0,), before=(0, 10)),
-        Part("prec_b", "2026-09-12", words=(3,)),
+        OpPart("prec but default and f32", "2026-09-12", words=(0,), before=(0, 10)),
+        OpPart("prec_b", "2026-09-12", words=(3,)),
     ),
     prototype="tt",
 )
@@ -102,7 +102,7 @@ def mul_mat(ctx: Context, a: Tensor, b: Tensor, prec: int = 0, hint: int = 0, pr
         "prec": "precision of the sums; all but default and f32 since September 2026",
         "prec_b": "the lowest precision that b may be converted to; since September 2026",
     },
-    parts=(Part("prec", "2026-09-12", words=(0, 3)),),
+    parts=(OpPart("prec", "2026-09-12", words=(0, 3)),),
     prototype="ttt",
 )
 def mul_mat_id(ctx: Context, as_: Tensor, b: Tensor, ids: Tensor, prec: int = 0, prec_b: int = 0) -> Tensor:

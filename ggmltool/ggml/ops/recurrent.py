@@ -15,7 +15,7 @@ from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.cpu.mathfn import exp, softplus
 from ggmltool.ggml.ops.operands import param_f32, param_i32, requirer, show, sources_of
-from ggmltool.ggml.ops.registry import Arrays, Part, constructor, float_bits, int64_t, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, OpPart, constructor, float_bits, int64_t, kernel, words
 from ggmltool.ggml.tensor import (
     Tensor,
     are_same_shape,
@@ -329,7 +329,7 @@ def ssm_conv(ctx: Context, sx: Tensor, c: Tensor) -> Tensor:
     "A.ne[0] in (1, s.ne[0]); s is contiguous; dt is contiguous; "
     "A is contiguous -> f32[elements(x) + K * s.ne[0] * s.ne[1] * s.ne[2] * ids.ne[0]]",
     means={"K": "how many states are kept: the last, and those of the tokens before it"},
-    parts=(Part("ids of states", "2025-07-02", source=6),),
+    parts=(OpPart("ids of states", "2025-07-02", source=6),),
 )
 def ssm_scan(
     ctx: Context,

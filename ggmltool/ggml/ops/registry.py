@@ -111,7 +111,7 @@ class Param:
     default: object = None
 
 
-class Part(NamedTuple):
+class OpPart(NamedTuple):
     """What an op has since a day: a source in slot `source`, or one of these `words` of op_params that is not `before`,
     values that the word always had.
     """
@@ -188,7 +188,7 @@ class Constructor:
     shape: str = ""
     means: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[OpPart, ...] = ()
     prototype: str | Mapping[str, str] | None = None
     build: Build = _unmade
     _signature: _Signature | None = field(default=None, repr=False)

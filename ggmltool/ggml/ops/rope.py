@@ -14,7 +14,7 @@ from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.operands import not_computable, param_f32, param_i32, requirer, show
-from ggmltool.ggml.ops.registry import Arrays, Part, Raw, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, OpPart, Raw, constructor, float_bits, float_of, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_vector
 
 NORMAL, NEOX, MROPE, VISION, IMROPE = 0, 2, 8, 24, 40
@@ -41,7 +41,7 @@ _MEANS = {
     "offset": "elements of each row before those that are turned; since August 2026",
 }
 _SHAPE = "b is a vector; b.type = i32; b.ne[0] = a.ne[2]; c.type = f32; c.ne[0] >= n_dims / 2 -> a.type[a.ne]"
-_PARTS = (Part("offset", "2026-08-19", words=(OFFSET,)),)
+_PARTS = (OpPart("offset", "2026-08-19", words=(OFFSET,)),)
 
 
 def _read_params(raw: Raw) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ggmltool.ggml.ops.operands import (
     same_as,
     sources_of,
 )
-from ggmltool.ggml.ops.registry import Arrays, Build, Part, constructor, float_bits, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, Build, OpPart, constructor, float_bits, kernel, words
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_scalar
 
 
@@ -49,7 +49,7 @@ def _check_mask(a: Tensor, mask: Tensor) -> None:
     "mask.ne[1] >= a.ne[1]; a.ne[2] % mask.ne[2] = 0; a.ne[3] % mask.ne[3] = 0; sinks.ne[0] = a.ne[2]; "
     "sinks.type = f32 -> a.type[a.ne]",
     means={"scale": "factor of the scores", "max_bias": "largest slope of ALiBi; 0 for no slopes"},
-    parts=(Part("sinks", "2025-08-05", source=2),),
+    parts=(OpPart("sinks", "2025-08-05", source=2),),
     prototype={"soft_max": "t", "soft_max_ext": "ttff"},
 )
 def soft_max_ext(

@@ -9,7 +9,7 @@ from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.operands import new_tensor, operand, param_i32, require_elements, requirer, sources_of
-from ggmltool.ggml.ops.registry import Arrays, Part, constructor, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, OpPart, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor
 
 NEAREST, BILINEAR, BICUBIC = 0, 1, 2
@@ -55,7 +55,7 @@ def interpolate(ctx: Context, a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int,
     example="image: f32[8, 8, 2]; upscale(image, scale_factor=2, mode=bilinear)",
     shape="a.type = f32 -> f32[a.ne[0] * scale_factor, a.ne[1] * scale_factor, a.ne[2], a.ne[3]]",
     means={"scale_factor": "how many times as large", "mode": "how values between elements are found"},
-    parts=(Part("mode but nearest", "2025-04-09", words=(0,)),),
+    parts=(OpPart("mode but nearest", "2025-04-09", words=(0,)),),
 )
 def upscale(ctx: Context, a: Tensor, scale_factor: int, mode: int) -> Tensor:
     """ggml_upscale: dimensions 0 and 1 `scale_factor` times as large."""

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from ggmltool.data import load
-from ggmltool.ggml.messages import Told
+from ggmltool.ggml.messages import MessageWords
 
 Kind = Literal["layout", "shape", "type"]
 
@@ -28,7 +28,7 @@ class Assertions(NamedTuple):
     """`told` is what to say by who asserts, `remedies` what to do about a kind of condition, `predicates` and `counts`
     are the functions of ggml's that conditions are made of, `relations` its comparisons."""
 
-    told: dict[str, Told]
+    told: dict[str, MessageWords]
     remedies: dict[Kind, str]
     predicates: dict[str, Words]
     counts: dict[str, Words]
@@ -47,7 +47,7 @@ class _File(Struct, forbid_unknown_fields=True):
 def assertions() -> Assertions:
     """All of them."""
     file = load("assertions.toml", _File)
-    told = {who: Told(**words) for who, words in file.told.items()}
+    told = {who: MessageWords(**words) for who, words in file.told.items()}
     return Assertions(told, file.remedies, _by_function(file.predicates), _by_function(file.counts), file.relations)
 
 

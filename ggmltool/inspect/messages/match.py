@@ -13,7 +13,7 @@ from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
-from ggmltool.ggml.messages import Told, messages
+from ggmltool.ggml.messages import MessageWords, messages
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.messages.conditions import Required, assertions, required
 
@@ -354,7 +354,7 @@ class Explained(NamedTuple):
     texts: tuple[str, ...]
     functions: tuple[str, ...]
     era: str
-    told: Told
+    told: MessageWords
     values: dict[str, str]
 
 
@@ -388,7 +388,7 @@ def _assertion(found: Match) -> Explained:
     told = assertions().told[_asserter(found, asked.kinds)]
     remedies = [remedy for kind, remedy in assertions().remedies.items() if kind in asked.kinds]
     remedy = "; ".join(remedies) or "look at the op's parameters and sources"
-    words = Told(*(text.format(words=asked.words, remedy=remedy) for text in told))
+    words = MessageWords(*(text.format(words=asked.words, remedy=remedy) for text in told))
     where = "an assertion of ggml's, read from its condition"
     title = found.text if f": {found.text}" in found.said else f"GGML_ASSERT({found.text})"
     return Explained(found.key, title, where, (found.text,), (), "", words, {})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ggmltool.ggml.devices.cases import Case, Operand, SupportCases
+from ggmltool.ggml.devices.cases import Case, CaseOperand, SupportCases
 from ggmltool.ggml.devices.conditions import RESULT
 from ggmltool.ggml.dtypes import F32, TYPES, DType
 from ggmltool.ggml.op import FIRST_GLU_KEY, keys_of
@@ -147,75 +147,77 @@ def _shape(
         return None
 
 
-def _plain_operands(p: Params) -> Iterator[Operand]:
+def _plain_operands(p: Params) -> Iterator[CaseOperand]:
     """Of most ops: `type` or `type_a` and `ne` or `ne_a` are those of source 0, `type_b` and `ne_b` of source 1."""
-    yield Operand(0, _type(p, "type", "type_a", "type_src", "type_input"), _ne(p, "ne_a", "ne", "ne_input", "ne_lhs"))
-    yield Operand(1, _type(p, "type_b"), _ne(p, "ne_b", "ne_rhs"))
-    yield Operand(RESULT, _type(p, "type_dst"), None)
+    yield CaseOperand(
+        0, _type(p, "type", "type_a", "type_src", "type_input"), _ne(p, "ne_a", "ne", "ne_input", "ne_lhs")
+    )
+    yield CaseOperand(1, _type(p, "type_b"), _ne(p, "ne_b", "ne_rhs"))
+    yield CaseOperand(RESULT, _type(p, "type_dst"), None)
 
 
-def _glu(p: Params) -> Iterator[Operand]:
-    yield Operand(0, _type(p, "type"), _ne(p, "ne_a"))
+def _glu(p: Params) -> Iterator[CaseOperand]:
+    yield CaseOperand(0, _type(p, "type"), _ne(p, "ne_a"))
     if "split" in p:
-        yield Operand(1, _type(p, "type"), _ne(p, "ne_a"))
+        yield CaseOperand(1, _type(p, "type"), _ne(p, "ne_a"))
 
 
-def _binary(p: Params) -> Iterator[Operand]:
+def _binary(p: Params) -> Iterator[CaseOperand]:
     small, times = _ne(p, "ne"), _ne(p, "nr")
     repeated = _dims(n * m for n, m in zip(small, times, strict=True)) if small and times else None
-    yield Operand(0, _type(p, "type"), repeated)
-    yield Operand(1, _type(p, "type"), small)
+    yield CaseOperand(0, _type(p, "type"), repeated)
+    yield CaseOperand(1, _type(p, "type"), small)
 
 
-def _mul_mat(p: Params) -> Iterator[Operand]:
-    yield Operand(0, _type(p, "type_a"), _shape(p, lambda n, two: (n("k"), n("m"), *two("bs"))))
+def _mul_mat(p: Params) -> Iterator[CaseOperand]:
+    yield CaseOperand(0, _type(p, "type_a"), _shape(p, lambda n, two: (n("k"), n("m"), *two("bs"))))
     many = _shape(p, lambda n, two: (n("k"), n("n"), two("bs")[0] * two("nr")[0], two("bs")[1] * two("nr")[1]))
-    yield Operand(1, _type(p, "type_b"), many)
+    yield CaseOperand(1, _type(p, "type_b"), many)
 
 
-def _mul_mat_id(p: Params) -> Iterator[Operand]:
-    yield Operand(0, _type(p, "type_a"), _shape(p, lambda n, _: (n("k"), n("m"), n("n_mats"))))
+def _mul_mat_id(p: Params) -> Iterator[CaseOperand]:
+    yield CaseOperand(0, _type(p, "type_a"), _shape(p, lambda n, _: (n("k"), n("m"), n("n_mats"))))
     many = _shape(p, lambda n, _: (n("k"), 1 if p.get("b") == "1" else n("n_used"), n("n")))
-    yield Operand(1, _type(p, "type_b"), many)
+    yield CaseOperand(1, _type(p, "type_b"), many)
 
 
-def _set_rows(p: Params) -> Iterator[Operand]:
+def _set_rows(p: Params) -> Iterator[CaseOperand]:
     ne = _ne(p, "ne")
     rows = _shape(p, lambda n, two: (ne[0], n("r"), ne[2] * two("nr23")[0], ne[3] * two("nr23")[1])) if ne else None
-    yield Operand(0, F32, rows)
-    yield Operand(1, _type(p, "type_idx"), None)
-    yield Operand(RESULT, _type(p, "type"), None)
+    yield CaseOperand(0, F32, rows)
+    yield CaseOperand(1, _type(p, "type_idx"), None)
+    yield CaseOperand(RESULT, _type(p, "type"), None)
 
 
-def _get_rows(p: Params) -> Iterator[Operand]:
-    yield Operand(0, _type(p, "type"), _shape(p, lambda n, _: (n("n"), n("m"), n("be1"), n("be2"))))
+def _get_rows(p: Params) -> Iterator[CaseOperand]:
+    yield CaseOperand(0, _type(p, "type"), _shape(p, lambda n, _: (n("n"), n("m"), n("be1"), n("be2"))))
 
 
-def _set(p: Params) -> Iterator[Operand]:
-    yield Operand(0, _type(p, "type_dst"), _ne(p, "ne"))
-    yield Operand(1, _type(p, "type_src"), None)
+def _set(p: Params) -> Iterator[CaseOperand]:
+    yield CaseOperand(0, _type(p, "type_dst"), _ne(p, "ne"))
+    yield CaseOperand(1, _type(p, "type_src"), None)
 
 
-def _convolution(p: Params) -> Iterator[Operand]:
-    yield Operand(0, _type(p, "type_kernel"), _ne(p, "ne_kernel"))
-    yield Operand(1, _type(p, "type_input"), _ne(p, "ne_input"))
-    yield Operand(RESULT, _type(p, "dst_type"), None)
+def _convolution(p: Params) -> Iterator[CaseOperand]:
+    yield CaseOperand(0, _type(p, "type_kernel"), _ne(p, "ne_kernel"))
+    yield CaseOperand(1, _type(p, "type_input"), _ne(p, "ne_input"))
+    yield CaseOperand(RESULT, _type(p, "dst_type"), None)
 
 
-def _soft_max(p: Params) -> Iterator[Operand]:
-    yield Operand(0, _type(p, "type"), _ne(p, "ne"))
+def _soft_max(p: Params) -> Iterator[CaseOperand]:
+    yield CaseOperand(0, _type(p, "type"), _ne(p, "ne"))
     if p.get("mask") == "1":
-        yield Operand(1, _type(p, "m_prec"), None)
+        yield CaseOperand(1, _type(p, "m_prec"), None)
 
 
-def _flash_attn(p: Params) -> Iterator[Operand]:
-    yield Operand(0, F32, _shape(p, lambda n, two: (n("hsk"), n("nb"), n("nh") * two("nr23")[0], two("nr23")[1])))
+def _flash_attn(p: Params) -> Iterator[CaseOperand]:
+    yield CaseOperand(0, F32, _shape(p, lambda n, two: (n("hsk"), n("nb"), n("nh") * two("nr23")[0], two("nr23")[1])))
     keys = _shape(p, lambda n, two: (n("hsk"), n("kv"), n("nh"), two("nr23")[1]))
-    yield Operand(1, _type(p, "type_K", "type_KV"), keys)
-    yield Operand(2, _type(p, "type_V", "type_KV"), _shape(p, lambda n, _: (n("hsv"), *(keys or ())[1:])))
+    yield CaseOperand(1, _type(p, "type_K", "type_KV"), keys)
+    yield CaseOperand(2, _type(p, "type_V", "type_KV"), _shape(p, lambda n, _: (n("hsv"), *(keys or ())[1:])))
 
 
-_OPERANDS: dict[str, Callable[[Params], Iterator[Operand]]] = {
+_OPERANDS: dict[str, Callable[[Params], Iterator[CaseOperand]]] = {
     **dict.fromkeys(("ADD", "SUB", "MUL", "DIV"), _binary),
     **dict.fromkeys(("IM2COL", "IM2COL_3D", "CONV_2D", "CONV_2D_DW"), _convolution),
     **dict.fromkeys(("CONV_TRANSPOSE_1D", "CONV_TRANSPOSE_2D"), _convolution),

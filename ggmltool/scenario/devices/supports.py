@@ -9,18 +9,18 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from msgspec import Meta, defstruct, field
 
-from ggmltool.ggml.devices.cases import Supports
+from ggmltool.ggml.devices.cases import OwnSupports
 from ggmltool.ggml.devices.conditions import (
     EVERY_SOURCE,
     RESULT,
-    Bounds,
     Conditions,
     Contiguity,
     Number,
+    NumberBounds,
     SupportRule,
 )
-from ggmltool.ggml.devices.questions import NotAQuestion, Question, parsed, without_memory
-from ggmltool.ggml.devices.recorded import Answer, Order, Recorded
+from ggmltool.ggml.devices.questions import NotAQuestion, OpQuestion, parsed, without_memory
+from ggmltool.ggml.devices.recorded import Order, RecordedAnswer, RecordedAnswers
 from ggmltool.ggml.dtypes import TYPES, DType
 from ggmltool.ggml.op import KEY_NAMES, keys_of
 from ggmltool.ggml.tensor import MAX_SRC
@@ -66,7 +66,7 @@ MOST_ITEMS = 256
 _FORMS = "{only: [op, ...]}, {except: [...]}, {rules: [...]} or {csv: FILE}"
 
 
-def read_supports(value: object, own_name: str, folder: Path | None) -> Supports:
+def read_supports(value: object, own_name: str, folder: Path | None) -> OwnSupports:
     """The map `supports` of the backend called `own_name`; files lie in `folder`. Raises Mistake."""
     given = as_map(value, "supports")
     check_keys(given, key_names(SupportsKeys), "supports")
@@ -89,7 +89,7 @@ def read_supports(value: object, own_name: str, folder: Path | None) -> Supports
         for key in rule.keys or ():
             if key in keys:
                 raise Mistake(f"{KEY_NAMES[key]} has a rule, but is also under except", "", "rules", i, "op")
-    return Supports(
+    return OwnSupports(
         keys,
         exclude=base in ("", "except", "profile"),
         rules=rules,
@@ -174,18 +174,18 @@ def _contiguity(value: object, what: str) -> Contiguity | None:
     return CONTIGUITY[as_word(value, what, CONTIGUITY)]
 
 
-def _bounds(value: object, number: str) -> Bounds:
+def _bounds(value: object, number: str) -> NumberBounds:
     """A number, a list of them, or a map of bounds."""
     keys = ByteBoundsKeys if number == "bytes" else BoundsKeys
     if not isinstance(value, dict):
         read = as_size if number == "bytes" else as_int
-        return Bounds(among=tuple(_list(value, number, lambda item: read(item, number))))
+        return NumberBounds(among=tuple(_list(value, number, lambda item: read(item, number))))
     given = as_map(value, number)
     check_keys(given, key_names(keys), number)
     if not given:
         raise Mistake(f"{number} has no bound", "{min: ..., max: ..., multiple: ...}, a number or a list of them")
     said = read_keys(given, keys)
-    return Bounds(said.get("min"), said.get("max"), said.get("multiple"))
+    return NumberBounds(said.get("min"), said.get("max"), said.get("multiple"))
 
 
 TypeName = Annotated[str, said(enum=list(TYPES))]
@@ -262,7 +262,7 @@ class SupportsKeys(Keys):
     backend: Id | None = None
 
 
-def dump_supports(supports: Supports, names: Callable[[Iterable[int]], list[str]]) -> dict[str, Any]:
+def dump_supports(supports: OwnSupports, names: Callable[[Iterable[int]], list[str]]) -> dict[str, Any]:
     """The map that says the same; `names` are those that stand for op keys."""
     words = {operand: word for word, operand in OPERANDS.items()}
     out: dict[str, Any] = {}
@@ -301,10 +301,10 @@ MOST_ANSWERS = 1_000_000
 """Answers of a device, at most."""
 
 WORDS = {
-    "supports": Answer(True, False),
-    "refuses": Answer(False, False),
-    "supports, offloads": Answer(True, True),
-    "refuses, offloads": Answer(False, True),
+    "supports": RecordedAnswer(True, False),
+    "refuses": RecordedAnswer(False, False),
+    "supports, offloads": RecordedAnswer(True, True),
+    "refuses, offloads": RecordedAnswer(False, True),
 }
 _NAMES = {answer: text for text, answer in WORDS.items()}
 
@@ -324,7 +324,7 @@ class AnswersKeys(Keys):
     orders: list[OrderKeys] | None = None
 
 
-def read_answers(value: object, what: str = "answers") -> Recorded:
+def read_answers(value: object, what: str = "answers") -> RecordedAnswers:
     """The map `answers`. Raises Mistake."""
     given = as_map(value, what)
     check_keys(given, key_names(AnswersKeys), what)
@@ -332,7 +332,7 @@ def read_answers(value: object, what: str = "answers") -> Recorded:
     bufts = at("sizes", as_map, {} if given.get("sizes") is None else given["sizes"], "sizes")
     sizes = {name: at("sizes", at, name, _sizes, name, of) for name, of in bufts.items()}
     items = at("orders", as_list, [] if given.get("orders") is None else given["orders"], "orders")
-    return Recorded(ops, sizes, tuple(at("orders", at, i, _order, order) for i, order in enumerate(items)))
+    return RecordedAnswers(ops, sizes, tuple(at("orders", at, i, _order, order) for i, order in enumerate(items)))
 
 
 def _order(value: object) -> Order:
@@ -355,17 +355,17 @@ def _ids(value: object) -> tuple[str, ...]:
     return tuple(at(i, as_id, id, "a tensor") for i, id in enumerate(as_list(value, "tensors")))
 
 
-def _sizes(name: str, value: object) -> dict[Question, int]:
+def _sizes(name: str, value: object) -> dict[OpQuestion, int]:
     as_id(name, "a buffer type's name")
     found = _by_question(value, "sizes", lambda v: as_int(v, "a size", 0, INT64_MAX))
     return {without_memory(asked): size for asked, size in found.items()}
 
 
-def _by_question(value: object, what: str, convert: Callable[[Any], T]) -> dict[Question, T]:
+def _by_question(value: object, what: str, convert: Callable[[Any], T]) -> dict[OpQuestion, T]:
     given = as_map({} if value is None else value, what)
     if len(given) > MOST_ANSWERS:
         raise Mistake(f"there are {len(given)} answers", f"at most {MOST_ANSWERS} are allowed")
-    out: dict[Question, T] = {}
+    out: dict[OpQuestion, T] = {}
     for text, item in given.items():
         try:
             asked = parsed(as_text(text, "a question"))
@@ -382,7 +382,7 @@ def _by_question(value: object, what: str, convert: Callable[[Any], T]) -> dict[
     return out
 
 
-def _answer(value: object) -> Answer:
+def _answer(value: object) -> RecordedAnswer:
     text = as_text(value, "an answer")
     if text not in WORDS:
         hint = did_you_mean(text, WORDS) or f"expected {', or '.join(WORDS)}"
@@ -390,7 +390,7 @@ def _answer(value: object) -> Answer:
     return WORDS[text]
 
 
-def dump_answers(recorded: Recorded) -> dict[str, Any]:
+def dump_answers(recorded: RecordedAnswers) -> dict[str, Any]:
     """The map that says the same."""
     out: dict[str, Any] = {
         "ops": {asked.text: _NAMES[answer] for asked, answer in recorded.ops.items()},

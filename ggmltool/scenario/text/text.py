@@ -151,7 +151,7 @@ Format = Literal["json", "yaml", "dict"]
 
 
 @dataclass(slots=True)
-class Document:
+class ScenarioText:
     """A scenario as it was read: `value` is its content, `text` what it was read from ("" for a dict).
 
     `source` is what messages call it, `folder` where the files it names lie.
@@ -267,14 +267,14 @@ class Readable(Protocol):
         """Up to `n` bytes, fewer only at the end."""
 
 
-def read_document(source: str | Path | dict[str, object], stream: Readable | None = None) -> Document:
+def read_document(source: str | Path | dict[str, object], stream: Readable | None = None) -> ScenarioText:
     """Read a scenario from a path, from standard input (`-`) or from a dict, which is taken as it is.
 
     `stream` is the content of the path or of standard input where somebody has opened it already. Raises ScenarioError
     for whatever cannot be read.
     """
     if isinstance(source, dict):
-        return Document("<dict>", None, "dict", "", source)
+        return ScenarioText("<dict>", None, "dict", "", source)
     if not isinstance(source, str | PathLike):
         raise ScenarioError(
             f"a scenario cannot be of type {type(source).__name__}",
@@ -309,9 +309,9 @@ def read_bytes(source: str | Path, stream: Readable | None = None) -> tuple[byte
     return (_read_file(Path(source), shown) if stream is None else _read_stream(stream, shown)), shown
 
 
-def parse_document(text: str, source: str, format_: Literal["json", "yaml"], folder: Path | None) -> Document:
+def parse_document(text: str, source: str, format_: Literal["json", "yaml"], folder: Path | None) -> ScenarioText:
     """The content of a scenario's text."""
-    document = Document(source, folder, format_, text, None)
+    document = ScenarioText(source, folder, format_, text, None)
     if not text.strip():
         raise _empty(source)
     no_log(text, source)

@@ -15,7 +15,7 @@ from ggmltool.structs.types import Array, CType, Enum, Int, Member, Pointer, Str
 _CODES = {(1, True): "b", (2, True): "h", (4, True): "i", (8, True): "q"}
 
 
-class Record:
+class StructFields:
     """Some fields of a struct, in the order in which they are named.
 
     A name may be a path (`addr.offset`), and several that are tried one after the other (`addr.offset|offset`); an
@@ -66,9 +66,9 @@ class Record:
 
 
 @lru_cache(256)
-def record(layout: Layout, tag: str, names: tuple[str, ...]) -> Record:
+def record(layout: Layout, tag: str, names: tuple[str, ...]) -> StructFields:
     """The fields of a struct, found once for each ggml."""
-    return Record(layout, tag, names)
+    return StructFields(layout, tag, names)
 
 
 def _picking(places: Sequence[int | slice]) -> Callable[[tuple[Any, ...]], Sequence[Any]]:

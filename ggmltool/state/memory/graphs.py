@@ -15,7 +15,7 @@ from ggmltool.structs.layout import Layout
 _GRAPH = ("size", "n_nodes", "n_leafs", "nodes", "leafs", "use_counts|", "visited_hash_set")
 
 
-class Graphs:
+class MemoryGraphs:
     """Reads them; two graphs that share a hash set, as a graph and its views do, share what is read of it."""
 
     def __init__(self, memory: Memory, layout: Layout) -> None:

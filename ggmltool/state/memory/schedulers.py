@@ -25,7 +25,7 @@ from ggmltool.ggml.version import SCHED_MAX_COPIES, hash_size
 from ggmltool.state.errors import AttachError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory import limits
 from ggmltool.state.memory.fields import record
-from ggmltool.state.memory.graphs import Graphs
+from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Array, bare
@@ -51,7 +51,7 @@ _TENSOR_ALLOC = ("buffer_id", "addr.chunk|", "addr.offset|offset", "size_max")
 class Schedulers:
     """Reads them. Raises NoBytes, and NotAsLaidOut for what no scheduler can hold."""
 
-    def __init__(self, memory: Memory, layout: Layout, graphs: Graphs) -> None:
+    def __init__(self, memory: Memory, layout: Layout, graphs: MemoryGraphs) -> None:
         if "hv_tensor_backend_ids" not in (layout.structs["ggml_backend_sched"].members or {}):
             raise NotAsLaidOut(f"the scheduler of ggml {layout.name} is too old to be read; ggml since 2025-01 is")
         self.memory = memory
@@ -270,12 +270,12 @@ _MOST_BYTES = 1 << 40
 
 
 @lru_cache(256)
-def arena_of(layout: Layout) -> Arena:
+def arena_of(layout: Layout) -> ReadArena:
     """The arena of a ggml's schedulers, known once for all of them."""
-    return Arena(layout)
+    return ReadArena(layout)
 
 
-class Arena:
+class ReadArena:
     """The arena of a scheduler, which tells the graph size that it was made for."""
 
     def __init__(self, layout: Layout) -> None:

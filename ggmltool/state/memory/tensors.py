@@ -11,7 +11,7 @@ from ggmltool.ggml.state import TensorState
 from ggmltool.ggml.tensor import Dims
 from ggmltool.state.errors import AttachError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory import limits
-from ggmltool.state.memory.fields import Record, record
+from ggmltool.state.memory.fields import StructFields, record
 from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.layout import Layout
 
@@ -80,12 +80,12 @@ def tensor_states(
     return out
 
 
-def tensor_record(layout: Layout) -> Record:
+def tensor_record(layout: Layout) -> StructFields:
     """The fields of a TensorStruct but for the address."""
     return record(layout, "ggml_tensor", _FIELDS)
 
 
-class Tensors:
+class MemoryTensors:
     """The tensors read so far, by address. Those that `must` be there raise; others are left out."""
 
     def __init__(self, memory: Memory, layout: Layout) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Pointer:
+class ArgumentPointer:
     """What an argument points to: number `index` of a kind of things, or the one that is called so.
 
     Of kind "tensor", "backend", "device", "split", "split_graph" (the graph of a split), "tallocr" and "node_alloc" it
@@ -38,17 +38,17 @@ class Address(NamedTuple):
         return f"{{chunk = {self.chunk}, offset = {self.offset}}}"
 
 
-Argument = Pointer | Address | int | str
+Argument = ArgumentPointer | Address | int | str
 
 _ONE: Mapping[str, Argument] = {
-    "sched": Pointer("sched"),
-    "galloc": Pointer("galloc"),
-    "gf": Pointer("sched_graph"),
-    "node_buffer_ids": Pointer("node_ids"),
-    "leaf_buffer_ids": Pointer("leaf_ids"),
-    "hash_set": Pointer("hash_set"),
-    "hash_node_talloc": Pointer("tallocrs"),
-    "params": Pointer("optimize_params"),
+    "sched": ArgumentPointer("sched"),
+    "galloc": ArgumentPointer("galloc"),
+    "gf": ArgumentPointer("sched_graph"),
+    "node_buffer_ids": ArgumentPointer("node_ids"),
+    "leaf_buffer_ids": ArgumentPointer("leaf_ids"),
+    "hash_set": ArgumentPointer("hash_set"),
+    "hash_node_talloc": ArgumentPointer("tallocrs"),
+    "params": ArgumentPointer("optimize_params"),
     "no_alloc": 0,
     "usage": "GGML_BACKEND_BUFFER_USAGE_COMPUTE",
 }
@@ -88,19 +88,19 @@ class Arguments:
                 return self._of_graph(function)
             case "backend" | "device" | "dev" | "backend_src" | "backend_dst" | "event":
                 kind = {"dev": "device", "device": "device", "event": "event"}.get(parameter, "backend")
-                return Pointer(kind, self._backend(parameter))
+                return ArgumentPointer(kind, self._backend(parameter))
             case "buffer":
-                return Pointer("buffer", self._tensor(self._label(function, "tensor")).index)
+                return ArgumentPointer("buffer", self._tensor(self._label(function, "tensor")).index)
             case "buft":
-                return Pointer("buft", self._buft())
+                return ArgumentPointer("buft", self._buft())
             case "alloc" | "talloc":
                 return self._allocator(function)
             case "split":
-                return Pointer("split", self._split())
+                return ArgumentPointer("split", self._split())
             case "cur_backend_id":
                 return self._backend("backend")
             case "node_backend_id":
-                return Pointer("id", self._tensor(self.event.tensor).index)
+                return ArgumentPointer("id", self._tensor(self.event.tensor).index)
             case "buffer_id":
                 return self._buffer_id()
             case "addr":
@@ -109,8 +109,8 @@ class Arguments:
                 return self._data()
         return self._number(parameter)
 
-    def _tensor(self, label: str) -> Pointer:
-        return Pointer("tensor", self._indices.get(label, label))
+    def _tensor(self, label: str) -> ArgumentPointer:
+        return ArgumentPointer("tensor", self._indices.get(label, label))
 
     def _cell(self, label: str) -> Any:
         return self._cells.get(("tensor", self._indices.get(label, -1)))
@@ -154,13 +154,13 @@ class Arguments:
                 return event
         return None
 
-    def _of_graph(self, function: str) -> Pointer:
+    def _of_graph(self, function: str) -> ArgumentPointer:
         if function.startswith(("ggml_gallocr", "ggml_tallocr")):
-            return Pointer("sched_graph")
+            return ArgumentPointer("sched_graph")
         if "optimize" in function or "." in function or isinstance(self.event, events.Computed):
             in_split = function.startswith(("ggml_backend_i.", "ggml_backend_graph_"))
-            return Pointer("split_graph", self._split()) if in_split else Pointer("graph", self._graph)
-        return Pointer("graph", self._graph)
+            return ArgumentPointer("split_graph", self._split()) if in_split else ArgumentPointer("graph", self._graph)
+        return ArgumentPointer("graph", self._graph)
 
     def _split(self) -> int:
         """The split that is being made, put into order, copied to or computed."""
@@ -202,10 +202,10 @@ class Arguments:
         if "needs_realloc" in function:
             nodes = self._cells.get(("sched_graph", "nodes"), ())
             node = self._indices.get(self.event.node, -1)
-            return Pointer("node_alloc", nodes.index(node) if node in nodes else -1)
+            return ArgumentPointer("node_alloc", nodes.index(node) if node in nodes else -1)
         named = self._buft()
         bufts = ((b.memory, b.buft) for b in self.history.backends)
-        return Pointer("tallocr", next((i for i, both in enumerate(bufts) if named in both), -1))
+        return ArgumentPointer("tallocr", next((i for i, both in enumerate(bufts) if named in both), -1))
 
     def _buffer_id(self) -> int:
         started = self._before(events.AllocationStarted)
@@ -219,8 +219,8 @@ class Arguments:
         event = self.event
         if isinstance(event, events.TensorCopied):
             cell = self._cell(event.src if event.how == "set" else event.dst)
-            return Pointer("data", "" if cell is None else int(cell.data))
-        return Pointer("data", getattr(event, "tensor", ""))
+            return ArgumentPointer("data", "" if cell is None else int(cell.data))
+        return ArgumentPointer("data", getattr(event, "tensor", ""))
 
     def _number(self, parameter: str) -> int:
         event = self.event

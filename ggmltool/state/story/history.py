@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ggmltool.ggml.buffer import Buffer
     from ggmltool.scenario.run.run import Run
-    from ggmltool.scenario.scenario import Scenario
+    from ggmltool.scenario.scenario import LoadedScenario
     from ggmltool.state.story.cells import Key, Value
     from ggmltool.state.story.points import AnyHistory
 
@@ -167,7 +167,7 @@ class History:
     """The `points` of a run of a scenario, with `compute` all its steps, else those that plan. `backends` are in their
     order. `error` is what ggml refused in the last step, None if nothing."""
 
-    scenario: Scenario
+    scenario: LoadedScenario
     points: Sequence[Point]
     changes: Sequence[Changes]
     compute: bool
@@ -366,7 +366,7 @@ class _Stop(BaseException):
     """The point that was asked for is reached."""
 
 
-def record_history(scenario: Scenario, compute: bool = False) -> History:
+def record_history(scenario: LoadedScenario, compute: bool = False) -> History:
     """The history of the scenario's own steps, up to one that fails."""
     points: list[Point] = []
     changes: list[Changes] = []
@@ -391,14 +391,14 @@ def backend_names(run: Run) -> Sequence[BackendNames]:
     return [BackendNames(b.name, b.device.buft.name, m, profile) for b, m, profile in names]
 
 
-def walk_to(scenario: Scenario, at: int, compute: bool = False) -> Cells:
+def walk_to(scenario: LoadedScenario, at: int, compute: bool = False) -> Cells:
     """The state of a fresh run that is stopped at point `at`."""
     found: list[Cells] = []
     _stop_at(scenario, at, compute, lambda run: found.append(cells_of(run)))
     return found[0]
 
 
-def _stop_at(scenario: Scenario, at: int, compute: bool, look: Callable[[Run], object]) -> None:
+def _stop_at(scenario: LoadedScenario, at: int, compute: bool, look: Callable[[Run], object]) -> None:
     """Look at a fresh run that is stopped at point `at`."""
     n = -1
 
@@ -417,7 +417,7 @@ def _stop_at(scenario: Scenario, at: int, compute: bool, look: Callable[[Run], o
 
 
 def visit_points(
-    scenario: Scenario, compute: bool, visit: Callable[[Run, Point], None]
+    scenario: LoadedScenario, compute: bool, visit: Callable[[Run, Point], None]
 ) -> Mapping[str, str | None] | None:
     """Do the steps and visit every point; what ggml refused."""
     step = START

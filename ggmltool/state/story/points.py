@@ -12,7 +12,7 @@ from ggmltool.ggml.events import SPLIT_GRAPH, Event, Said
 if TYPE_CHECKING:
     from ggmltool.ggml.events import Event
     from ggmltool.ggml.state import TensorState
-    from ggmltool.scenario.scenario import Scenario
+    from ggmltool.scenario.scenario import LoadedScenario
     from ggmltool.state.story.cells import AnyCells, Cells, Changes
 
 START = -1
@@ -67,7 +67,7 @@ class Announced(Protocol):
 class AnyHistory(Announced, Protocol):
     """A run that was recorded: the scenario, its points, and the state at each of them."""
 
-    scenario: Scenario
+    scenario: LoadedScenario
     changes: Sequence[Changes]
 
     def cells(self, at: int) -> Cells:

@@ -23,7 +23,7 @@ from ggmltool.ggml.tensor import Dims, op_desc_of
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.text.record import RecordFile, damaged, is_record, packed, unpacked
 from ggmltool.scenario.text.text import read_bytes
 from ggmltool.state.story.cells import GONE
@@ -148,7 +148,7 @@ def open_history(path: str | Path) -> History:
 def history_of(raw: bytes, shown: str, path: Path) -> History:
     """The history in the bytes of a file. Raises ScenarioError."""
     file = unpacked(raw, shown)
-    scenario = Scenario(load_spec(path))
+    scenario = LoadedScenario(load_spec(path))
     if scenario.model.release.name != file.release:
         raise damaged(shown, ValueError(f"the scenario is of {scenario.model.ggml}, the record of {file.release}"))
     try:

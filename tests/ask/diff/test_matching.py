@@ -20,7 +20,7 @@ from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.samples import samples_folder
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 
 F32, OTHER = ("f32", (4, 1, 1, 1)), ("f32", (8, 1, 1, 1))
 LEAFS = [Item("w", "w", "NONE", F32), Item("x", "x", "NONE", F32)]
@@ -144,7 +144,7 @@ MARCH = RELEASES["2025-03"]
 
 
 def opened(source: Any, ggml: str) -> Opened:
-    return Opened(Scenario(load_spec(source, ggml=ggml)), "it.yaml")
+    return Opened(LoadedScenario(load_spec(source, ggml=ggml)), "it.yaml")
 
 
 def named(source: Any, moment: Moment, older: str = "2025-03") -> list[tuple[str | None, list[str]]]:

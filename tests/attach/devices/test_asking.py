@@ -15,8 +15,8 @@ from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.ggml.devices.recorded import RECORDED, Heard, Recorded, RecordedDevice
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.ggml.devices.recorded import RECORDED, Heard, RecordedAnswers, RecordedDevice
+from ggmltool.scenario.scenario import LoadedScenario
 from tests import needs
 
 pytestmark = needs.program("gdb", "gdb")
@@ -24,7 +24,7 @@ pytestmark = needs.program("gdb", "gdb")
 ALLOC: Literal["ggml_backend_sched_alloc_graph"] = "ggml_backend_sched_alloc_graph"
 
 
-def asked_in(release: str, *program: str) -> tuple[Snapshot, Answers, list[Recorded]]:
+def asked_in(release: str, *program: str) -> tuple[Snapshot, Answers, list[RecordedAnswers]]:
     """What the devices of a program said before and after its first graph was allocated."""
     with AttachSession.launch(
         [sys.executable, "-m", "tests.attach.on_library", "--ggml", release, *program]
@@ -43,7 +43,9 @@ def asked_in(release: str, *program: str) -> tuple[Snapshot, Answers, list[Recor
         recorded(SnapshotQuestions(after, bufts), copies),
         strict=True,
     )
-    said = [Recorded(b.ops, {name: {**of, **a.sizes.get(name, {})} for name, of in b.sizes.items()}) for b, a in both]
+    said = [
+        RecordedAnswers(b.ops, {name: {**of, **a.sizes.get(name, {})} for name, of in b.sizes.items()}) for b, a in both
+    ]
     return before, replace(answers, sizes={**answers.sizes, **copies.sizes}), said
 
 
@@ -65,7 +67,7 @@ def test_devices_with_the_answers_of_a_process_plan_as_the_process(release: str,
         )
         for i, (spec, one) in enumerate(zip(model.backends, said, strict=True))
     ]
-    run = Scenario(replace(model, backends=backends)).start()
+    run = LoadedScenario(replace(model, backends=backends)).start()
     (theirs,) = run.run([step])
     assert theirs == ours
     assert set(answers.supports) >= {(t, b) for t in before.graph.nodes for b in range(len(backends))}

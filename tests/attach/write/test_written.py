@@ -18,7 +18,7 @@ from ggmltool.attach.write.redacted import Redaction, redacted
 from ggmltool.attach.write.written import GRAPH, scenario_file, written
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.state.errors import AttachError
 from tests.attach.recorded import recorded
 
@@ -50,7 +50,7 @@ def test_names_do_not_collide(names: strategies.DataObject, swap: bool) -> None:
     snapshot = called(names, swap)
     made = written(snapshot, program()[1])
     scenario_file(made.document)
-    plan = Scenario(load_spec(made.document)).plan(GRAPH, made.step)
+    plan = LoadedScenario(load_spec(made.document)).plan(GRAPH, made.step)
     assert [name for name, _ in plan.backends[: len(snapshot.backends)]] == list(made.names.backends)
     assert [buft for _, buft in plan.backends[: len(snapshot.backends)]] == [
         made.names.bufts[buft] for buft in snapshot.sched.bufts

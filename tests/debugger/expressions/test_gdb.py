@@ -13,14 +13,14 @@ import ggmltool
 from ggmltool.debugger.expressions.commands import complete, described, examine, type_text
 from ggmltool.debugger.expressions.evaluate import evaluate, value_of
 from ggmltool.debugger.expressions.image.image import Images
-from ggmltool.debugger.expressions.memory import Memory
+from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.parser import parse
 from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.values import CValue
 from ggmltool.ggml.events import Allocated
 from ggmltool.state.story.history import History, record_history
-from ggmltool.structs.declarations import Cursor, ExpressionError, read_type
+from ggmltool.structs.declarations import ExpressionError, TokenCursor, read_type
 from ggmltool.structs.layout import Layout, TypesFile, layout
 from ggmltool.structs.types import CType, Language
 from tests.needs import program
@@ -84,7 +84,7 @@ class Said(NamedTuple):
     """What gdb said to each command, and the memory of the program."""
 
     printed: dict[str, str]
-    memory: Memory
+    memory: ImageMemory
     addresses: dict[str, int]
 
 
@@ -123,7 +123,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
     addresses = {name: int(at) for name, at in re.findall(r"^(\w+) = (\d+)$", parts[0], re.MULTILINE)}
     if not addresses:
         pytest.skip(f"gdb cannot run a program here: {run.stderr[-300:]}")
-    memory = Memory()
+    memory = ImageMemory()
     for name in VARIABLES:
         raw = (there / name).read_bytes()
         memory.add(addresses[name], len(raw), lambda offset, n, raw=raw: raw[offset : offset + n], name)
@@ -155,7 +155,7 @@ class Globals:
         raise ExpressionError(f'No symbol "{name}" in current context.')
 
     def _type(self, text: str) -> CType:
-        return read_type(Cursor(text), self.layout)
+        return read_type(TokenCursor(text), self.layout)
 
     def variable(self, text: str) -> CValue:
         raise ExpressionError("There are no convenience variables.")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ggmltool
-from ggmltool.debugger.breakpoints import Breakpoints, Kind
+from ggmltool.debugger.breakpoints import Breakpoints, StopKind
 from ggmltool.debugger.expressions.commands import complete, examine, type_text
 from ggmltool.debugger.expressions.evaluate import evaluate
 from ggmltool.debugger.expressions.image.image import Images
@@ -196,8 +196,8 @@ def test_a_value_of_before_points_to_what_is_there_now() -> None:
     assert said("$1->n_splits", reading.scope(last, 0)) == said("sched->n_splits", Scope(reading.history, last))
 
 
-@pytest.mark.parametrize("kind", [Kind.BREAKPOINT, Kind.WATCHPOINT])
-def test_a_condition_takes_little_more_than_the_event(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [StopKind.BREAKPOINT, StopKind.WATCHPOINT])
+def test_a_condition_takes_little_more_than_the_event(kind: StopKind) -> None:
     """Beside the time to make the image of a point once."""
     history = history_of("gemma-3-270m", compute=False)
     began = time.process_time()
@@ -206,7 +206,7 @@ def test_a_condition_takes_little_more_than_the_event(kind: Kind) -> None:
     alone = (time.process_time() - began) / 10
     breakpoints = Breakpoints()
     walker = Walker(history, breakpoints, Reading(history))
-    places = walker.calls.starts("ggml_gallocr_allocate_node") if kind is Kind.BREAKPOINT else ()
+    places = walker.calls.starts("ggml_gallocr_allocate_node") if kind is StopKind.BREAKPOINT else ()
     what = "ggml_gallocr_allocate_node" if places else "galloc->hash_values[7].n_children"
     condition = "ggml_gallocr_hash_get(galloc, node)->n_children > 100000" if places else ""
     breakpoints.add(what, places, kind, condition, function=what if places else "")

@@ -19,12 +19,12 @@ from textual.pilot import Pilot
 from ggmltool.debugger.prompt import Prompt
 from ggmltool.debugger.screen.app import DebuggerApp
 from ggmltool.debugger.screen.scene import Scene
-from ggmltool.debugger.session import Session
+from ggmltool.debugger.session import DebugSession
 from ggmltool.debugger.terminal import Terminal
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.samples import scenario_path
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.show.table import Style
 from ggmltool.state.story.history import History, record_history
 
@@ -39,7 +39,7 @@ _PLAIN = str.maketrans("\xa0▁▂▃▄▅▆▇", " " * 8)
 @cache
 def history_of(name: str, compute: bool = False) -> tuple[Opened, History]:
     """A scenario by its name or path, and its history."""
-    scenario = Scenario(load_spec(scenario_path(name)))
+    scenario = LoadedScenario(load_spec(scenario_path(name)))
     return Opened(scenario, name), record_history(scenario, compute)
 
 
@@ -47,7 +47,7 @@ def app_of(name: str, compute: bool = False, **how: Any) -> DebuggerApp:
     """The screen of a sample, at its first point, with a session that answers commands."""
     opened, history = history_of(name, compute)
     terminal = Terminal(Style(), interactive=False)
-    session = Session(history, opened.title, terminal)
+    session = DebugSession(history, opened.title, terminal)
     answer = Prompt(session, terminal).answer
     return DebuggerApp(Scene(opened, history, session.walker), answer, left=lambda: session.left, **how)
 

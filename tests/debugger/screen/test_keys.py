@@ -15,7 +15,7 @@ from ggmltool.debugger.screen.bottom import HelpScreen
 from ggmltool.debugger.screen.lists import StoryPane
 from ggmltool.debugger.screen.map_pane import MapPane
 from ggmltool.debugger.screen.pane import Pane
-from ggmltool.debugger.screen.timeline import Span
+from ggmltool.debugger.screen.timeline import TensorSpan
 from ggmltool.ggml.events import AllocationStarted, Computed, NotReused, Reused, SplitStarted
 from tests.debugger.screen.screens import SMALL, WIDE, app_of, drive, press, settled, text_of
 
@@ -383,7 +383,7 @@ def test_every_range_of_the_map_can_be_selected_one_after_the_other() -> None:
 
     async def do(pilot: Pilot[None]) -> None:
         await press(pilot, "g '118 enter 2 0")
-        there = [s.tensor for chunk in app.now.chunks for s in chunk.spans if isinstance(s, Span)]
+        there = [s.tensor for chunk in app.now.chunks for s in chunk.spans if isinstance(s, TensorSpan)]
         await press(pilot, "down")
         seen = [app.selected]
         for _ in there[1:]:

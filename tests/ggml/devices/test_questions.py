@@ -10,7 +10,7 @@ import ggmltool
 from ggmltool.ggml.device import Device
 from ggmltool.ggml.devices.profile import make_buft, make_device
 from ggmltool.ggml.devices.profiles import PROFILES
-from ggmltool.ggml.devices.questions import NotAQuestion, Question, parsed, question, size_question
+from ggmltool.ggml.devices.questions import NotAQuestion, OpQuestion, parsed, question, size_question
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
@@ -98,7 +98,7 @@ def test_a_question_knows_what_stands_in_memory() -> None:
     assert asked["y"] == "mul_mat(f32[8, 4] in CPU weights, f32[8]) -> f32[4]"
     assert asked["z"] == "add(f32[8] view of CPU weights, f32[8]) -> f32[8]"
     sized = {t.id: size_question(t) for t in run.build("main").nodes}
-    assert isinstance(sized["z"], Question)
+    assert isinstance(sized["z"], OpQuestion)
     assert sized["z"].text == "add(f32[8], f32[8]) -> f32[8]"
 
 

@@ -18,7 +18,7 @@ from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.run.reserving import ReservingRun
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario
 
@@ -51,7 +51,7 @@ def differences(seeds: Sequence[int], release: str) -> Iterator[tuple[int, str]]
 
 def cuts(model: ScenarioSpec) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
     """Of each step that plans, after one that did: its plan in the run, and that of the step alone after its past."""
-    run = cast("ReservingRun", Scenario(model).start())
+    run = cast("ReservingRun", LoadedScenario(model).start())
     for k, step in enumerate(model.steps):
         # What a scheduler knows of tensors is no part of its past: it was reset, or its graph is gone.
         past = past_of(run.start()) if run.plans and run.start().is_reset else None
@@ -61,7 +61,7 @@ def cuts(model: ScenarioSpec) -> Iterator[tuple[int, dict[str, Any], dict[str, A
         if step.kind in PLANS and past is not None:
             scheduler = replace(model.scheduler, past=past)
             rest = ggmltool.load(dump(replace(model, scheduler=scheduler, steps=[step])), ggml=model.release).model
-            (alone,) = Scenario(rest).start().run(rest.steps)
+            (alone,) = LoadedScenario(rest).start().run(rest.steps)
             yield k, run.plans[-1].as_dict(), alone.as_dict()
 
 

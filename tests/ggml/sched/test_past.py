@@ -17,7 +17,7 @@ from ggmltool.ggml.sched.plans import failed_plan
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.run.reserving import ReservingRun
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import Step
 from tests.conformance.fuzz import scenario
 from tests.ggml.sched.pasts import cuts, differences, steps_of
@@ -43,17 +43,17 @@ def test_the_past_decides_about_plans() -> None:
     for seed in range(40):
         model = ggmltool.load(scenario(seed)).model
         for k, whole, _ in cuts(replace(model, steps=steps_of(model))):
-            (fresh,) = Scenario(replace(model, steps=[])).start().run([Step(whole["step"], whole["graph"])])
+            (fresh,) = LoadedScenario(replace(model, steps=[])).start().run([Step(whole["step"], whole["graph"])])
             otherwise += k > 0 and fresh.as_dict() != whole
     assert otherwise > 20
 
 
 def test_buffers_that_are_too_small_are_made_anew_and_that_is_logged() -> None:
     model = ggmltool.load(TWO, ggml="2025-03").model
-    run = cast("ReservingRun", Scenario(model).start())
+    run = cast("ReservingRun", LoadedScenario(model).start())
     run.step(model.steps[0])
     past = past_of(run.start())
-    (plan,) = Scenario(replace(model, scheduler=replace(model.scheduler, past=past))).start().run(model.steps[1:])
+    (plan,) = LoadedScenario(replace(model, scheduler=replace(model.scheduler, past=past))).start().run(model.steps[1:])
     assert plan.debug_log is not None
     assert any("reallocating CUDA0 buffer from size 0.00 MiB to " in line for line in plan.debug_log)
     assert dict(plan.buffer_sizes)["CUDA0"] > dict(run.plans[0].buffer_sizes)["CUDA0"]
@@ -62,7 +62,7 @@ def test_buffers_that_are_too_small_are_made_anew_and_that_is_logged() -> None:
 def test_a_past_over_other_backends_is_none() -> None:
     model = ggmltool.load(TWO).model
     past = Past(("Vulkan0", "CPU"), is_alloc=True)
-    (plan,) = Scenario(replace(model, scheduler=replace(model.scheduler, past=past))).start().run(model.steps[:1])
+    (plan,) = LoadedScenario(replace(model, scheduler=replace(model.scheduler, past=past))).start().run(model.steps[:1])
     assert plan.ok
 
 
@@ -75,7 +75,7 @@ def test_a_scheduler_that_holds_a_graph_takes_no_other() -> None:
 
 def test_a_past_is_written_and_read() -> None:
     model = ggmltool.load(TWO).model
-    run = cast("ReservingRun", Scenario(model).start())
+    run = cast("ReservingRun", LoadedScenario(model).start())
     run.run(model.steps)
     told = replace(model, scheduler=replace(model.scheduler, past=past_of(run.start())))
     written = dump(told)
@@ -99,7 +99,7 @@ KEPT = {
 def test_copies_of_a_graph_before_are_used_again(release: str, parallel: bool) -> None:
     given = {**KEPT, "scheduler": {"parallel": parallel}}
     model = ggmltool.load(given, ggml=release).model
-    run = cast("ReservingRun", Scenario(model).start())
+    run = cast("ReservingRun", LoadedScenario(model).start())
     run.step(model.steps[0])
     sched = run.start()
     table = {t.id: t for t in run.newest["main"][1] if t.id in ("x", "z")}

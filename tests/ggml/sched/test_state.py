@@ -11,14 +11,14 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.sched.plans import PlanRows, rows_of
 from ggmltool.ggml.sched.reader import planners
 from ggmltool.scenario.run.run import Run
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.state.story.cells import run_state
 from tests.state.story.randomly import RELEASES, kept_scenarios, random_scenarios
 
 SEEDS = range(30)
 
 
-def plans(of: Scenario) -> Iterator[tuple[Run, Plan]]:
+def plans(of: LoadedScenario) -> Iterator[tuple[Run, Plan]]:
     """The run after each step that planned, with the plan."""
     run = of.start()
     run.start()

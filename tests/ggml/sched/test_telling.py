@@ -24,7 +24,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.run import Run
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import scenario_with_rules
 from tests.ggml.sched.bench import Bench
@@ -33,7 +33,7 @@ BLOCK = 50
 PLANNING = ("reserve", "alloc", "reset", "measure", "compute")
 
 
-def loaded(seed: int, ggml: str) -> Scenario | None:
+def loaded(seed: int, ggml: str) -> LoadedScenario | None:
     """A random scenario, None where that ggml has no such thing."""
     source = scenario(seed) if seed % 4 else scenario_with_rules(seed)
     try:

@@ -23,7 +23,7 @@ import ggmltool
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.run import Run
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.state.story.cells import Cells, cells_of
 from ggmltool.state.story.history import History, Point, record_history, visit_points
 from tests.conformance.fuzz import scenario
@@ -35,7 +35,7 @@ N_LOOKS = 60
 """At about so many points of a history the state is compared, besides those that are jumped to."""
 
 
-def random_scenarios(release: str, seeds: range, values: bool = False) -> Iterator[Scenario]:
+def random_scenarios(release: str, seeds: range, values: bool = False) -> Iterator[LoadedScenario]:
     """Scenarios that a release can take; those that say more than it knows are left out."""
     for seed in seeds:
         for spec in (scenario(seed, values=values), wide_scenario(seed)):
@@ -52,7 +52,7 @@ def _as_old(spec: Any, release: str) -> dict[str, Any]:
     return {"steps": [{"measure": first}, *({"compute": name} for name in spec["graphs"])]}
 
 
-def kept_scenarios(release: str, numbers: slice) -> Iterator[Scenario]:
+def kept_scenarios(release: str, numbers: slice) -> Iterator[LoadedScenario]:
     """What the library of an old release was run on."""
     content = json.loads(lzma.decompress((KEPT / f"random-{release}.json.xz").read_bytes()))
     for real in content[numbers]:
@@ -60,7 +60,7 @@ def kept_scenarios(release: str, numbers: slice) -> Iterator[Scenario]:
         yield ggmltool.load({**real["scenario"], "ggml": release, "steps": steps})
 
 
-def check(of: Scenario, rng: Random, compute: bool = False) -> History:
+def check(of: LoadedScenario, rng: Random, compute: bool = False) -> History:
     """The state at every point is that of a fresh run, and the way there does not matter."""
     history = record_history(of, compute)
     jumps = {rng.randrange(len(history.points)) for _ in range(N_JUMPS)} | {0, len(history.points) - 1}

@@ -11,7 +11,7 @@ import ggmltool
 from ggmltool.ggml.events import Allocated, Freed, TensorCopied
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.scenario.samples import samples
-from ggmltool.state.story.arguments import Pointer
+from ggmltool.state.story.arguments import ArgumentPointer
 from ggmltool.state.story.calls import MAIN, calls_of
 from ggmltool.state.story.history import History, record_history
 
@@ -87,7 +87,7 @@ def test_a_copy_is_made_by_what_the_devices_have() -> None:
         "main",
     ]
     frame = next(frame for frame in history.stack(at) if frame.function == "ggml_backend_sched_copy_input")
-    assert dict(frame.arguments)["split"] == Pointer("split", 0)
+    assert dict(frame.arguments)["split"] == ArgumentPointer("split", 0)
 
 
 @pytest.mark.parametrize("path", [p for p in samples() if p.suffix == ".yaml"], ids=lambda p: p.name)

@@ -13,7 +13,7 @@ from ggmltool.debugger.expressions.image.program import (
     UNKNOWN,
     Base,
     BufferFacts,
-    Part,
+    ImagePart,
     buffer,
 )
 from ggmltool.debugger.expressions.memory import Fields, pack, records
@@ -22,7 +22,7 @@ from ggmltool.structs.types import CType, Function, Member, Pointer, bare, type_
 _TABLES = ("ggml_backend_i", "ggml_backend_device_i", "ggml_backend_buffer_type_i", "ggml_backend_buffer_i")
 
 
-class Devices(Part):
+class Devices(ImagePart):
     """The devices of a program at a point. `functions` are the functions of their tables, by name, with their types."""
 
     def __init__(self, base: Base) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.graphs import bits
-from ggmltool.debugger.expressions.image.program import HEAP, Base, Part
+from ggmltool.debugger.expressions.image.program import HEAP, Base, ImagePart
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Fields, made_once
 from ggmltool.ggml.alloc.common import TensorAlloc, hash_keys
@@ -33,7 +33,7 @@ class _Seen:
     view_src: _Seen | None
 
 
-class Galloc(Part):
+class Galloc(ImagePart):
     """The graph allocator at a point. `planned` gives the tensors as they were when it walked a graph last."""
 
     def __init__(self, base: Base, devices: Devices, planned: Callable[[], Tensors]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import Any
 
-from ggmltool.debugger.expressions.image.program import HEAP, OBJECT, Base, Part, arena
+from ggmltool.debugger.expressions.image.program import HEAP, OBJECT, Base, ImagePart, arena
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Fields, made_once, pack
 from ggmltool.ggml.graph import HashSet
@@ -16,7 +16,7 @@ _GRAPH_OBJECT = 1
 CONTEXT_STEP = 0x80
 
 
-class Graphs(Part):
+class Graphs(ImagePart):
     """The graphs of the program at a point: each lies behind the tensors of its own context."""
 
     def __init__(self, base: Base, tensors: Tensors) -> None:

@@ -14,7 +14,7 @@ from ggmltool.debugger.expressions.image.old import OldGalloc, OldSched
 from ggmltool.debugger.expressions.image.program import STRINGS, STRINGS_ROOM, TABLES, UNKNOWN, Program, program_of
 from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
-from ggmltool.debugger.expressions.memory import NOT_KNOWN, Memory, Read, made_once
+from ggmltool.debugger.expressions.memory import NOT_KNOWN, ImageMemory, Read, made_once
 from ggmltool.ggml.events import AllocationStarted
 from ggmltool.ggml.state import TensorState
 from ggmltool.state.story.cells import AnyCells
@@ -46,7 +46,7 @@ class Image:
         self.cells = cells
         self.layout = layout
         self.there = ("sched", "n_splits") in cells
-        self.memory = memory = Memory()
+        self.memory = memory = ImageMemory()
         base = program, cells, layout, memory
         self.tensors = tensors = Tensors(base)
         self.devices = Devices(base)
@@ -59,7 +59,7 @@ class Image:
 
             def walked() -> Tensors:
                 then = planned()
-                return tensors if then is None else Tensors((program, then, layout, Memory()))
+                return tensors if then is None else Tensors((program, then, layout, ImageMemory()))
 
             self.galloc = Galloc(base, self.devices, walked)
             self.sched = Sched(base, tensors, self.devices, self.graphs)

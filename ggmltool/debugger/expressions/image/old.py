@@ -9,14 +9,14 @@ from msgspec.structs import asdict
 
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.graphs import Graphs
-from ggmltool.debugger.expressions.image.program import HEAP, Base, Part, buffer
+from ggmltool.debugger.expressions.image.program import HEAP, Base, ImagePart, buffer
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Fields, made_once, pack
 from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.version import SIZE_MAX
 
 
-class OldGalloc(Part):
+class OldGalloc(ImagePart):
     """The graph allocator of January 2024, and the allocators of the backends. Its hash set is the scheduler's, too."""
 
     def __init__(self, base: Base, tensors: Tensors) -> None:
@@ -84,7 +84,7 @@ class OldGalloc(Part):
         }
 
 
-class OldSched(Part):
+class OldSched(ImagePart):
     """The scheduler of January 2024."""
 
     def __init__(self, base: Base, tensors: Tensors, devices: Devices, graphs: Graphs, galloc: OldGalloc) -> None:

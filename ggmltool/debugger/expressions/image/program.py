@@ -8,12 +8,12 @@ from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from ggmltool.debugger.expressions.memory import Fields, Memory, made_once, pack, pack_array, records
+from ggmltool.debugger.expressions.memory import Fields, ImageMemory, made_once, pack, pack_array, records
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.releases.interfaces import FunctionTable, tables_of
 from ggmltool.ggml.version import pad
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.tensor_info import BUFFERS, BUFFERS_STEP, FIRST, STEP
 from ggmltool.state.story.cells import AnyCells
 from ggmltool.state.story.history import History
@@ -153,7 +153,7 @@ class Program:
         return next(own, next(named, len(devices) - 1))
 
 
-_KEPT: WeakKeyDictionary[Scenario, Program] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[LoadedScenario, Program] = WeakKeyDictionary()
 
 
 def program_of(history: History) -> Program:
@@ -163,11 +163,11 @@ def program_of(history: History) -> Program:
     return _KEPT[history.scenario]
 
 
-Base = tuple[Program, AnyCells, Layout, Memory]
+Base = tuple[Program, AnyCells, Layout, ImageMemory]
 """What an image is made of: the program in a state, the structs that are shown, the memory they are written to."""
 
 
-class Part:
+class ImagePart:
     """A part of an image, which adds its structs to the memory."""
 
     def __init__(self, base: Base) -> None:

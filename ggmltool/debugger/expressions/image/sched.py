@@ -7,7 +7,7 @@ from typing import Any
 
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.graphs import Graphs, bits
-from ggmltool.debugger.expressions.image.program import HEAP, Base, Part, arena
+from ggmltool.debugger.expressions.image.program import HEAP, Base, ImagePart, arena
 from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import Fields, made_once, pack_array, records
 from ggmltool.ggml.graph import HashSet
@@ -25,7 +25,7 @@ _AREAS = {
 """The cells of arrays of the scheduler."""
 
 
-class Sched(Part):
+class Sched(ImagePart):
     """The scheduler at a point."""
 
     def __init__(self, base: Base, tensors: Tensors, devices: Devices, graphs: Graphs) -> None:

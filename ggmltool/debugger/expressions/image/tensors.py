@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, partial
 from typing import Any
 
-from ggmltool.debugger.expressions.image.program import OBJECT, REBUILT, Base, Home, Part, arena
+from ggmltool.debugger.expressions.image.program import OBJECT, REBUILT, Base, Home, ImagePart, arena
 from ggmltool.debugger.expressions.memory import pack, records
 from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.op import Op
@@ -20,7 +20,7 @@ _GPU = 10
 """GGML_BACKEND_GPU."""
 
 
-class Tensors(Part):
+class Tensors(ImagePart):
     """The tensors of a point: their addresses by index, and their structs as bytes in `memory`.
 
     `buffer_of` is where the struct of a buffer lies, by the address of its bytes; `gpus` are the bytes of buffers that

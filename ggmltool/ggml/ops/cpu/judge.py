@@ -26,7 +26,7 @@ from ggmltool.ggml.tensor import Tensor, nelements, op_desc
 
 _MOST = 1 << 14
 
-_fine: dict[tuple[object, ...], Work] = {}
+_fine: dict[tuple[object, ...], OpWork] = {}
 """What was judged and found to be in order: the layers of a model are alike, and computed token by token."""
 
 
@@ -105,14 +105,14 @@ _GATHERED = 32
 """The same of an element of an image that is put beside others, to be multiplied."""
 
 
-class Work(NamedTuple):
+class OpWork(NamedTuple):
     """What computing a node takes."""
 
     operations: int
     nbytes: int
 
 
-def _check_work(n: Tensor, work: Work) -> None:
+def _check_work(n: Tensor, work: OpWork) -> None:
     """Raise GgmlFailed where computing `n`, which takes `work`, would go beyond the bounds."""
     bounds = bounds_of(n)
     check_memory(work.nbytes, f"computing {n.label} ({op_desc(n)})", bounds)
@@ -128,7 +128,7 @@ def _check_work(n: Tensor, work: Work) -> None:
         )
 
 
-def work_of(n: Tensor) -> Work:
+def work_of(n: Tensor) -> OpWork:
     """What computing `n` takes."""
     elements = nelements(n)
     read = 0
@@ -138,7 +138,7 @@ def work_of(n: Tensor) -> Work:
             read += nelements(s)
     special = _OPERATIONS.get(n.op)
     more, scratch = special(n) if special is not None and None not in n.src[:2] else (0, 0)
-    return Work(_ELEMENT * (elements + read) + more, _BYTES * (elements + read) + scratch)
+    return OpWork(_ELEMENT * (elements + read) + more, _BYTES * (elements + read) + scratch)
 
 
 _BYTES = 8

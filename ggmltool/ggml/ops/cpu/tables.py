@@ -20,7 +20,7 @@ _NAN = 0x7E00
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LookupTable:
     """A table: ggml's name for it ("" where 0.20.2 has none), the bits of an index, and the type of its values.
 
     An index of 16 bits is an f16, one of 8 bits is a byte of the format that the table decodes. `text` says what a
@@ -38,11 +38,13 @@ class Table:
         return 1 << self.index_bits
 
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, LookupTable] = {
     table.name: table
     for table in (
-        Table("fp16", "ggml_table_f32_f16", 16, "f32", "the f16 as f32", "Earlier releases call it table_f32_f16."),
-        Table(
+        LookupTable(
+            "fp16", "ggml_table_f32_f16", 16, "f32", "the f16 as f32", "Earlier releases call it table_f32_f16."
+        ),
+        LookupTable(
             "gelu",
             "ggml_table_gelu_f16",
             16,
@@ -50,7 +52,7 @@ TABLES: dict[str, Table] = {
             "GELU by its tanh approximation",
             "Of f32 tensors ggml looks up x rounded to f16, within (-10, 10).",
         ),
-        Table(
+        LookupTable(
             "gelu_quick",
             "ggml_table_gelu_quick_f16",
             16,
@@ -58,7 +60,7 @@ TABLES: dict[str, Table] = {
             "x / (1 + exp(-1.702 x))",
             "Of f32 tensors ggml looks up x rounded to f16.",
         ),
-        Table(
+        LookupTable(
             "silu",
             "",
             16,
@@ -67,7 +69,7 @@ TABLES: dict[str, Table] = {
             "ggml 0.20.2 has no such table: of an f16 tensor it computes every element, and gets these values; earlier "
             "releases kept them as table_silu_f16.",
         ),
-        Table(
+        LookupTable(
             "exp",
             "",
             16,
@@ -76,8 +78,8 @@ TABLES: dict[str, Table] = {
             "ggml 0.20.2 has no such table: of an f16 tensor it computes every element, and gets these values; earlier "
             "releases kept them as table_exp_f16.",
         ),
-        Table("e8m0", "ggml_table_f32_e8m0_half", 8, "f32", "half the scale of an mxfp4 block, 2^(byte - 128)"),
-        Table(
+        LookupTable("e8m0", "ggml_table_f32_e8m0_half", 8, "f32", "half the scale of an mxfp4 block, 2^(byte - 128)"),
+        LookupTable(
             "ue4m3",
             "ggml_table_f32_ue4m3",
             8,

@@ -13,7 +13,7 @@ from ggmltool.ggml.devices import cann, opencl
 from ggmltool.ggml.devices.combinators import Rule, all_of, among, by_op, f32, param, types
 from ggmltool.ggml.devices.conditions import RESULT, source
 from ggmltool.ggml.devices.metal import attention_room, extra_bufts, sizes
-from ggmltool.ggml.devices.profile import Memory
+from ggmltool.ggml.devices.profile import SizeFacts
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, nelements
 from ggmltool.ggml.version import pad
@@ -37,7 +37,7 @@ def room_with_copies(t: Tensor, copies: bool) -> int:
     return attention_room(t, k_row, v_row) + copied
 
 
-def metal_alloc_size(_: Memory) -> AllocSize:
+def metal_alloc_size(_: SizeFacts) -> AllocSize:
     """ggml_backend_metal_buffer_type_get_alloc_size."""
     return _size_of
 

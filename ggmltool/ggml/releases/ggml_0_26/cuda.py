@@ -43,7 +43,7 @@ from ggmltool.ggml.devices.op_rules import (
     queries_per_key,
     unit_stride,
 )
-from ggmltool.ggml.devices.profile import Features, Memory
+from ggmltool.ggml.devices.profile import Features, SizeFacts
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.releases.ggml_0_26.fusing import NO_F32_PRECISION
@@ -194,6 +194,6 @@ AMD_RULES = RULES | by_op(
 """The rules of a build for ROCm, which sorts a row in the shared memory of a block."""
 
 
-def alloc_size(memory: Memory) -> AllocSize:
+def alloc_size(memory: SizeFacts) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows padded, and room for f16 copies of attention's K and V."""
     return padded_size(memory, flash_attn_nbytes)

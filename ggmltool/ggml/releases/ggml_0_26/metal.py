@@ -33,7 +33,7 @@ from ggmltool.ggml.devices.combinators import (
 )
 from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
 from ggmltool.ggml.devices.op_rules import NO_KERNEL
-from ggmltool.ggml.devices.profile import Hardware, Memory
+from ggmltool.ggml.devices.profile import Hardware, SizeFacts
 from ggmltool.ggml.dtypes import BF16, F16
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.ggml_0_21.rules import room_with_copies
@@ -133,7 +133,7 @@ _SCALES = 8 + 4 * 256
 """Behind MUL_MAT_ID: two factors, and the largest value that each threadgroup has seen (N_MM_NPART_AMAX)."""
 
 
-def alloc_size(_: Memory) -> AllocSize:
+def alloc_size(_: SizeFacts) -> AllocSize:
     """ggml_backend_metal_buffer_type_get_alloc_size."""
     return _size_of
 

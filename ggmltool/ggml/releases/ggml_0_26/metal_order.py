@@ -14,7 +14,7 @@ from ggmltool.ggml.buffer import USAGE_WEIGHTS
 from ggmltool.ggml.device import Keep, UseCount
 from ggmltool.ggml.devices.combinators import FLOATS, types
 from ggmltool.ggml.devices.conditions import optional, source, word
-from ggmltool.ggml.devices.metal import Group, memory_of, reorder
+from ggmltool.ggml.devices.metal import KernelGroup, memory_of, reorder
 from ggmltool.ggml.devices.op_rules import ZERO
 from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.op import EMPTY_OPS, Op, UnaryOp
@@ -22,7 +22,7 @@ from ggmltool.ggml.releases.ggml_0_26.fusing import can_fuse, keep_until
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor, are_same_layout, are_same_shape, is_contiguous, is_contiguous_rows
 
 
-class Match(NamedTuple):
+class PatternMatch(NamedTuple):
     """Nodes of a split at `places` that have the ops of a pattern but for its views, which `raw` has too."""
 
     raw: tuple[Op, ...]
@@ -41,7 +41,7 @@ class Match(NamedTuple):
         return row if tuple(node.op for node in row) == self.raw else []
 
 
-def norm(match: Match) -> bool:
+def norm(match: PatternMatch) -> bool:
     """A norm and its weight, and maybe its bias: rows as long as those of the norm."""
     members = match.members
     for before, node in pairwise(members):
@@ -53,13 +53,13 @@ def norm(match: Match) -> bool:
     return True
 
 
-def scaled_norm(match: Match) -> bool:
+def scaled_norm(match: PatternMatch) -> bool:
     """A norm and a factor."""
     before, scale = match.members
     return scale.src[0] is before and optional(scale, 1) is None and scale.type is F32
 
 
-def sums(match: Match) -> bool:
+def sums(match: PatternMatch) -> bool:
     """Additions to one sum, of what is laid out alike."""
     members = match.members
     for before, add in pairwise(members):
@@ -68,7 +68,7 @@ def sums(match: Match) -> bool:
     return True
 
 
-def silu_of_convolution(match: Match) -> bool:
+def silu_of_convolution(match: PatternMatch) -> bool:
     """SSM_CONV and the SILU of it."""
     conv, silu = match.members
     if silu.src[0] is not conv or optional(silu, 1) is not None or word(silu, 0) != UnaryOp.SILU:
@@ -76,7 +76,7 @@ def silu_of_convolution(match: Match) -> bool:
     return conv.type is F32 and silu.type is F32 and is_contiguous_rows(silu)
 
 
-def snake(match: Match) -> bool:
+def snake(match: PatternMatch) -> bool:
     """x + sin(a * x)² * b, with one a and one b for each column of a matrix x."""
     product, sine, square, scaled, add = match.members
     first, second = source(product, 0), source(product, 1)
@@ -93,7 +93,7 @@ def snake(match: Match) -> bool:
     return added is x and all(t.ne[2:] == (1, 1) and is_contiguous(t) for t in operands)
 
 
-def kept_states(match: Match) -> bool:
+def kept_states(match: PatternMatch) -> bool:
     """GATED_DELTA_NET, and a copy of the states behind its result into a cache."""
     net, copy = match.members
     if net.type is not F32 or net.flags & FLAG_OUTPUT or copy.flags & FLAG_OUTPUT:
@@ -117,7 +117,7 @@ _WITH_SCALE = (6, 11)
 """How many nodes a choice of experts has with the sum of the weights, and with a factor."""
 
 
-def choice_of_experts(match: Match) -> bool:
+def choice_of_experts(match: PatternMatch) -> bool:
     """The softmax of the experts' logits, the best of them, and their weights, which may be normalized and scaled."""
     row = match.in_a_row()
     # The nodes of a match, with a reshape behind a quotient, must be all that compute something in a row.
@@ -160,7 +160,7 @@ def _goes_on(row: list[Tensor]) -> bool:
     return len(row) not in _WITH_SCALE or row[-1].src[0] is last
 
 
-def weighted_sum(match: Match) -> bool:
+def weighted_sum(match: PatternMatch) -> bool:
     """The products of the experts' results and their weights, a view of each expert's, and their sum."""
     row = match.in_a_row()
     used = len(match.raw) // 2
@@ -191,7 +191,7 @@ _FEW_ROWS = types(
 """Weights whose products with a few rows have a kernel that can add to them."""
 
 
-def residual(match: Match) -> bool:
+def residual(match: PatternMatch) -> bool:
     """A product and what is added to it, but for a weight."""
     product, add = match.members
     first, second = (source(add, i) for i in range(2))
@@ -217,15 +217,15 @@ class Pattern(NamedTuple):
 
     raw: tuple[Op, ...]
     ops: tuple[Op, ...]
-    fits: Callable[[Match], bool]
+    fits: Callable[[PatternMatch], bool]
     is_chain: bool
 
 
-def _chain(fits: Callable[[Match], bool], *ops: Op) -> Pattern:
+def _chain(fits: Callable[[PatternMatch], bool], *ops: Op) -> Pattern:
     return Pattern(ops, ops, fits, True)
 
 
-def _with_views(fits: Callable[[Match], bool], *raw: Op) -> Pattern:
+def _with_views(fits: Callable[[PatternMatch], bool], *raw: Op) -> Pattern:
     return Pattern(raw, tuple(op for op in raw if op not in EMPTY_OPS), fits, False)
 
 
@@ -298,7 +298,7 @@ class Fusing:
         for pattern in _BY_OPS.get(self._ops[places[0]], ()):
             n = len(pattern.ops)
             if n <= len(places) and all(self._ops[i] == op for i, op in zip(places, pattern.ops, strict=False)):
-                match = Match(pattern.raw, self._nodes, places[:n], self._use_count)
+                match = PatternMatch(pattern.raw, self._nodes, places[:n], self._use_count)
                 if (not pattern.is_chain or _is_chain(match.members, self._use_count)) and pattern.fits(match):
                     return n
         return 0
@@ -337,6 +337,6 @@ def graph_optimize(nodes: list[Tensor], use_count: UseCount, keep: Keep) -> list
         members = nodes[i : i + n]
         own = set(map(id, members))
         reads = [memory_of(s) for node in members for s in node.src if s is not None and id(s) not in own]
-        groups.append(Group(members, reads, [memory_of(node) for node in members]))
+        groups.append(KernelGroup(members, reads, [memory_of(node) for node in members]))
         i += n
     return reorder(groups)

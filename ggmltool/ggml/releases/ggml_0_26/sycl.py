@@ -36,7 +36,7 @@ from ggmltool.ggml.devices.op_rules import (
     padded_size,
     queries_per_key,
 )
-from ggmltool.ggml.devices.profile import Features, Hardware, Memory
+from ggmltool.ggml.devices.profile import Features, Hardware, SizeFacts
 from ggmltool.ggml.dtypes import F16, I32
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, nelements
@@ -126,7 +126,7 @@ _ALIGNMENT = 128
 _F16 = 2
 
 
-def alloc_size(memory: Memory) -> AllocSize:
+def alloc_size(memory: SizeFacts) -> AllocSize:
     """ggml_backend_sycl_buffer_type_get_alloc_size: rows padded, and the most that any kernel of an attention needs."""
     return padded_size(memory, _attention_nbytes)
 

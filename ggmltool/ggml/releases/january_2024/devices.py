@@ -14,7 +14,7 @@ from ggmltool.ggml.devices import cpu, profiles
 from ggmltool.ggml.devices.combinators import ALWAYS, F32_OR_F16, Rule, among, by_op, not_types, types
 from ggmltool.ggml.devices.conditions import RESULT
 from ggmltool.ggml.devices.op_rules import copies, same_ne, takes_rows_of
-from ggmltool.ggml.devices.profile import ExtraBuft, Memory, Profile, pinned
+from ggmltool.ggml.devices.profile import ExtraBuft, Profile, SizeFacts, pinned
 from ggmltool.ggml.devices.unsupported import asserts_at
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
 from ggmltool.ggml.releases.january_2024 import RELEASE
@@ -24,7 +24,7 @@ CPU_SLACK = RELEASE.tensor_alignment
 """Bytes that a CPU buffer is larger than asked for, since malloc's address may not be aligned."""
 
 
-def whole_rows(memory: Memory) -> AllocSize:
+def whole_rows(memory: SizeFacts) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows without gaps between them, the last quantized one padded."""
 
     def size(t: Tensor) -> int:

@@ -17,7 +17,11 @@ from ggmltool.ggml.plan import PassPrint, TallocrPlan
 from ggmltool.ggml.releases.january_2024 import MAX_SPLIT_INPUTS, MAX_SPLITS
 from ggmltool.ggml.releases.january_2024.passes import Cut, assign_from_buffers, assign_sources, expand
 from ggmltool.ggml.releases.january_2024.state import NO_ALLOCR, SchedulerState
-from ggmltool.ggml.releases.january_2024.tallocr import Tallocr, alloc_ctx_tensors_from_buft, buft_alloc_buffer
+from ggmltool.ggml.releases.january_2024.tallocr import (
+    Tallocr,
+    alloc_ctx_tensors_from_buft,
+    buft_alloc_buffer,
+)
 from ggmltool.ggml.sched.common import Place, Places, Times
 from ggmltool.ggml.sched.plans import debug_of, node_lines
 from ggmltool.ggml.sched.reader import free_blocks

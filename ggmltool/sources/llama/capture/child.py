@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, Lib
+from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, LlamaLib
 from ggmltool.sources.llama.capture.options import CaptureOptions, written
-from ggmltool.sources.llama.capture.session import GraphWriter, Session
+from ggmltool.sources.llama.capture.session import LlamaGraphWriter, Session
 from ggmltool.sources.llama.errors import CaptureError
 
 GRAPHS = {"prompt": {"main": "prompt"}, "token": {"main": "token"}, "both": {"prompt": "prompt", "token": "token"}}
@@ -45,7 +45,7 @@ def captures(path: str, asked: list[CaptureOptions]) -> Iterator[dict[str, Any]]
 def _capture(session: Session, path: str) -> dict[str, Any]:
     """The scenario of the graph or graphs of a context, and what the library logged. Raises CaptureError."""
     options = session.options
-    writer = GraphWriter(session.lib)
+    writer = LlamaGraphWriter(session.lib)
     for name, phase in GRAPHS[options.phase].items():
         writer.add(name, session.reserve(phase))
     facts = session.facts(writer.has_op("flash_attn_ext"), options.phase, *session.batch(options.phase))
@@ -77,7 +77,7 @@ def main() -> NoReturn:
     request = json.load(sys.stdin)
     try:
         asked = [CaptureOptions(**options) for options in request["options"]]
-        Lib(asked[0].library).ggml_set_abort_callback(callback)
+        LlamaLib(asked[0].library).ggml_set_abort_callback(callback)
         if asked[0].decodes:  # one set of options alone
             from ggmltool.sources.llama.capture.decode import capture_decoded
 

@@ -18,7 +18,7 @@ from ggmltool.ggml.tensor import FLAG_COMPUTE
 from ggmltool.oracle.structs import KNOWN, Tensor
 from ggmltool.sources.llama.capture.lib import Batch
 from ggmltool.sources.llama.capture.options import CaptureOptions
-from ggmltool.sources.llama.capture.session import GraphWriter, Session
+from ggmltool.sources.llama.capture.session import LlamaGraphWriter, Session
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.state.memory.tensors import TensorStruct
 
@@ -31,7 +31,7 @@ Inputs = dict[str, Any]
 """The data of a graph's inputs, by id, as a scenario has it."""
 
 
-class DecodedGraphWriter(GraphWriter):
+class DecodedGraphWriter(LlamaGraphWriter):
     """Writes graphs that are allocated: what lies in a compute buffer is the scheduler's.
 
     A graph that is there already is not written again. `ids_of` has the ids of each graph's tensors by address.

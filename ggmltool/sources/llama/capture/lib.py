@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from ggmltool.oracle.structs import BufferI, CGraph, Tensor
-from ggmltool.sources.llama.capture.packages import REMEDY, Behavior, Found, behavior_of, find
+from ggmltool.oracle.structs import BufferI, CGraphStruct, Tensor
+from ggmltool.sources.llama.capture.packages import REMEDY, Behavior, FoundPackage, behavior_of, find
 from ggmltool.sources.llama.errors import LlamaUnavailable
 
 _POINTER = c.c_void_p
@@ -66,7 +66,7 @@ _CONTEXT = (
 """The fields in their order, those of one type that follow each other in one line."""
 
 
-class Layout(NamedTuple):
+class LlamaLayout(NamedTuple):
     """llama_model_params and llama_context_params of some builds, as ctypes classes; `since` is the first one known."""
 
     since: str
@@ -75,13 +75,15 @@ class Layout(NamedTuple):
 
 
 @cache
-def layouts() -> tuple[Layout, ...]:
+def layouts() -> tuple[LlamaLayout, ...]:
     """All that are known, the newest first."""
     made = []
     for n in range(len(ADDED), -1, -1):
         added = ADDED[:n]
         since = added[-1].since if added else FIRST
-        made.append(Layout(since, _struct("ModelParams", _MODEL, added), _struct("ContextParams", _CONTEXT, added)))
+        made.append(
+            LlamaLayout(since, _struct("ModelParams", _MODEL, added), _struct("ContextParams", _CONTEXT, added))
+        )
     return tuple(made)
 
 
@@ -181,7 +183,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-def _param_functions(layout: Layout) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+def _param_functions(layout: LlamaLayout) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """The functions that give and take the params' structs."""
     return {
         "llama_model_default_params": (layout.model, ()),
@@ -191,14 +193,14 @@ def _param_functions(layout: Layout) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     }
 
 
-class Lib:
+class LlamaLib:
     """The loaded library. A function is an attribute under its own name; everything llama.cpp owns is an address.
 
     `wanted` is a package, as `packages.find` takes it.
     """
 
     def __init__(self, wanted: str = "") -> None:
-        self.found: Found = find(wanted)
+        self.found: FoundPackage = find(wanted)
         try:
             self.library = c.CDLL(str(self.found.file), mode=c.RTLD_LOCAL)
             self._bind(_FUNCTIONS)
@@ -216,7 +218,7 @@ class Lib:
             function.argtypes = arguments
             setattr(self, name, function)
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> LlamaLayout:
         """The layout of the params that gives llama.cpp's defaults: only the one that the library has does.
 
         Raises LlamaUnavailable if none does, whatever the package's version says.
@@ -260,7 +262,7 @@ class Lib:
 
     def graph_tensors(self, graph: int) -> tuple[list[int], list[int]]:
         """The nodes and the leafs of a ggml_cgraph, in its order."""
-        g = CGraph.from_address(graph)
+        g = CGraphStruct.from_address(graph)
         nodes = g.nodes[: g.n_nodes]
         if g.n_nodes != self.ggml_graph_n_nodes(graph) or (nodes and nodes[0] != self.ggml_graph_node(graph, 0)):
             raise LlamaUnavailable(f"{self.found.title} has another ggml_cgraph than ggmltool knows")

@@ -57,7 +57,7 @@ PACKAGES = (
 REMEDY = f"Install it with `pip install '{PACKAGES[0].requirement}'` (ggmltool's extra `llama`)."
 
 
-class Found(NamedTuple):
+class FoundPackage(NamedTuple):
     """A package that is there: its release, and the file of its library (None: it has none)."""
 
     package: Package
@@ -87,7 +87,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
-def find(wanted: str = "") -> Found:
+def find(wanted: str = "") -> FoundPackage:
     """The package to capture with: `wanted` (NAME or NAME==VERSION), else the first that is installed.
 
     Folders of GGMLTOOL_LIBRARIES come after what is installed. Raises LlamaUnavailable: there is none, or only ones
@@ -116,7 +116,7 @@ def find(wanted: str = "") -> Found:
     return usable[0]
 
 
-def _found() -> Iterator[Found]:
+def _found() -> Iterator[FoundPackage]:
     """All that are there, the installed ones first."""
     from ggmltool.oracle.lib import LIBRARIES  # what belongs to the judge is needed only where something is captured
 
@@ -127,7 +127,7 @@ def _found() -> Iterator[Found]:
             for distribution in importlib.metadata.distributions(name=package.name, path=paths):
                 folder = Path(str(distribution.locate_file(package.folder)))
                 file = next((path for name in package.files for path in sorted(folder.glob(name))), None)
-                found = Found(package, distribution.version, file)
+                found = FoundPackage(package, distribution.version, file)
                 if found not in seen:
                     seen.add(found)
                     yield found
@@ -137,7 +137,7 @@ BEFORE = (0, 28)
 """No ggml from this version on is known."""
 
 
-class Change(NamedTuple):
+class LlamaChange(NamedTuple):
     """What llama.cpp does otherwise since `build`, the first that is known to; `version` is that of its ggml."""
 
     build: int
@@ -146,14 +146,14 @@ class Change(NamedTuple):
 
 
 CHANGES = (
-    Change(10566, "0.21.0", "an event after every split"),
-    Change(10635, "0.22.0", "CLAMP computed in place"),
-    Change(10724, "0.22.0", "tensors that a device keeps longer"),
-    Change(10816, "0.23.0", "only some ops with an alloc size above their bytes"),
-    Change(10917, "0.23.0", "splits of more than 30 inputs"),
-    Change(11117, "0.24.0", "a failure to reserve that is told"),
-    Change(11334, "0.25.3", "pipeline copies of inputs made last, in the order of the leafs"),
-    Change(11548, "0.26.0", "weights in host memory copied last, and used experts by a callback"),
+    LlamaChange(10566, "0.21.0", "an event after every split"),
+    LlamaChange(10635, "0.22.0", "CLAMP computed in place"),
+    LlamaChange(10724, "0.22.0", "tensors that a device keeps longer"),
+    LlamaChange(10816, "0.23.0", "only some ops with an alloc size above their bytes"),
+    LlamaChange(10917, "0.23.0", "splits of more than 30 inputs"),
+    LlamaChange(11117, "0.24.0", "a failure to reserve that is told"),
+    LlamaChange(11334, "0.25.3", "pipeline copies of inputs made last, in the order of the leafs"),
+    LlamaChange(11548, "0.26.0", "weights in host memory copied last, and used experts by a callback"),
 )
 """What plans and traces depend on."""
 

@@ -12,13 +12,13 @@ from typing import Any
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.table import NEWEST
-from ggmltool.oracle.structs import KNOWN, Buffer, BufferI, CGraph
-from ggmltool.sources.graph_writer import GraphWriter as AnyGraphWriter
-from ggmltool.sources.llama.capture.lib import LOG_CALLBACK, Lib
+from ggmltool.oracle.structs import KNOWN, Buffer, BufferI, CGraphStruct
+from ggmltool.sources.graph_writer import GraphWriter
+from ggmltool.sources.llama.capture.lib import LOG_CALLBACK, LlamaLib
 from ggmltool.sources.llama.capture.options import FLASH_ATTN, CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.state.memory.pages import OwnMemory
-from ggmltool.state.memory.tensors import Tensors, TensorStruct
+from ggmltool.state.memory.tensors import MemoryTensors, TensorStruct
 from ggmltool.structs.mirrors import mirrors
 
 _NORESERVE = 0x40 if sys.platform == "darwin" else 0x4000
@@ -35,7 +35,7 @@ class PromisedMemory:
     What llama.cpp frees stays until `release`, and what is there when `keep` is called for good.
     """
 
-    def __init__(self, lib: Lib) -> None:
+    def __init__(self, lib: LlamaLib) -> None:
         self.lib = lib
         self.maps: list[tuple[mmap.mmap, object]] = []
         self.kept = 0
@@ -80,7 +80,7 @@ FOR = {"server": " for llama-server", "cli": " for llama-cli", "library": "", No
 """The program that a capture answers for, in its name."""
 
 
-class Log:
+class LlamaLog:
     """What the library logs, as whole lines with their level. Errors come as exceptions of CaptureError's."""
 
     def __init__(self) -> None:
@@ -128,8 +128,8 @@ class Session:
 
     def __init__(self, options: CaptureOptions) -> None:
         self.options = options
-        self.log = Log()
-        self.lib = lib = Lib(options.library)
+        self.log = LlamaLog()
+        self.lib = lib = LlamaLib(options.library)
         lib.llama_log_set(self.log.callback, None)
         lib.llama_backend_init()
         self.memory = PromisedMemory(lib)
@@ -287,10 +287,10 @@ _USAGE_WEIGHTS = 1
 _SUB_OPS = {"UNARY": "ggml_unary_op_name", "GLU": "ggml_glu_op_name"}
 
 
-class LibraryTensors(Tensors):
+class LibraryTensors(MemoryTensors):
     """The tensors that the library has in this process."""
 
-    def __init__(self, lib: Lib) -> None:
+    def __init__(self, lib: LlamaLib) -> None:
         super().__init__(OwnMemory(), KNOWN.types)
         self.lib = lib
 
@@ -308,14 +308,14 @@ class LibraryTensors(Tensors):
         return str(getattr(self.lib, _SUB_OPS[name])(first_word).decode()) if name in _SUB_OPS else name
 
 
-class GraphWriter(AnyGraphWriter):
+class LlamaGraphWriter(GraphWriter):
     """Writes graphs of one llama_context, everything on the CPU.
 
     Contexts are `weights` (also those that no graph uses), `kv` (KV cache and recurrent state) and, for each graph, its
     inputs, which the scheduler allocates.
     """
 
-    def __init__(self, lib: Lib) -> None:
+    def __init__(self, lib: LlamaLib) -> None:
         super().__init__(LibraryTensors(lib))
         self.lib = lib
         self.graph_size = 0
@@ -333,7 +333,7 @@ class GraphWriter(AnyGraphWriter):
 
         Raises CaptureError for an op or a type that this ggml does not have.
         """
-        self.graph_size = max(self.graph_size, CGraph.from_address(graph).size)
+        self.graph_size = max(self.graph_size, CGraphStruct.from_address(graph).size)
         return self.write(name, *self.lib.graph_tensors(graph))
 
     def has_op(self, op: str) -> bool:

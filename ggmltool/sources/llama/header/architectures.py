@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from ggmltool.sources.llama.header.config import Config
+from ggmltool.sources.llama.header.config import HfConfig
 from ggmltool.sources.llama.header.gguf_header import BOOL, F32, StoredTensor
 
 Tensors = dict[str, StoredTensor]
@@ -18,11 +18,11 @@ MXFP4 = "MXFP4"
 """The type of what was stored as blocks of four bits, and stays so."""
 
 
-def _nothing(config: Config) -> Tensors:
+def _nothing(config: HfConfig) -> Tensors:
     return {}
 
 
-def _same(config: Config, tensors: Tensors) -> Tensors:
+def _same(config: HfConfig, tensors: Tensors) -> Tensors:
     return tensors
 
 
@@ -32,12 +32,12 @@ class Architecture(NamedTuple):
     """
 
     name: str
-    set_values: Callable[[Config], None]
-    tensors: Callable[[Config, Tensors], Tensors] = _same
-    extra: Callable[[Config], Tensors] = _nothing
+    set_values: Callable[[HfConfig], None]
+    tensors: Callable[[HfConfig, Tensors], Tensors] = _same
+    extra: Callable[[HfConfig], Tensors] = _nothing
 
 
-def _head(config: Config) -> int:
+def _head(config: HfConfig) -> int:
     """Columns of a head."""
     head = config.get("head_dim")
     if head is not None:
@@ -48,18 +48,18 @@ def _head(config: Config) -> int:
     return config.size("hidden_size") // n_heads
 
 
-def _llama(config: Config) -> None:
+def _llama(config: HfConfig) -> None:
     config.add_common()
     config.add("rope.dimension_count", _head(config))
 
 
-def _llama_factors(config: Config) -> Tensors:
+def _llama_factors(config: HfConfig) -> Tensors:
     rope = config.rope_of()
     is_scaled = str(rope.get("rope_type", "")).lower() == "llama3"
     return {"rope_freqs.weight": StoredTensor(_F32, (-(-_head(config) // 2),))} if is_scaled else {}
 
 
-def _qwen_moe(config: Config) -> None:
+def _qwen_moe(config: HfConfig) -> None:
     config.add_common()
     for key, name in (
         ("expert_feed_forward_length", "moe_intermediate_size"),
@@ -69,7 +69,7 @@ def _qwen_moe(config: Config) -> None:
             config.add(key, config.size(name))
 
 
-def _gemma2(config: Config) -> None:
+def _gemma2(config: HfConfig) -> None:
     config.add_sizes(_GEMMA_SIZES)
     config.add("attention.head_count_kv", config.size("num_key_value_heads", "num_attention_heads"))
     config.add("attention.layer_norm_rms_epsilon", config.number(config.get("rms_norm_eps"), "rms_norm_eps"), F32)
@@ -84,7 +84,7 @@ _GEMMA_SIZES = (
 )  # fmt: skip
 
 
-def _gemma3(config: Config) -> None:
+def _gemma3(config: HfConfig) -> None:
     config.add_common()
     given = config.rope_of().get("rope_theta", 1_000_000.0)
     config.add("context_length", config.size("max_position_embeddings", default=131072))
@@ -103,11 +103,11 @@ def _gemma3(config: Config) -> None:
         config.add("attention.sliding_window", config.size("sliding_window"))
 
 
-def _without_head(config: Config, tensors: Tensors) -> Tensors:
+def _without_head(config: HfConfig, tensors: Tensors) -> Tensors:
     return {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight"}
 
 
-def _phi3(config: Config) -> None:
+def _phi3(config: HfConfig) -> None:
     config.add_sizes(
         ("context_length", "embedding_length", "feed_forward_length", "attention.head_count", "attention.head_count_kv")
     )
@@ -130,7 +130,7 @@ def _phi3(config: Config) -> None:
         config.add("rope.scaling.attn_factor", factor, F32)
 
 
-def _phi3_rope(config: Config) -> int:
+def _phi3_rope(config: HfConfig) -> int:
     share = config.number(config.rope.get("partial_rotary_factor", 1.0), "partial_rotary_factor")
     n_heads = config.size("num_attention_heads", "n_head")
     if not n_heads:
@@ -138,7 +138,7 @@ def _phi3_rope(config: Config) -> int:
     return int(share * config.size("hidden_size", "n_embd")) // n_heads
 
 
-def _phi3_factors(config: Config) -> Tensors:
+def _phi3_factors(config: HfConfig) -> Tensors:
     out: Tensors = {}
     for kind in ("long", "short"):
         factors = config.numbers(config.rope.get(f"{kind}_factor"), f"{kind}_factor")
@@ -149,7 +149,7 @@ def _phi3_factors(config: Config) -> Tensors:
     return out
 
 
-def _mamba(config: Config) -> None:
+def _mamba(config: HfConfig) -> None:
     d_model = config.size("hidden_size", "d_model")
     d_inner = config.size("intermediate_size", "d_inner", default=2 * d_model)
     if d_inner != 2 * d_model:
@@ -171,7 +171,7 @@ def _mamba(config: Config) -> None:
     config.add("ssm.dt_b_c_rms", config.get("model_type") == "falcon_mamba", BOOL)
 
 
-def _mamba_tensors(config: Config, tensors: Tensors) -> Tensors:
+def _mamba_tensors(config: HfConfig, tensors: Tensors) -> Tensors:
     """The output is left out where it is the embeddings, which only the values say for sure: the configuration does."""
     is_tied = config.given.get("tie_word_embeddings", True)
     out = _without_head(config, tensors) if is_tied else tensors
@@ -181,13 +181,13 @@ def _mamba_tensors(config: Config, tensors: Tensors) -> Tensors:
     }
 
 
-def _gpt_oss(config: Config) -> None:
+def _gpt_oss(config: HfConfig) -> None:
     config.add_common()
     config.add("attention.sliding_window", config.size("sliding_window"))
     config.add("expert_feed_forward_length", config.size("intermediate_size"))
 
 
-def _gpt_oss_tensors(config: Config, tensors: Tensors) -> Tensors:
+def _gpt_oss_tensors(config: HfConfig, tensors: Tensors) -> Tensors:
     out: Tensors = {}
     for name, t in tensors.items():
         if name.endswith("_scales"):
@@ -208,7 +208,7 @@ def _gpt_oss_tensors(config: Config, tensors: Tensors) -> Tensors:
     return out
 
 
-def _merged_experts(config: Config, tensors: Tensors) -> Tensors:
+def _merged_experts(config: HfConfig, tensors: Tensors) -> Tensors:
     """The matrices of all experts of a layer as one: `…experts.N.NAME` in the order of N."""
     out: Tensors = {}
     n_experts: dict[str, int] = {}
@@ -246,7 +246,7 @@ def _halves(name: str, tensor: StoredTensor) -> Iterator[tuple[str, StoredTensor
         yield name, tensor
 
 
-def _deepseek(config: Config) -> None:
+def _deepseek(config: HfConfig) -> None:
     """Attention whose keys and values come from a vector of low rank, as one KV head of that width."""
     config.add_common()
     n_experts, rank = config.get("n_routed_experts"), config.size("kv_lora_rank", default=512)
@@ -278,7 +278,7 @@ def _deepseek(config: Config) -> None:
         config.add("rope.scaling.yarn_log_multiplier", 0.1 * config.number(multiplier, "mscale_all_dim"), F32)
 
 
-def _deepseek_tensors(config: Config, tensors: Tensors) -> Tensors:
+def _deepseek_tensors(config: HfConfig, tensors: Tensors) -> Tensors:
     """Without the layers that predict further tokens; what makes keys and values is two matrices for each head."""
     n_heads, nope, v = config.size("num_key_value_heads"), config.size("qk_nope_head_dim"), config.size("v_head_dim")
     tensors = _without_head(config, tensors) if config.given.get("tie_word_embeddings") else tensors
@@ -317,8 +317,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "MistralForCausalLM": _LLAMA,
     "MixtralForCausalLM": _LLAMA,
     "Phi3ForCausalLM": Architecture("phi3", _phi3, extra=_phi3_factors),
-    "Qwen2ForCausalLM": Architecture("qwen2", Config.add_common),
-    "Qwen3ForCausalLM": Architecture("qwen3", Config.add_common),
+    "Qwen2ForCausalLM": Architecture("qwen2", HfConfig.add_common),
+    "Qwen3ForCausalLM": Architecture("qwen3", HfConfig.add_common),
     "Qwen3MoeForCausalLM": Architecture("qwen3moe", _qwen_moe, _merged_experts),
 }
 """By the name that a config.json has for them."""

@@ -46,7 +46,7 @@ _LOCAL_THETA = (
 )  # fmt: skip
 
 
-class Config:
+class HfConfig:
     """A config.json, with what it says of text at its top, and the metadata that are made of it.
 
     Raises CaptureError for a value that is missing or of another kind than llama.cpp's converter expects.

@@ -14,12 +14,12 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import MAX_DIMS
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.architectures import ARCHITECTURES, MXFP4, Architecture, Tensors
-from ggmltool.sources.llama.header.config import Config
+from ggmltool.sources.llama.header.config import HfConfig
 from ggmltool.sources.llama.header.gguf_header import (
     U32,
+    GgufTensorInfo,
     Header,
     StoredTensor,
-    TensorInfo,
     Value,
     read_json,
     read_tensors,
@@ -65,7 +65,7 @@ def converted(folder: Path) -> Header:
     given = read_json(folder / CONFIG)
     known = _architecture(folder, given)
     method = _method(folder, given)
-    config = Config(given, str(folder / CONFIG))
+    config = HfConfig(given, str(folder / CONFIG))
     known.set_values(config)
     stored = known.tensors(config, dict(_filtered(read_tensors(folder))))
     type_name, kind = _out_type(stored)
@@ -131,7 +131,7 @@ def _out_type(stored: Tensors) -> tuple[str, int]:
     return _OUT_TYPES[next(found, "F16")]
 
 
-def _mapped(folder: Path, known: Architecture, config: Config, stored: Tensors) -> Tensors:
+def _mapped(folder: Path, known: Architecture, config: HfConfig, stored: Tensors) -> Tensors:
     """The tensors under llama.cpp's names. Raises CaptureError for one that the table does not have."""
     import gguf
 
@@ -146,7 +146,7 @@ def _mapped(folder: Path, known: Architecture, config: Config, stored: Tensors) 
     return out
 
 
-def _info(folder: Path, name: str, tensor: StoredTensor, type_name: str) -> TensorInfo:
+def _info(folder: Path, name: str, tensor: StoredTensor, type_name: str) -> GgufTensorInfo:
     """A tensor with the type that the converter gives it. Raises CaptureError."""
     if tensor.dtype not in _KNOWN_TYPES or not 0 < len(tensor.shape) <= MAX_DIMS:
         raise CaptureError(f"{folder}: {name} is of the type {tensor.dtype[:20]} and shape {list(tensor.shape)}")
@@ -156,4 +156,4 @@ def _info(folder: Path, name: str, tensor: StoredTensor, type_name: str) -> Tens
         type_name = "mxfp4"
     elif is_f32 or base in _KEPT_F32:
         type_name = "f32"
-    return TensorInfo(name.encode(), TYPES[type_name].id, tensor.shape[::-1], 0)
+    return GgufTensorInfo(name.encode(), TYPES[type_name].id, tensor.shape[::-1], 0)

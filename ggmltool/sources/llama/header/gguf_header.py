@@ -60,7 +60,7 @@ class Value(NamedTuple):
         return self.raw[8:].decode("utf-8", "replace") if self.kind == STRING else ""
 
 
-class TensorInfo(NamedTuple):
+class GgufTensorInfo(NamedTuple):
     """A tensor of the table; `offset` counts from the start of the data."""
 
     name: bytes
@@ -82,7 +82,7 @@ class Header:
     """What stands before the data; `size` is how many bytes that takes."""
 
     values: Mapping[str, Value]
-    tensors: list[TensorInfo]
+    tensors: list[GgufTensorInfo]
     size: int
 
     @property
@@ -168,8 +168,8 @@ class _Reader:
             raise OddError
         return Header(values, tensors, padded(self.at, alignment))
 
-    def _tensors(self, n: int) -> list[TensorInfo]:
-        out: list[TensorInfo] = []
+    def _tensors(self, n: int) -> list[GgufTensorInfo]:
+        out: list[GgufTensorInfo] = []
         start = self.at
         for i in range(n):
             self.what = f"{i} of the {n} entries of its tensor table"
@@ -180,7 +180,7 @@ class _Reader:
             if n_dims > MAX_DIMS:
                 raise OddError
             ne = tuple(self._number("Q") for _ in range(n_dims))
-            info = TensorInfo(name, self._number("I"), ne, self._number("Q"))
+            info = GgufTensorInfo(name, self._number("I"), ne, self._number("Q"))
             if info.type_id not in TYPES_BY_ID or info.offset > MAX_SIZE or info.n_bytes > MAX_SIZE:
                 raise OddError
             out.append(info)
@@ -250,7 +250,7 @@ def write_header(
     for name, type_id, ne in tensors:
         dims = struct.pack(f"<I{len(ne)}Q", len(ne), *ne)
         table.append(_text(name) + dims + struct.pack("<IQ", type_id, offset))
-        offset += padded(TensorInfo(name, type_id, ne, 0).n_bytes, header.alignment)
+        offset += padded(GgufTensorInfo(name, type_id, ne, 0).n_bytes, header.alignment)
         if offset > MAX_SIZE:
             raise OSError(errno.EFBIG, "the model would have more than 64 TiB")
     pairs = [_text(key.encode()) + struct.pack("<I", value.kind) + value.raw for key, value in values.items()]

@@ -24,7 +24,7 @@ _MIXTRAL = 8
 _BLOCK = re.compile(r"blk\.(-?\d{1,9})\.")
 
 
-class Weight(NamedTuple):
+class QuantizedWeight(NamedTuple):
     """A weight that is quantized: its columns, and its matrices (experts)."""
 
     name: str
@@ -88,7 +88,7 @@ def role_of(name: str) -> str:
     return next((role for part, role in _ROLES if part in name), "")
 
 
-def mixed(model: Model, weight: Weight, default: DType) -> str:
+def mixed(model: Model, weight: QuantizedWeight, default: DType) -> str:
     """The type of a weight that is quantized: llama_tensor_get_type_impl. Raises CaptureError as it does."""
     role = role_of(weight.name)
     if model.architecture == "glm5-next" and any(
@@ -109,7 +109,7 @@ def mixed(model: Model, weight: Weight, default: DType) -> str:
     return (rule(model, weight, role) if rule is not None else "") or default.name
 
 
-def _output(model: Model, weight: Weight, default: DType) -> str:
+def _output(model: Model, weight: QuantizedWeight, default: DType) -> str:
     """The output, or the embeddings that stand in for it."""
     if model.kind == "MXFP4_MOE" or model.architecture == "falcon" or weight.columns % default.block_size:
         return "q8_0"
@@ -118,7 +118,7 @@ def _output(model: Model, weight: Weight, default: DType) -> str:
     return "q8_0" if default.name == "q8_0" else "q6_K"
 
 
-def _mxfp4(model: Model, weight: Weight, role: str) -> str:
+def _mxfp4(model: Model, weight: QuantizedWeight, role: str) -> str:
     """Experts are MXFP4, all else is Q8_0."""
     is_expert = model.architecture != "bailingmoe3" or role in ("ffn_up", "ffn_gate", "ffn_down")
     return "mxfp4" if weight.matrices > 1 and is_expert else "q8_0"
@@ -182,13 +182,13 @@ def _values_of_kind(model: Model, at: int) -> str:
     return ""
 
 
-def _keys_or_queries(model: Model, weight: Weight, role: str) -> str:
+def _keys_or_queries(model: Model, weight: QuantizedWeight, role: str) -> str:
     if role == "attn_k" and model.n_expert == _MIXTRAL:
         return "q8_0"
     return {"IQ3_XS": "iq3_xxs", "IQ3_XXS": "iq2_s"}.get(model.kind, "")
 
 
-def _ffn_down(model: Model, weight: Weight, role: str) -> str:
+def _ffn_down(model: Model, weight: QuantizedWeight, role: str) -> str:
     at, n = _layer(model, weight, role), model.n_layer
     is_first, falcon = at < n // 8, model.architecture == "falcon"
     match model.kind:
@@ -217,7 +217,7 @@ def _ffn_down(model: Model, weight: Weight, role: str) -> str:
     return ""
 
 
-def _attn_output(model: Model, weight: Weight, role: str) -> str:
+def _attn_output(model: Model, weight: QuantizedWeight, role: str) -> str:
     if model.architecture == "falcon":
         return "q4_K" if model.kind == "Q3_K_L" else ""
     if model.n_expert == _MIXTRAL:
@@ -226,13 +226,13 @@ def _attn_output(model: Model, weight: Weight, role: str) -> str:
     return better.get(model.kind, "")
 
 
-def _gate_or_up(model: Model, weight: Weight, role: str) -> str:
+def _gate_or_up(model: Model, weight: QuantizedWeight, role: str) -> str:
     """The layers between the first and the last eighth are smaller in one kind of file."""
     is_middle = model.n_layer // 8 <= _layer(model, weight, role) < 7 * model.n_layer // 8
     return "iq3_xxs" if model.kind == "IQ3_XS" and is_middle else ""
 
 
-_RULES: Mapping[str, Callable[[Model, Weight, str], str]] = {
+_RULES: Mapping[str, Callable[[Model, QuantizedWeight, str], str]] = {
     "attn_k": _keys_or_queries,
     "attn_q": _keys_or_queries,
     "ffn_down": _ffn_down,
@@ -242,7 +242,7 @@ _RULES: Mapping[str, Callable[[Model, Weight, str], str]] = {
 }
 
 
-def _layer(model: Model, weight: Weight, role: str) -> int:
+def _layer(model: Model, weight: QuantizedWeight, role: str) -> int:
     """The layer of a weight: how many of its role came before, with experts what its name says."""
     at = model.count(role)
     if model.n_expert <= 1:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ggmltool.ggml.dtypes import TYPES, TYPES_BY_ID, DType
 from ggmltool.scenario.errors import did_you_mean
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.header.gguf_header import U32, Header, TensorInfo, Value, value_of
-from ggmltool.sources.llama.header.mixtures import Model, Weight, mixed, role_of
+from ggmltool.sources.llama.header.gguf_header import U32, GgufTensorInfo, Header, Value, value_of
+from ggmltool.sources.llama.header.mixtures import Model, QuantizedWeight, mixed, role_of
 
 KINDS: Mapping[str, tuple[int, str]] = {
     "Q1_0": (40, "q1_0"),
@@ -138,7 +138,7 @@ def quantized(
     return values, [(t.name, TYPES[types[t.name]].id, t.ne) for t in tensors]
 
 
-def _chosen(header: Header, tensors: Sequence[TensorInfo], wanted: Quantization) -> dict[bytes, str]:
+def _chosen(header: Header, tensors: Sequence[GgufTensorInfo], wanted: Quantization) -> dict[bytes, str]:
     """The type of each weight by name."""
     default = TYPES[KINDS[wanted.kind][1]]
     model = _model(header, tensors, wanted)
@@ -150,14 +150,14 @@ def _chosen(header: Header, tensors: Sequence[TensorInfo], wanted: Quantization)
         if not _is_quantized(name, t, architecture):
             chosen = TYPES_BY_ID[t.type_id]
         elif default.quantized:
-            weight = Weight(name, t.ne[0], t.ne[2] if len(t.ne) > 2 else 1)
+            weight = QuantizedWeight(name, t.ne[0], t.ne[2] if len(t.ne) > 2 else 1)
             chosen = default if wanted.pure else TYPES[mixed(model, weight, default)]
             chosen = _fitting(name, t.ne[0], chosen)
         out[t.name] = chosen.name
     return out
 
 
-def _model(header: Header, tensors: Sequence[TensorInfo], wanted: Quantization) -> Model:
+def _model(header: Header, tensors: Sequence[GgufTensorInfo], wanted: Quantization) -> Model:
     """What the rules ask of the model."""
     architecture = header.text("general.architecture")
 
@@ -181,13 +181,13 @@ def _model(header: Header, tensors: Sequence[TensorInfo], wanted: Quantization) 
     )
 
 
-def _place(tensor: TensorInfo) -> tuple[int, bytes]:
+def _place(tensor: GgufTensorInfo) -> tuple[int, bytes]:
     """llama.cpp's order: by layer, then by name."""
     found = _LAYER.match(tensor.name.decode("utf-8", "replace"))
     return (int(found[1]) if found is not None else -1, tensor.name)
 
 
-def _is_quantized(name: str, tensor: TensorInfo, architecture: str) -> bool:
+def _is_quantized(name: str, tensor: GgufTensorInfo, architecture: str) -> bool:
     """Whether a weight gets another type: tensor_allows_quantization."""
     return (
         any(n > 1 for n in tensor.ne[1:])
@@ -197,7 +197,7 @@ def _is_quantized(name: str, tensor: TensorInfo, architecture: str) -> bool:
     )
 
 
-def _needs_imatrix(tensor: TensorInfo, type: str, kind: str, architecture: str) -> bool:
+def _needs_imatrix(tensor: GgufTensorInfo, type: str, kind: str, architecture: str) -> bool:
     """Whether a weight cannot be quantized without an importance matrix: tensor_requires_imatrix."""
     name = tensor.name.decode("utf-8", "surrogateescape")
     if role_of(name) in ("token_embd", "output") or not _is_quantized(name, tensor, architecture):

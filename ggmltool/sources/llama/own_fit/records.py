@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from ggmltool.ggml.op import Op
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.needs import Needs, lost_attention
@@ -54,7 +54,7 @@ class FitDevice(NamedTuple):
     total: int
 
 
-class Parts(NamedTuple):
+class MemoryBreakdown(NamedTuple):
     """Bytes of weights, caches and compute buffers (llama_memory_breakdown_data)."""
 
     model: int = 0
@@ -69,9 +69,9 @@ class Parts(NamedTuple):
 class Measured(NamedTuple):
     """What parameters need: on each device, in host memory, and in buffer types that are neither."""
 
-    devices: tuple[Parts, ...]
-    host: Parts
-    others: tuple[tuple[str, Parts], ...] = ()
+    devices: tuple[MemoryBreakdown, ...]
+    host: MemoryBreakdown
+    others: tuple[tuple[str, MemoryBreakdown], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def names(devices: Sequence[FitDevice]) -> list[str]:
     return [name.ljust(max(map(len, shown))) for name in shown]
 
 
-def _mibs(parts: Parts) -> list[str]:
+def _mibs(parts: MemoryBreakdown) -> list[str]:
     return [str(mib(n)) for n in (parts.total, *parts)]
 
 
@@ -295,7 +295,7 @@ class PlacedMemory:
         if n_ctx not in self._supported:
             # Whether every GPU supports flash attention as the captured graph has it.
             model = placer.model
-            nodes = [n for name in model.graphs for n in Scenario(model).start().build(name).nodes]
+            nodes = [n for name in model.graphs for n in LoadedScenario(model).start().build(name).nodes]
             attention = [n for n in nodes if n.op == Op.FLASH_ATTN_EXT]
             devices = [placer.devices[gpu.name] for gpu in placer.gpus]
             self._supported[n_ctx] = all(device.supports_op(n) for device in devices for n in attention)
@@ -326,11 +326,11 @@ def place_options(options: PlaceOptions, params: FitParams, placer: Placer) -> P
 
 def _by_device(placer: Placer, needs: Needs, options: PlaceOptions) -> Measured:
     """Add up by device; all that is host memory is the host's, whichever device it belongs to."""
-    devices = {gpu.name: Parts() for gpu in chosen_gpus(placer.gpus, options)}
-    host = Parts()
-    others: list[tuple[str, Parts]] = []
+    devices = {gpu.name: MemoryBreakdown() for gpu in chosen_gpus(placer.gpus, options)}
+    host = MemoryBreakdown()
+    others: list[tuple[str, MemoryBreakdown]] = []
     for use in needs.uses:
-        parts = Parts(use.weights, use.cache, use.compute)
+        parts = MemoryBreakdown(use.weights, use.cache, use.compute)
         buft = placer.bufts[use.buft]
         if buft.host:
             host = _sum(host, parts)
@@ -341,5 +341,5 @@ def _by_device(placer: Placer, needs: Needs, options: PlaceOptions) -> Measured:
     return Measured(tuple(devices.values()), host, tuple(others))
 
 
-def _sum(a: Parts, b: Parts) -> Parts:
-    return Parts(*(x + y for x, y in zip(a, b, strict=True)))
+def _sum(a: MemoryBreakdown, b: MemoryBreakdown) -> MemoryBreakdown:
+    return MemoryBreakdown(*(x + y for x, y in zip(a, b, strict=True)))

@@ -26,10 +26,10 @@ from ggmltool.sources.llama.place.bundles import Bundle, Group, Groups, Overridd
 from ggmltool.sources.llama.place.choices import Choices
 from ggmltool.sources.llama.place.needs import (
     Arrangement,
-    Copied,
     Needs,
     PlacedSplit,
     Reserved,
+    SplitCopy,
     added_up,
     buffer_error,
     chunk_error,
@@ -350,7 +350,9 @@ def _splits(sched: Scheduler) -> tuple[PlacedSplit, ...]:
                 names[split.backend_id],
                 split.i_start,
                 split.i_end,
-                tuple([Copied(t.label, t.nbytes, names[ids[t.index]]) for t in split.inputs]) if split.inputs else (),
+                tuple([SplitCopy(t.label, t.nbytes, names[ids[t.index]]) for t in split.inputs])
+                if split.inputs
+                else (),
             )
             for split in sched.splits[: sched.n_splits]
         ]

@@ -211,7 +211,7 @@ class TensorSplit:
         return parts
 
 
-class Share(NamedTuple):
+class GpuShare(NamedTuple):
     """What a GPU has: the part of 1 that was asked for, that it got of what is cut, and the bytes that are whole."""
 
     gpu: str
@@ -225,7 +225,7 @@ class OnAll(NamedTuple):
 
     placement: Placement
     needs: PlannedNeeds
-    shares: tuple[Share, ...]
+    shares: tuple[GpuShare, ...]
 
 
 def meta_device(gpus: Sequence[BackendSpec]) -> BackendSpec:
@@ -269,7 +269,7 @@ def place_on_all(
 
 def _parts(
     placer: Placer, placement: Placement, needs: PlannedNeeds, gpus: Sequence[BackendSpec], split: TensorSplit
-) -> tuple[tuple[BufferUse, ...], tuple[Share, ...]]:
+) -> tuple[tuple[BufferUse, ...], tuple[GpuShare, ...]]:
     """What each GPU has of the buffers of Meta, and the share that this is."""
     meta = placer.gpus[0].name
     buft = placer.devices[meta].buft
@@ -290,6 +290,6 @@ def _parts(
             mirrored += sizes[0] if part.axis is None else 0
     asked = split.shares if any(split.shares) else [1.0] * len(gpus)
     shares = tuple(
-        Share(gpu.name, asked[i] / sum(asked), cut[i] / (sum(cut) or 1), mirrored) for i, gpu in enumerate(gpus)
+        GpuShare(gpu.name, asked[i] / sum(asked), cut[i] / (sum(cut) or 1), mirrored) for i, gpu in enumerate(gpus)
     )
     return (*uses, *(use for use in needs.uses if use is not whole)), shares

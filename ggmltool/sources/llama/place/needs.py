@@ -58,7 +58,7 @@ class GraphCost(NamedTuple):
     copied: int
 
 
-class Copied(NamedTuple):
+class SplitCopy(NamedTuple):
     """A tensor that a split copies before it begins: its id, its bytes, and the backend that has it."""
 
     id: str
@@ -76,7 +76,7 @@ class PlacedSplit(NamedTuple):
     backend: str
     i_start: int
     i_end: int
-    inputs: tuple[Copied, ...]
+    inputs: tuple[SplitCopy, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,7 +400,7 @@ def _splits(run: Run, plan: Plan, graph: str) -> tuple[PlacedSplit, ...]:
             split.backend,
             split.i_start,
             split.i_end,
-            tuple(Copied(id, nbytes[id], backends[id]) for id in split.inputs),
+            tuple(SplitCopy(id, nbytes[id], backends[id]) for id in split.inputs),
         )
         for split in plan.splits
     )

@@ -230,7 +230,7 @@ _CPU_FFN = re.compile(r"--n-cpu-ffn (\d+)")
 _SHORT = {"--cpu-moe": "-cmoe", "--n-cpu-moe": "-ncmoe", "--n-cpu-ffn": "-ncffn"}
 
 
-class Setting(NamedTuple):
+class WrittenOption(NamedTuple):
     """An option as it is written; a flag has no value."""
 
     name: str
@@ -253,7 +253,7 @@ def line(
 
     `build` is llama.cpp's, as b11549 ("": the newest that is known). Nothing is left to --fit.
     """
-    settings = [Setting("-m", model), *context_settings(tool, capture), *place_settings(place, devices, build)]
+    settings = [WrittenOption("-m", model), *context_settings(tool, capture), *place_settings(place, devices, build)]
     return shlex.join([tool, *(word for setting in settings for word in setting.words)])
 
 
@@ -262,63 +262,63 @@ def can_run(tool: Tool, capture: CaptureOptions) -> bool:
     return tool == "llama-server" or (capture.n_parallel == 1 and not capture.kv_unified)
 
 
-def context_settings(tool: Tool, options: CaptureOptions) -> Iterator[Setting]:
+def context_settings(tool: Tool, options: CaptureOptions) -> Iterator[WrittenOption]:
     """The options of a context; of several defaults, llama-server's own number of sequences is not ours."""
-    yield Setting("-c", str(options.n_ctx))
+    yield WrittenOption("-c", str(options.n_ctx))
     if tool == "llama-server":
         # Several sequences that share one cache are what it has without being told.
         alone = options.n_parallel != AUTO_PARALLEL
         if options.kv_unified and alone:
-            yield Setting("-kvu")
+            yield WrittenOption("-kvu")
         if alone or not options.kv_unified:
-            yield Setting("-np", str(options.n_parallel))
+            yield WrittenOption("-np", str(options.n_parallel))
     n_batch = max(options.n_batch, options.n_ubatch)
     if n_batch != _DEFAULTS.n_batch:
-        yield Setting("-b", str(n_batch))
+        yield WrittenOption("-b", str(n_batch))
     named = {"-ub": "n_ubatch", "-fa": "flash_attn", "-ctk": "type_k", "-ctv": "type_v"}
     for name, field in named.items():
         if (value := getattr(options, field)) != getattr(_DEFAULTS, field):
-            yield Setting(name, str(value))
+            yield WrittenOption(name, str(value))
     if options.swa_full:
-        yield Setting("--swa-full")
+        yield WrittenOption("--swa-full")
 
 
-def place_settings(options: PlaceOptions, devices: Sequence[str], build: str = "") -> Iterator[Setting]:
+def place_settings(options: PlaceOptions, devices: Sequence[str], build: str = "") -> Iterator[WrittenOption]:
     """The options of placement, all of them, so that --fit has nothing to change."""
     newest = not build or int(build.removeprefix("b")) >= _DENSE_SINCE
-    yield Setting("-dev", ",".join(devices) or "none")
+    yield WrittenOption("-dev", ",".join(devices) or "none")
     if devices:
-        yield Setting("-ngl", "all" if options.n_gpu_layers == ALL else str(options.n_gpu_layers))
+        yield WrittenOption("-ngl", "all" if options.n_gpu_layers == ALL else str(options.n_gpu_layers))
     if options.split_mode != "layer":
-        yield Setting("-sm", options.split_mode)
-        yield Setting("-mg", str(options.main_gpu))
+        yield WrittenOption("-sm", options.split_mode)
+        yield WrittenOption("-mg", str(options.main_gpu))
     elif len(devices) > 1 and options.tensor_split:
-        yield Setting("-ts", ",".join(f"{share:g}" for share in options.tensor_split))
+        yield WrittenOption("-ts", ",".join(f"{share:g}" for share in options.tensor_split))
     yield from _overrides(options, newest)
     if not options.offload_kqv:
-        yield Setting("-nkvo")
+        yield WrittenOption("-nkvo")
     if not options.op_offload:
-        yield Setting("--no-op-offload")
+        yield WrittenOption("--no-op-offload")
     if not options.extra_bufts:
-        yield Setting("-nr")
+        yield WrittenOption("-nr")
     if newest and options.lazy_mode != "auto":
-        yield Setting("-lzm", options.lazy_mode)
-    yield Setting("-fit", "off")
+        yield WrittenOption("-lzm", options.lazy_mode)
+    yield WrittenOption("-fit", "off")
 
 
-def _overrides(options: PlaceOptions, newest: bool) -> Iterator[Setting]:
+def _overrides(options: PlaceOptions, newest: bool) -> Iterator[WrittenOption]:
     """-ot and what is short for it, in the order in which the first match wins."""
     patterns: list[str] = []
-    rest: list[Setting] = []
+    rest: list[WrittenOption] = []
     for option in dict.fromkeys(override.option for override in options.overrides):
         name, _, value = option.partition(" ")
         if name == "-ot":
             patterns.append(value)
         elif (dense := _CPU_FFN.fullmatch(option)) is not None and not newest:
             layers = "|".join(map(str, range(int(dense[1]))))
-            rest.append(Setting("-ot", rf"blk\.({layers})\.ffn_(up|down|gate)\.=CPU"))
+            rest.append(WrittenOption("-ot", rf"blk\.({layers})\.ffn_(up|down|gate)\.=CPU"))
         else:
-            rest.append(Setting(_SHORT[name], value))
+            rest.append(WrittenOption(_SHORT[name], value))
     if patterns:
-        yield Setting("-ot", ",".join(patterns))
+        yield WrittenOption("-ot", ",".join(patterns))
     yield from rest

@@ -13,7 +13,7 @@ from ggmltool.ggml.device import SEEN_BEHIND, Device, SplitNodes
 from ggmltool.ggml.op import INPLACE_OPS
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.run.compiled import Compiled
-from ggmltool.sources.llama.place.needs import Copied, PlacedSplit
+from ggmltool.sources.llama.place.needs import PlacedSplit, SplitCopy
 from ggmltool.sources.llama.place.options import PlaceOptions
 from ggmltool.sources.llama.place.place import Placer
 
@@ -111,7 +111,7 @@ class Request(NamedTuple):
     cached: int = 4096
 
 
-class Seconds(NamedTuple):
+class LayerSeconds(NamedTuple):
     """Estimates for one prompt token in a whole batch and for one generated token of each sequence."""
 
     prompt: Estimate
@@ -137,10 +137,10 @@ class Speed:
         most = max(graphs, key=lambda a: a.n_tokens)
         self.token, self.prompt = fewest.name, most.name
 
-    def seconds(self, splits: Mapping[str, Sequence[PlacedSplit]]) -> Seconds:
+    def seconds(self, splits: Mapping[str, Sequence[PlacedSplit]]) -> LayerSeconds:
         """The seconds of a plan."""
         each = {name: self.estimators[name].seconds(splits[name]) for name in {self.prompt, self.token}}
-        return Seconds(*(each[name].times(1 / self.graphs[name].n_tokens) for name in (self.prompt, self.token)))
+        return LayerSeconds(*(each[name].times(1 / self.graphs[name].n_tokens) for name in (self.prompt, self.token)))
 
     def weight(self, graph: str) -> float:
         """How often a request computes a graph."""
@@ -148,7 +148,7 @@ class Speed:
         return times / self.graphs[graph].n_tokens
 
 
-class Peak(NamedTuple):
+class LayerPeak(NamedTuple):
     """Bytes that a layer's inner nodes need at once on a GPU; `before_next` if the next layer is on that GPU, too;
     `single` are those of the largest of their results, which need one buffer."""
 
@@ -197,11 +197,11 @@ class Peaks:
             for il in range(n)
         ]
 
-    def of(self, n: int, leafs: Leafs) -> list[Peak]:
+    def of(self, n: int, leafs: Leafs) -> list[LayerPeak]:
         """The peak of each of `n` layers; `leafs` are what each reads at least, however many units spill."""
         return [self._peak(il, leafs[il + 1] if il + 1 < n else {}) for il in range(n)]
 
-    def _peak(self, il: int, next_leafs: Mapping[str, int]) -> Peak:
+    def _peak(self, il: int, next_leafs: Mapping[str, int]) -> LayerPeak:
         nodes = self.inner.get(il, [])
         coming = self._coming(il, nodes)
         alive: dict[int, int] = {}
@@ -224,7 +224,7 @@ class Peaks:
             if own:
                 alive[i] = own
             read.update({id: self.size(s) for id, s in self.outside(i, il).items() if id in next_leafs})
-        return Peak(alone, before_next, single)
+        return LayerPeak(alone, before_next, single)
 
     def _coming(self, il: int, nodes: Sequence[int]) -> dict[int, Mapping[str, int]]:
         """For each node: what comes from outside the layer to it and to later ones of its split."""
@@ -292,7 +292,7 @@ def layer_shares(
     splits: Sequence[PlacedSplit],
     estimator: Estimator,
     gpus: Sequence[str],
-    peaks: Sequence[Peak],
+    peaks: Sequence[LayerPeak],
     on_cpu: bool,
 ) -> list[Layer]:
     """The shares of all layers in a graph that was planned to these splits; those of the input's nodes are left out.
@@ -342,7 +342,7 @@ def arrivals(a: Anatomy, peaks: Peaks, estimator: Estimator, gpu: str, n: int) -
         for i in peaks.inner.get(il, ()):
             for s in peaks.outside(i, il).values():
                 seconds = min(
-                    estimator.copy(Copied(s.id, s.nbytes, b), PlacedSplit(gpu, i, i, ())).mid
+                    estimator.copy(SplitCopy(s.id, s.nbytes, b), PlacedSplit(gpu, i, i, ())).mid
                     for b in estimator.rates
                     if b != gpu
                 )

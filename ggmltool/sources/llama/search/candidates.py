@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.needs import Measurement
 from ggmltool.sources.llama.place.parts import number_of
-from ggmltool.sources.llama.search.anatomy import Seconds, Speed
+from ggmltool.sources.llama.search.anatomy import LayerSeconds, Speed
 from ggmltool.sources.llama.search.paths import Costs as Vector
 from ggmltool.sources.llama.search.space import Choice, Setting, Space
 
@@ -31,7 +31,7 @@ class Candidate(Measurement):
     n_seq: int
     n_layer: int
     gpus: tuple[str, ...]
-    seconds: Seconds
+    seconds: LayerSeconds
     rated: bool
 
     @property
@@ -59,7 +59,7 @@ class Counts(NamedTuple):
     ruled_out: int = 0
 
 
-class Progress(NamedTuple):
+class SearchProgress(NamedTuple):
     """How far a search is, for somebody who waits: settings that are done, counts, and the best so far."""
 
     done: int
@@ -172,7 +172,7 @@ def rank(objective: Objective, candidate: Candidate, seconds: float) -> tuple[ob
     return (first, wishes, candidate.order, -room_of(candidate))
 
 
-class Planner:
+class CandidatePlanner:
     """One captured model, planned in one choice after the other."""
 
     def __init__(self, measurer: Measurer, space: Space, speed: Speed, setting: Setting, order: int) -> None:

@@ -13,8 +13,8 @@ from ggmltool.sources.llama.place.options import PlaceOptions, layer_devices
 from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.search.anatomy import (
     Layer,
+    LayerPeak,
     Leafs,
-    Peak,
     Peaks,
     Speed,
     arrivals,
@@ -53,14 +53,14 @@ class Costs:
         most = tables.first.most, tables.second.most
         k = len(tables.gpus)
         nothing = dict.fromkeys(speed.graphs, [dict[str, int]()] * self.n)
-        self.cpu = Row(self._shares([0] * k, (0, 0), 0, nothing))
-        self.pieces: dict[tuple[int, int, int, int], Piece] = {}
+        self.cpu = AlikeLayers(self._shares([0] * k, (0, 0), 0, nothing))
+        self.pieces: dict[tuple[int, int, int, int], GpuPiece] = {}
         self.input = sum(
             speed.weight(name) * input_seconds(speed.graphs[name], splits, speed.estimators[name])
             for name, splits in self._splits([0] * k, (0, 0)).items()
         )
-        self.gpus: list[list[list[Row]]] = []
-        self.floors: list[Row] = []
+        self.gpus: list[list[list[AlikeLayers]]] = []
+        self.floors: list[AlikeLayers] = []
         self.arrivals: list[list[float]] = []
         for g in range(k):
             counts = [self.n * (i == g) for i in range(k)]
@@ -73,10 +73,10 @@ class Costs:
             self.arrivals.append(seconds)
             leafs = {name: p.leafs(self.n) for name, p in peaks.items()}
             each = [[self._shares(counts, (u, t), g, leafs) for u in range(most[0] + 1)] for t in range(most[1] + 1)]
-            self.gpus.append([[Row(layers) for layers in _never_falling(of)] for of in each])
+            self.gpus.append([[AlikeLayers(layers) for layers in _never_falling(of)] for of in each])
             # The least of a layer, however many of its units are on the CPU.
             modes = zip(*chain(*each), strict=True)
-            self.floors.append(Row([Layer(*map(min, zip(*mode, strict=True))) for mode in modes]))
+            self.floors.append(AlikeLayers([Layer(*map(min, zip(*mode, strict=True))) for mode in modes]))
 
     def _splits(self, counts: Sequence[int], units: _Units) -> Mapping[str, Sequence[PlacedSplit]]:
         """The splits of all graphs where layers lie alike."""
@@ -101,7 +101,7 @@ class Costs:
         out = [Layer(0.0, 0, 0, 0, 0)] * self.n
         for name, splits in self._splits(counts, units).items():
             a, weight = speed.graphs[name], speed.weight(name)
-            peaks = [Peak(0, 0)] * self.n
+            peaks = [LayerPeak(0, 0)] * self.n
             if gpus:
                 peaks = self._peaks(counts, units, gpu)[name].of(self.n, leafs[name])
             shares = layer_shares(a, splits, speed.estimators[name], gpus, peaks, not any(counts))
@@ -132,7 +132,7 @@ def _never_falling(each: Sequence[Sequence[Layer]]) -> list[list[Layer]]:
     return out[::-1]
 
 
-class Row:
+class AlikeLayers:
     """Layers that all lie alike; sums and maxima over some of them."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
@@ -178,7 +178,7 @@ class _Maxima:
         return max(level[first], level[end - (1 << k)])
 
 
-class Piece(NamedTuple):
+class GpuPiece(NamedTuple):
     """What the layers of one GPU come to."""
 
     seconds: float
@@ -187,7 +187,7 @@ class Piece(NamedTuple):
     single: int
 
 
-def piece(costs: Costs, gpu: int, first: int, end: int, spilled: int) -> Piece:
+def piece(costs: Costs, gpu: int, first: int, end: int, spilled: int) -> GpuPiece:
     """What the layers from `first` to before `end` come to on a GPU if so much of theirs spills.
 
     Of each series some give up all units, one gives up a part, and the others none.
@@ -201,7 +201,7 @@ def piece(costs: Costs, gpu: int, first: int, end: int, spilled: int) -> Piece:
     for a, b in pairwise(cuts):
         u, t = (-1 if a < il else part if a == il else 0 for il, part in ends)
         runs.append((rows[t][u], a, b))
-    return Piece(
+    return GpuPiece(
         arrival + sum(row.seconds(a, b) for row, a, b in runs),
         sum(row.changes(a, b) for row, a, b in runs),
         max((row.compute(a, b, b == end) for row, a, b in runs), default=0),
@@ -295,7 +295,7 @@ class Pieces:
             ends.append(at)
         return ends
 
-    def _piece(self, gpu: int, first: int, end: int, spilled: int) -> Piece:
+    def _piece(self, gpu: int, first: int, end: int, spilled: int) -> GpuPiece:
         key = (gpu, first, end, spilled)
         found = self.costs.pieces.get(key)
         if found is None:

@@ -22,8 +22,8 @@ from ggmltool.sources.llama.processes import as_they_come, can_fork
 from ggmltool.sources.llama.search.candidates import (
     Candidate,
     Counts,
-    Progress,
     Ranked,
+    SearchProgress,
     SearchResult,
     costs_of,
     rank,
@@ -44,7 +44,7 @@ class Captures(Protocol):
         """The models of these settings on the devices, in their order, each as it is asked for."""
 
 
-class ModelFile:
+class SearchedModel:
     """A GGUF file, or what llama-quantize would make of it, captured with each setting; `base` has what the settings do
     not say."""
 
@@ -150,7 +150,7 @@ class Saved:
 MOST_PLANS = 2000
 """Plans of one setting, at most."""
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[SearchProgress], None]
 
 
 def search(
@@ -303,4 +303,4 @@ class _Search:
         )
 
     def _tell(self) -> None:
-        self.progress(Progress(len(self.bests), self._counts(), next(iter(self.ranked()), None)))
+        self.progress(SearchProgress(len(self.bests), self._counts(), next(iter(self.ranked()), None)))

@@ -14,8 +14,8 @@ from ggmltool.sources.llama.processes import in_processes
 from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
 from ggmltool.sources.llama.search.candidates import (
     Candidate,
+    CandidatePlanner,
     Objective,
-    Planner,
     costs_of,
     exact_costs_of,
     least_steps,
@@ -99,7 +99,7 @@ class SettingSearch:
         measurer = Measurer(placer)
         speed = Speed(placer, anatomies(placer, wish.request.cached), wish.rates, wish.request)
         self.tables = Tables(placer, space)
-        self.planner = Planner(measurer, space, speed, setting, order)
+        self.planner = CandidatePlanner(measurer, space, speed, setting, order)
         self.costs = Costs(measurer, self.tables, speed)
         self.tried: dict[Choice, Candidate] = {}
         self.paths: dict[Choice, Path] = {}

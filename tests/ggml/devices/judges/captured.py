@@ -11,7 +11,7 @@ from typing import Any
 from ggmltool.ggml.device import Keep, SplitNodes
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.load import load_spec
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 from tests.ggml.devices.judges.asking import GraphAnswer, Question, ask_graphs
 from tests.ggml.devices.judges.families import Hardware
 
@@ -21,7 +21,7 @@ Compare = Callable[[list[Question], list[GraphAnswer | None]], None]
 
 def ask_captured(path: Path, ggml: str, hardware: Hardware, judge: Path, compare: Compare) -> None:
     """Plan a captured graph with GPUs of a profile, and ask the judge about each split of theirs before it changes."""
-    run = Scenario(load_spec(_on_gpus(path, ggml, hardware.profile))).start()
+    run = LoadedScenario(load_spec(_on_gpus(path, ggml, hardware.profile))).start()
     for backend in run.start().backends:
         if backend.device.graph_optimize is not None:
             backend.device.graph_optimize = _asking(backend.device.graph_optimize, judge, hardware.told, compare)

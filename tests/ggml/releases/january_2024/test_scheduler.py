@@ -26,7 +26,7 @@ from ggmltool.ggml.releases.january_2024.tallocr import alloc_ctx_tensors_from_b
 from ggmltool.ggml.tensor import FLAG_OUTPUT, Tensor
 from ggmltool.ggml.values.transfer import tensor_get, tensor_set
 from ggmltool.scenario.run.measured import MeasuredRun
-from ggmltool.scenario.scenario import Scenario
+from ggmltool.scenario.scenario import LoadedScenario
 
 WEIGHTS = {
     "cpu": {"buft": "CPU", "usage": "weights", "tensors": {"wc": "f32[8, 8]"}},
@@ -34,7 +34,7 @@ WEIGHTS = {
 }
 
 
-def scenario(nodes: dict[str, Any], contexts: dict[str, Any] | None = None, **more: Any) -> Scenario:
+def scenario(nodes: dict[str, Any], contexts: dict[str, Any] | None = None, **more: Any) -> LoadedScenario:
     """A scenario with weights on a GPU and on the CPU; `x` has no memory of its own."""
     document = {
         "ggmltool": 1,
@@ -46,7 +46,7 @@ def scenario(nodes: dict[str, Any], contexts: dict[str, Any] | None = None, **mo
     return ggmltool.load({**document, **more})
 
 
-def run_of(s: Scenario, events: list[Event] | None = None) -> MeasuredRun:
+def run_of(s: LoadedScenario, events: list[Event] | None = None) -> MeasuredRun:
     run = s.start(events.append if events is not None else None, debug=True)
     assert isinstance(run, MeasuredRun)
     return run
