@@ -24,7 +24,7 @@ from ggmltool.oracle.run import Runner
 from ggmltool.oracle.tensors import Builder, read_values
 from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.run.devices import make_backends, make_bufts
-from ggmltool.scenario.run.placed import PlacedGraph
+from ggmltool.scenario.run.placed import OneBackendGraph
 from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import LoadedScenario
 from tests.conformance.compare import trace_of
@@ -102,7 +102,7 @@ def ours(scenario: LoadedScenario, answer: Answer, tests: Sequence[str] = ()) ->
     model = scenario.model
     first, second = make_backends(model, make_bufts(model))
     events: list[Any] = []
-    placed = PlacedGraph(scenario.compiled, next(iter(model.graphs)), first, events.append)
+    placed = OneBackendGraph(scenario.compiled, next(iter(model.graphs)), first, events.append)
     seen: Seen = []
 
     def callback(i: int, a: Any, b: Any) -> bool:
@@ -116,7 +116,12 @@ def ours(scenario: LoadedScenario, answer: Answer, tests: Sequence[str] = ()) ->
 
 
 def compare(
-    first: Backend, second: Backend, placed: PlacedGraph, callback: Any, events: list[Any], nodes: Sequence[Any] = ()
+    first: Backend,
+    second: Backend,
+    placed: OneBackendGraph,
+    callback: Any,
+    events: list[Any],
+    nodes: Sequence[Any] = (),
 ) -> bool:
     return compare_graph_backend(
         first,
@@ -137,7 +142,7 @@ def theirs(
     """The same of the real library, which may abort."""
     model = scenario.model
     graph_name = next(iter(model.graphs))
-    needed = PlacedGraph(scenario.compiled, graph_name, make_backends(model, make_bufts(model))[0], None)
+    needed = OneBackendGraph(scenario.compiled, graph_name, make_backends(model, make_bufts(model))[0], None)
     ids = [t.id for t in needed.context.tensors]
 
     def child() -> tuple[list[str], Seen]:
@@ -229,7 +234,7 @@ def test_with_test_nodes_the_whole_graph_is_computed_and_only_they_are_compared(
 def test_a_test_node_that_is_no_node_is_an_assertion(lib: Lib) -> None:
     scenario = on(ggmltool.load(EVERY_KIND, ggml=release_of(lib).name), "GPU", "CPU")
     first, second = make_backends(scenario.model, make_bufts(scenario.model))
-    placed = PlacedGraph(scenario.compiled, "main", first, None)
+    placed = OneBackendGraph(scenario.compiled, "main", first, None)
     placed.allocate(None)
     x = next(t for t in placed.context.tensors if t.id == "x")
     with pytest.raises(GgmlAssert) as ours_:
@@ -243,7 +248,7 @@ def test_a_graph_without_memory_is_an_assertion(lib: Lib) -> None:
     scenario = on(ggmltool.load(EVERY_KIND, ggml=release_of(lib).name), "GPU", "CPU")
     first, second = make_backends(scenario.model, make_bufts(scenario.model))
     with pytest.raises(GgmlAssert) as ours_:
-        compare(first, second, PlacedGraph(scenario.compiled, "main", first, None), ALWAYS, [])
+        compare(first, second, OneBackendGraph(scenario.compiled, "main", first, None), ALWAYS, [])
 
     def child() -> None:
         world = World(Runner(lib, 0).callbacks, scenario.model, True)

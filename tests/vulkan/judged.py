@@ -12,7 +12,7 @@ from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.oracle.vulkan import Vulkan, VulkanAnswer, hardware_of
-from ggmltool.scenario.run.placed import PlacedGraph
+from ggmltool.scenario.run.placed import OneBackendGraph
 from ggmltool.scenario.scenario import LoadedScenario
 from tests.vulkan.graphs import graph
 from tests.vulkan.ops import VulkanCases
@@ -96,7 +96,7 @@ class GraphsJudged:
 def judge_scenario(loaded: LoadedScenario, ops: OpsJudged, graphs: GraphsJudged) -> None:
     """Ask of all nodes of a scenario's graphs, and let both order each graph as if it were one split."""
     for name in loaded.model.graphs:
-        graph = PlacedGraph(loaded.compiled, name, Backend("Vulkan0", ops.device), None).graph
+        graph = OneBackendGraph(loaded.compiled, name, Backend("Vulkan0", ops.device), None).graph
         ops.ask(graph.nodes)
         graphs.judge(f"{loaded.model.source} {name}", graph.nodes, graph.use_count)
 

@@ -16,7 +16,7 @@ from ggmltool.ggml.releases.parts import copier_of
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.values.arrays import HostArrays
 from ggmltool.scenario.run.devices import make_backends, make_bufts, take_gpus
-from ggmltool.scenario.run.placed import PlacedGraph
+from ggmltool.scenario.run.placed import OneBackendGraph
 from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
@@ -46,7 +46,7 @@ def compare_backends(
     """
     backends = _backends(scenario.model, specs)
     copier = copier_of(scenario.model.release)
-    placed = PlacedGraph(scenario.compiled, graph, backends[0], events, copier)
+    placed = OneBackendGraph(scenario.compiled, graph, backends[0], events, copier)
     made_up, zero = placed.allocate(seed)
     done: list[ComparedNode] = []
     kernels = compute(backends)

@@ -12,7 +12,7 @@ from ggmltool.ggml.tensor import Dims, Tensor, op_desc
 from ggmltool.show.document import Number, ReleaseDocument, Row
 
 if TYPE_CHECKING:
-    from ggmltool.scenario.run.placed import PlacedGraph
+    from ggmltool.scenario.run.placed import OneBackendGraph
 
 
 class ComparedNode(Row, kw_only=True):
@@ -118,7 +118,7 @@ class ComparedGraph(ReleaseDocument, kw_only=True):
         cls,
         ggml: str,
         graph: str,
-        placed: PlacedGraph,
+        placed: OneBackendGraph,
         sides: tuple[ComparedSide, ComparedSide],
         nodes: list[ComparedNode],
         made_up: list[str],

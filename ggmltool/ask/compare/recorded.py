@@ -20,7 +20,7 @@ from ggmltool.ggml.graph_copy import GraphCompute, graph_copy
 from ggmltool.ggml.releases.parts import copier_of
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.ggml.values.arrays import HostArrays
-from ggmltool.scenario.run.placed import PlacedGraph
+from ggmltool.scenario.run.placed import OneBackendGraph
 from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.sources.values.files import Sample
@@ -54,7 +54,7 @@ def compare_recorded(
     `inputs` are values of tensors without data. The other side is the comparison's second one. Raises GgmlError.
     """
     copier = copier_of(scenario.model.release)
-    placed = PlacedGraph(scenario.compiled, graph, backend, None, copier)
+    placed = OneBackendGraph(scenario.compiled, graph, backend, None, copier)
     made_up, zero = placed.allocate(seed, {id: read() for id, read in inputs.items()})
     copy = graph_copy(backend, placed.graph, placed.indices, placed.addresses, None, copier)
     if copy is None:

@@ -192,9 +192,10 @@ def _grow(s: SchedulerState, what: str, old: int, full: str) -> int:
     is a warning where more inputs than there was room for end a split. Raises GgmlAssert where rooms do not grow.
     """
     if not s.rules.inputs_grow:
-        n = "n_graph_inputs" if what == "graph inputs" else "n_inputs"
-        condition = f"{n} < GGML_SCHED_MAX_SPLIT_INPUTS"
-        raise GgmlAssert(_FUNCTION, condition, full).of(what.replace(" ", "_"), old + 1)
+        if what == "graph inputs":
+            condition = "n_graph_inputs < GGML_SCHED_MAX_SPLIT_INPUTS"
+            raise GgmlAssert(_FUNCTION, condition, full).of("graph_inputs", old + 1)
+        raise GgmlAssert(_FUNCTION, "n_inputs < GGML_SCHED_MAX_SPLIT_INPUTS", full).of("split_inputs", old + 1)
     if old:
         function = f"ggml_backend_sched_{what.replace(' ', '_')}_grow"
         level = "warn" if s.rules.full_split_ends else "debug"

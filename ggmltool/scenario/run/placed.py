@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class PlacedGraph:
+class OneBackendGraph:
     """A graph with the tensors it needs, and no others, in one context that is allocated on one backend.
 
     `copier` is what copies graphs in the release.
