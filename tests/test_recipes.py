@@ -100,7 +100,7 @@ RULES = by_op({"NONE RESHAPE VIEW PERMUTE TRANSPOSE": ALWAYS, "ADD MUL": f32(0, 
     )
     copy.add(
         "ggml/devices/profiles.py",
-        "PROFILES = Profiles(\n    {\n",
+        "PROFILES = ReleaseProfiles(\n    {\n",
         '        "Toy": _toy,\n',
     )
     copy.add(
