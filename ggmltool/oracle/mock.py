@@ -17,6 +17,7 @@ from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import DECIDING_SOURCES, SEEN_BEHIND, Device, SplitNodes
 from ggmltool.ggml.devices.recorded import RECORDED
 from ggmltool.ggml.op import EMPTY_OPS
+from ggmltool.ggml.state import BufferState
 from ggmltool.ggml.tensor import Tensor as EngineTensor
 from ggmltool.ggml.tensor import nbytes_of
 from ggmltool.ggml.version import SIZE_MAX
@@ -288,6 +289,7 @@ class World:
     `computing` takes real memory and records a trace of what ggml asked for; else addresses are made up and never
     touched. `order` has the backends by priority, `by_name` the buffer types a context can name. `freed` are the first
     and last addresses of memory that was freed while it computed; what is freed when it is `closing` does not count.
+    `seen` are buffers by address, as they were when they were looked at last.
     """
 
     def __init__(self, callbacks: Callbacks, model: ScenarioSpec, computing: bool) -> None:
@@ -297,6 +299,7 @@ class World:
         self.trace: list[str] = []
         self.freed: list[tuple[int, int]] = []
         self.closing = False
+        self.seen: dict[int, BufferState] = {}
         self.names: dict[int, str] = {}
         self.events: dict[int, ctypes.Structure] = {}
         self.memory: MockMemory = RealMemory() if computing else FakeMemory()

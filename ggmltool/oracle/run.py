@@ -387,7 +387,7 @@ class ScenarioRun:
             emit("plan", (failed_plan(self.model, step, error, log), debug))
             return False
         order = tuple((device.name, device.buft.name) for device in self.world.order)
-        reader = StateReader(lib, self.world, sched, self.builder.ids, self.chunks)
+        reader = StateReader(lib, self.world, sched, self.builder.ids, self.buffers, self.chunks)
         if self.runner.states:
             emit("state", reader.state(graph))
         rows = reader.rows(graph)

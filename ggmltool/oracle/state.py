@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.ggml.sched.plans import PlanRows, rows_of
@@ -20,13 +20,23 @@ _TYPES = {number: type.name for number, type in TYPES_BY_ID.items()}
 
 
 class StateReader:
-    """Reads one scheduler. `ids` names the scenario's tensors by address, `chunks` numbers the contexts' buffers."""
+    """Reads one scheduler. `ids` names the scenario's tensors by address, `contexts` are the contexts' buffers, and
+    `chunks` numbers those that they are made of."""
 
-    def __init__(self, lib: Lib, world: World, sched: int, ids: Mapping[int, str], chunks: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        lib: Lib,
+        world: World,
+        sched: int,
+        ids: Mapping[int, str],
+        contexts: Sequence[int],
+        chunks: Mapping[int, int],
+    ) -> None:
         self.lib = lib
         self.world = world
         self.address = sched
         self.ids = ids
+        self.contexts = contexts
         self.chunks = chunks
         self._ops: dict[tuple[int, int], str] = {}
 
@@ -43,12 +53,17 @@ class StateReader:
             op = t.op, t.op_params[0]
             if op not in self._ops:
                 self._ops[op] = self.lib.ggml_op_desc(t.address).decode()
-        made = (buffer for buffers in sched.galloc.buffers for buffer in buffers)
+        made = {buffer for buffers in sched.galloc.buffers for buffer in buffers}
+        there = {*made, *self.contexts, *self.chunks}
         buffers = {}
         for address in {*made, *(t.buffer for t in tensors.read.values())} - {0}:
-            b = structs.Buffer.from_address(address)
-            base = self.lib.ggml_backend_buffer_get_base(address) or 0
-            buffers[address] = BufferState(b.buft, b.size, b.usage, base, address, self.chunks.get(address, 0))
+            # A copy of an earlier split may have a buffer that was freed since: it is known as it was.
+            if address in there or address not in self.world.seen:
+                b = structs.Buffer.from_address(address)
+                base = self.lib.ggml_backend_buffer_get_base(address) or 0
+                chunk = self.chunks.get(address, 0)
+                self.world.seen[address] = BufferState(b.buft, b.size, b.usage, base, address, chunk)
+            buffers[address] = self.world.seen[address]
         bufts = {}
         for address in {*sched.bufts, *(b.buft for b in buffers.values())}:
             engine = self.world.bufts[address].engine
