@@ -116,8 +116,8 @@ def _outcomes(
     ):
         last = real.plans[-1] if real.plans else {"ok": True}
         end = "ok" if last["ok"] else "crash" if is_crash(last) else "abort"
-        if uses_freed and end == "crash":
-            # What is computed in freed memory may end the process, or not.
+        if uses_freed and (end == "crash" or (end == "abort" and last["error"]["condition"] == "buft")):
+            # What is computed in freed memory may end the process, or not; a buffer there may have no buft.
             n = len(real.plans) - 1
             plans, texts, real = plans[:n], texts[:n], replace(real, plans=real.plans[:n])
         yield Outcome(seed, judge(plans, texts, real), end, len(real.plans))
