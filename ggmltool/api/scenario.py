@@ -25,7 +25,7 @@ from ggmltool.ask.tensor import TensorQuestion
 from ggmltool.ask.trace import TraceQuestion
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.opened import Opened, WhatIf
-from ggmltool.scenario.scenario import LoadedScenario as Base
+from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ Plan.html = _plan_html
 
 
 @checked_methods
-class Scenario(Base):
+class Scenario(LoadedScenario):
     """A loaded scenario, with a method for each command that takes one. Every call starts from the beginning.
     Several threads may use one at a time.
 
@@ -155,11 +155,11 @@ class Scenario(Base):
 
     @overload
     def explain(
-        self, what: tuple[str | None, str | None], other: Base | None = None, **when: Unpack[When]
+        self, what: tuple[str | None, str | None], other: LoadedScenario | None = None, **when: Unpack[When]
     ) -> Answer[ExplainedReallocShown]: ...
 
     def explain(
-        self, what: str | int | tuple[str | None, str | None], other: Base | None = None, **when: Unpack[When]
+        self, what: str | int | tuple[str | None, str | None], other: LoadedScenario | None = None, **when: Unpack[When]
     ) -> Answer[ExplainedNodeShown | ExplainedSplitShown | ExplainedReallocShown]:
         """Why a node is on its backend (its id), why a split begins (its number), or whether the memory planned for
         one graph serves another (both names); the second graph can be one of the scenario `other`.
@@ -236,7 +236,7 @@ class Scenario(Base):
         return asked.draw(self.opened, style).text
 
     def report(
-        self, other: Base | str | Path | None = None, *, other_graph: str | None = None, **when: Unpack[When]
+        self, other: LoadedScenario | str | Path | None = None, *, other_graph: str | None = None, **when: Unpack[When]
     ) -> Report:
         """The page that explains a graph: `load("moe").report().save("moe.html")`.
 
@@ -256,7 +256,7 @@ class Scenario(Base):
 
     def diff(
         self,
-        other: Base | str | Path | Answer[Any] | None = None,
+        other: LoadedScenario | str | Path | Answer[Any] | None = None,
         *,
         other_graph: str | None = None,
         only: Sequence[str] | None = None,
@@ -385,7 +385,7 @@ class Scenario(Base):
     def sweep(
         self,
         n_gpu_layers: str | None = None,
-        *others: Base,
+        *others: LoadedScenario,
         tensor_split: str | Sequence[str] = (),
         override_tensor: str | Sequence[str] = (),
         n_cpu_moe: str = "0",
@@ -404,10 +404,10 @@ class Scenario(Base):
         return placed.sweep(opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, jobs, **options)
 
 
-def _own(other: Base | str | Path) -> Scenario:
+def _own(other: LoadedScenario | str | Path) -> Scenario:
     """Another scenario, as one that has these methods."""
     if isinstance(other, Scenario):
         return other
-    if isinstance(other, Base):
+    if isinstance(other, LoadedScenario):
         return Scenario(other.model)
     return Scenario(*read(other))

@@ -302,7 +302,7 @@ _TOLD: tuple[Column[EndTensor], ...] = (
     Column("known by", cut=True, drop=3, get=_known),
 )
 _WIDE = 100
-"""Columns of a terminal on which a tensor has all that is told of it in one line."""
+"""Terminal columns from which each tensor fits on one line."""
 
 
 def _tensors(tensors: Sequence[EndTensor], style: Style) -> list[str]:

@@ -21,8 +21,7 @@ from ggmltool.ask.backends.record import (
     Profiles,
     RegisteredInfo,
 )
-from ggmltool.ggml.releases.interfaces import Duty, Need, TableFunction
-from ggmltool.ggml.releases.interfaces import FunctionTable as FunctionTable
+from ggmltool.ggml.releases.interfaces import Duty, FunctionTable, Need, TableFunction
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, render_lines, render_table

@@ -112,7 +112,7 @@ _FIELDS = {
     "sizes": ("sizes",),
     "contexts": ("contexts", "context_tensors"),
 }
-"""What is told of each part."""
+"""The fields of each part."""
 
 PARTS: dict[str, Callable[[PlanDiff], bool]] = {
     "nodes": lambda d: bool(d.only_in_a or d.only_in_b or d.reordered or d.moved or d.other_cause),

@@ -41,7 +41,7 @@ def _table(sweep: SweepShown, style: Style) -> str:
     known = bool(sweep.memory)
     parts: list[Head] = []
     for device in sweep.devices:
-        # What a device is needed for, as far as there is room for that, and the sum; compute buffers of GPUs go last.
+        # What a device's bytes are for, where there is room, and the sum; compute buffers of GPUs go last.
         first = _LEAST_DROP + len(_PARTS) - 1 + len(_PARTS) * (device not in sweep.gpus)
         parts += [Head(f"{device} {part}", right=True, drop=first - i) for i, part in enumerate(_PARTS)]
         parts.append(Head(device, right=True))

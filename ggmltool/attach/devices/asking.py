@@ -273,7 +273,7 @@ _MEMORY = (
 
 
 def with_devices(snapshot: Snapshot) -> Snapshot:
-    """The devices whose name or type nobody could read have one. A copy is called BACKEND#TENSOR#NUMBER, as
+    """Devices whose name or type could not be read get one. A copy is called BACKEND#TENSOR#NUMBER, as
     ggml_backend_sched_split_graph does."""
     names = {len(snapshot.backends) - 1: "CPU"}
     for tensor, b, number, copy in snapshot.sched.copies():

@@ -21,7 +21,7 @@ from ggmltool.debugger.expressions.values import CValue, dereferenced, whole
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import hash_size
 from ggmltool.state.errors import AttachError, LinkError, NoBytes
-from ggmltool.state.memory.pages import Memory as PagedMemory
+from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.declarations import ExpressionError, NoMemoryError, TokenCursor, read_type
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import LONG, VOID, CType, Enum, Int, Language, Pointer, Struct, Void, bare
@@ -45,7 +45,7 @@ class LiveMemory(ImageMemory):
 
     def forget(self) -> None:
         """The program has moved: nothing holds any more."""
-        self._pages = PagedMemory(self._link)
+        self._pages = Memory(self._link)
         self._names: dict[int, str] = {}
 
     def read(self, address: int, n: int) -> bytes:

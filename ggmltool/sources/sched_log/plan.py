@@ -1,4 +1,4 @@
-"""A graph of a log as a plan, so that the views of plans can show it, as far as a log tells.
+"""A log's graph as a plan, with what the log has, so that the views of plans can show it.
 
 A log names tensors, it does not identify them: a source is the last node before it of that name and size, else a
 tensor that has no line of its own: a leaf, or a view (views are not printed). Where such a tensor is copied and no node

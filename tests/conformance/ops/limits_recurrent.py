@@ -47,19 +47,3 @@ CASES = [
     *(gaps(INDEXER, i) for i in (0, 2, 3)),
     scan(8, 4, 6, 4, 3, 2),
 ]
-
-
-BEYOND = [
-    (gaps(CONV, 1), "depends on the number of its threads"),
-    (changed(SCAN, 6, Src("i32", (2,), data=[0, 3])), "names it"),
-    (changed(SCAN, 6, Src("i32", (2,), data=[-1, 0])), "names it"),
-    *((changed(c, len(c.sources) - 1, Src(ne=(64 * 64 * 2, 4))), "the same number for each of 4") for c in LINEAR),
-    (changed(LINEAR[0], 3, Src(ne=(64,))), "must have 128 elements"),
-    (changed(LINEAR[1], 0, Src(ne=(64, 2, 5))), "must have 768 elements"),
-    (changed(DELTA, 0, Src(ne=(7, 4, 3, 2))), "rows of 8"),
-    (changed(DELTA, 1, Src(ne=(8, 4, 2, 2))), "3 tokens"),
-    (changed(DELTA, 1, Src(ne=(8, 4, 3, 3))), "divide the 2"),
-    (changed(DELTA, 3, Src(ne=(1, 3, 3, 2))), "[…, 4, 3, 2]"),
-    (changed(DELTA, 4, Src(ne=(1, 4, 3, 1))), "[…, 4, 3, 2]"),
-]
-"""What ggml builds and does not check: it would read or write elsewhere."""
