@@ -257,20 +257,20 @@ class CGraph:
     def build_in_order(self, order: BuildOrder, tensor_of: Callable[[int], Tensor]) -> None:
         """The calls that `order` is of, on a graph that is empty so far and has room for all of it."""
         counts = self.use_counts
-        visited = self.visited = [tensor_of(i) for i in order.visited]
+        visited = self.visited = list(map(tensor_of, order.visited))
         if visited:
             self._grow(max([t.index for t in visited]))
         seen = self._visited
         for t, n in zip(visited, order.use_counts, strict=True):
             counts[t.index] = n
             seen[t.index] = 1
-        for i in order.computed:
-            tensor_of(i).flags |= FLAG_COMPUTE
+        for t in map(tensor_of, order.computed):
+            t.flags |= FLAG_COMPUTE
         for i, name in order.unnamed:
             t = tensor_of(i)
             t.name = t.name or name
-        self.nodes = [tensor_of(i) for i in order.nodes]
-        self.leafs = [tensor_of(i) for i in order.leafs]
+        self.nodes = list(map(tensor_of, order.nodes))
+        self.leafs = list(map(tensor_of, order.leafs))
 
     def _grow(self, index: int) -> None:
         missing = index + 1 - len(self._visited)

@@ -44,37 +44,37 @@ def backend_from_buffer(s: SchedulerState, tensor: Tensor, op: Tensor) -> int:
 def assign_from_buffers(s: SchedulerState, tensors: Iterable[Tensor]) -> None:
     """Pass 1: tensors that have memory, inputs, and ops with weights, in this order; the user's choices stay."""
     ids, causes, homes = s.ids, s.causes, s.homes
+    ignores_weights = s.rules.ignores_weights
     for t in tensors:
         i = t.index
         if ids[i] != -1:
             continue
-        if t.op == Op.NONE and t.buffer is not None and t.view_src is None and t.buffer.buft in homes:
-            ids[i] = homes[t.buffer.buft]
+        root = t.view_src
+        buffer = root.buffer if root is not None else t.buffer
+        if buffer is not None:
+            at_home = not t.op and root is None and buffer.buft in homes
+            ids[i] = homes[buffer.buft] if at_home else _backend_of_memory(s, t, root, buffer.buft)
             causes[i] = "1.dst"
+        elif t.flags & FLAG_INPUT:
+            ids[i] = len(s.backends) - 1
+            causes[i] = "1.inp"
         else:
-            ids[i] = _backend_id_from_cur(s, t)
+            for k, src in enumerate(t.src):
+                if src is None or src.buffer is None or src.buffer.usage != USAGE_WEIGHTS:
+                    continue
+                if t.op not in ignores_weights:
+                    ids[i] = _backend_by_weight(s, t, k, src, src.buffer.buft)
+                break
 
 
-def _backend_id_from_cur(s: SchedulerState, t: Tensor) -> int:
-    """ggml_backend_sched_backend_id_from_cur."""
-    root = t.view_src
-    buffer = root.buffer if root is not None else t.buffer
-    if buffer is not None:
-        b = backend_from_buffer(s, t, t)
-        if b == -1:
-            if root is not None:
-                backend_from_buffer(s, root, t)
-            raise _cannot_run(s, t, buffer.buft)
-        s.causes[t.index] = "1.dst"
-        return b
-    if t.flags & FLAG_INPUT:
-        s.causes[t.index] = "1.inp"
-        return len(s.backends) - 1
-    if t.op not in s.rules.ignores_weights:
-        for i, src in enumerate(t.src):
-            if src is not None and src.buffer is not None and src.buffer.usage == USAGE_WEIGHTS:
-                return _backend_by_weight(s, t, i, src, src.buffer.buft)
-    return -1
+def _backend_of_memory(s: SchedulerState, t: Tensor, root: Tensor | None, buft: BufferType) -> int:
+    """The backend of a tensor that has memory. Raises GgmlAbort if no backend can run its op there."""
+    b = backend_from_buffer(s, t, t)
+    if b == -1:
+        if root is not None:
+            backend_from_buffer(s, root, t)
+        raise _cannot_run(s, t, buft)
+    return b
 
 
 def _backend_by_weight(s: SchedulerState, t: Tensor, i: int, weight: Tensor, buft: BufferType) -> int:

@@ -218,7 +218,6 @@ def _nodes(s: AnyScheduler, graph: CGraph, place: Places) -> tuple[NodePlan, ...
             t = graph.nodes[i]
             index = t.index
             b = ids[index]
-            buffer, usage, chunk, offset, size = place(t)
             out.append(
                 NodePlan(
                     i,
@@ -235,11 +234,7 @@ def _nodes(s: AnyScheduler, graph: CGraph, place: Places) -> tuple[NodePlan, ...
                     use_counts[index],
                     # Tensor.label, written out: a call per source of every node would be felt.
                     tuple([None if x is None else x.id or x.name for x in t.src]),
-                    buffer,
-                    usage,
-                    chunk,
-                    offset,
-                    size,
+                    *place(t),
                 )
             )
     return tuple(out)

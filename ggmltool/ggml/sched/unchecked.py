@@ -177,8 +177,11 @@ def supported(s: AnyScheduler, b: int, nodes: Iterable[Tensor]) -> Iterator[Tens
 
 def check_supported(s: AnyScheduler) -> None:
     """Raise GgmlError if ggml ends when it computes the splits, since a backend has no kernel for one of its nodes."""
+    causes = s.assigned_causes
     for split in s.splits[: s.n_splits]:
-        for _ in supported(s, split.backend_id, split.nodes):
+        table = s.backends[split.backend_id].device.table
+        doubtful = [n for n in split.nodes if table[n.key] == NO or causes[n.index] == USER]
+        for _ in supported(s, split.backend_id, doubtful):
             pass
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ggmltool.ggml.graph import BuildOrder, CGraph, build_order
 from ggmltool.ggml.releases.release import Release
@@ -34,7 +34,10 @@ def collector_paused() -> Iterator[None]:
 
 @dataclass(slots=True)
 class CompiledTensor:
-    """A tensor as it is made anew for every graph: `proto` with its sources as numbers into the graph's table."""
+    """A tensor as it is made anew for every graph: `proto` with its sources as numbers into the graph's table.
+
+    A node's `sources` and `root` are those numbers' own `proto`s.
+    """
 
     proto: Tensor
     src: tuple[int, ...]
@@ -42,6 +45,8 @@ class CompiledTensor:
     backend: int
     flags: int
     name: str
+    sources: list[Tensor | None] = field(default_factory=list)
+    root: Tensor | None = None
 
     def make(self, index: int) -> Tensor:
         """The tensor anew, without sources."""
@@ -51,13 +56,14 @@ class CompiledTensor:
         return t
 
     def lend(self, index: int) -> Tensor:
-        """The same, of the one object that there is to lend: nothing that was made of it before is of use any more."""
+        """The one object that there is to lend, a node with its sources: what it was before is of no use any more."""
         t = self.proto
         t.flags = self.flags
         t.name = self.name
         t.buffer = None
         t.data = 0
-        t.view_src = None
+        t.src = self.sources[:]
+        t.view_src = self.root
         t.index = index
         return t
 
@@ -130,6 +136,11 @@ class Compiled:
             ids[node.id] = len(ids)
         nodes = [_compile(node, ids, backends, self.model.release) for node in g.nodes]
         everything = [t for c in self.contexts for t in c] + nodes
+        # The last one is that of NONE.
+        protos = [*(ct.proto for ct in everything), None]
+        for ct in nodes:
+            ct.sources = [protos[s] for s in ct.src]
+            ct.root = protos[ct.view_src]
         assigned = [(i, t.backend) for i, t in enumerate(everything) if t.backend != NONE]
         uncomputed = frozenset(ids[e] for e in g.uncomputed)
         expand = [ids[e] for e in g.expand]

@@ -72,6 +72,7 @@ class Run(ABC):
         borrows: bool = False,
     ) -> None:
         self.compiled = compiled
+        self._borrows = borrows
         self._make = CompiledTensor.lend if borrows else CompiledTensor.make
         self.model = compiled.model
         self.listener = events
@@ -242,12 +243,12 @@ class Run(ABC):
             table += self.persistent  # type: ignore[arg-type]
         nodes = [make(ct, index) for ct, index in zip(compiled.nodes, take, strict=True)]
         table += nodes
-        # The last one is that of NONE.
-        linked: list[Tensor | None] = [*table, None]
-        for ct, t in zip(compiled.nodes, nodes, strict=True):
-            t.src = [linked[s] for s in ct.src]
-            if ct.view_src != NONE:
-                t.view_src = table[ct.view_src]
+        if not self._borrows:
+            # The last one is that of NONE.
+            linked: list[Tensor | None] = [*table, None]
+            for ct, t in zip(compiled.nodes, nodes, strict=True):
+                t.src = [linked[s] for s in ct.src]
+                t.view_src = linked[ct.view_src]
         for node_at, context, offset in compiled.placed:
             buffer = self.placed[self.model.contexts[context].name]
             table[node_at].buffer, table[node_at].data = buffer, buffer.base + offset
