@@ -28,13 +28,11 @@ class Devices(ImagePart):
     def __init__(self, base: Base) -> None:
         super().__init__(base)
         self.functions: dict[str, tuple[int, Function]] = {}
-        program, structs = self.program, self.layout.structs
+        program = self.program
         n = len(program.backends)
         self._iface = {(b, kind): self._table(b, kind) for b in range(n) for kind in _TABLES}
-        self.rows("backends", "ggml_backend", n, self._backend_fields, self.size("ggml_backend", 16))
-        if "ggml_backend_device" in structs:
-            step = self.size("ggml_backend_device", 16)
-            self.rows("devices", "ggml_backend_device", n, self._device_fields, step)
+        self.rows("backends", "ggml_backend", n, self._backend_fields, 16)
+        self.rows("devices", "ggml_backend_device", n, self._device_fields, 16)
         size = self.size("ggml_backend_buffer_type")
         for number in range(len(program.bufts)):
             read = records(size, cache(partial(self._buft_bytes, number)))

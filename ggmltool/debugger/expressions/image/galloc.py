@@ -1,4 +1,4 @@
-"""struct ggml_gallocr of a ggml that reserves, with its planners, its hash table and its plan."""
+"""struct ggml_gallocr with its planners, its hash table and its plan; that of January 2024 with allocators instead."""
 
 from __future__ import annotations
 
@@ -34,26 +34,27 @@ class _Seen:
 
 
 class Galloc(ImagePart):
-    """The graph allocator at a point. `planned` gives the tensors as they were when it walked a graph last."""
+    """The graph allocator at a point. `planned` gives the tensors as they were when it walked a graph last. In January
+    2024 each backend has an allocator, and the hash set is the scheduler's."""
 
-    def __init__(self, base: Base, devices: Devices, planned: Callable[[], Tensors]) -> None:
+    def __init__(self, base: Base, tensors: Tensors, devices: Devices, planned: Callable[[], Tensors]) -> None:
         super().__init__(base)
+        self._tensors = tensors
         self._planned = planned
         self._devices = devices
         self._most = self.program.release.max_chunks
         self._n = n = len(self.program.backends)
-        self.hash_size = int(self.cells.get(("galloc", "hash_set.size"), 0))
+        self._allocator = "ggml_dyn_tallocr" if self.reserves else "ggml_tallocr"
+        own = int(self.cells.get(("galloc", "hash_set.size"), 0))
+        self.hash_size = size = own if self.reserves else self.field("hash_size")
         """The slots of its hash set."""
-        size = self.hash_size
         self.one("galloc", "ggml_gallocr", self._fields)
         self.pointers("galloc.bufts", n, lambda: map(devices.buft, self.program.buft_of))
         self.pointers("galloc.buffers", n, lambda: map(self.buffer, range(n)))
         self.pointers("galloc.buf_tallocs", n, lambda: map(self.tallocr, range(n)))
-        self.rows("tallocrs", "ggml_dyn_tallocr", n, self._tallocr, self.size("ggml_dyn_tallocr", 16), anew=True)
-        if "tallocr_chunk" in self.layout.structs:
-            step = self.size("tallocr_chunk", 16)
-            self.rows("chunks", "tallocr_chunk", n * self._most, self._chunk_at, step, anew=True)
-            self.rows("vbuffers", "vbuffer", n, self._vbuffer)
+        self.rows("tallocrs", self._allocator, n, self._tallocr, 16, anew=True)
+        self.rows("chunks", "tallocr_chunk", n * self._most, self._chunk_at, 16, anew=True)
+        self.rows("vbuffers", "vbuffer", n, self._vbuffer)
         self.pointers("galloc.hash_set.keys", size, lambda: [key or 0 for key in self.slots.keys])
         self.memory.add(HEAP["galloc.hash_set.used"], -(-size // 32) * 4, made_once(lambda: bits(self.slots)))
         self.rows("hash_values", "hash_node", size, self._hash_value, anew=True)
@@ -63,6 +64,8 @@ class Galloc(ImagePart):
     @cached_property
     def slots(self) -> HashSet:
         """The hash set with the tensors of the graph that was planned last, in the order they were looked up."""
+        if not self.reserves:
+            return self._tensors.hash_set(self.hash_size, self.own("keys"))
         made = HashSet(self.hash_size, self.program.release.hash_shift)
         for address in list(self._keys)[: made.size]:
             made.find_or_insert(address)
@@ -92,9 +95,9 @@ class Galloc(ImagePart):
         return HEAP["hash_values"] + slot * self.size("hash_node")
 
     def tallocr(self, b: int) -> int:
-        """Where the planner of a buffer lies: that of the first with the same buffer type."""
-        first = self.program.buft_of.index(self.program.buft_of[b])
-        return HEAP["tallocrs"] + first * self.size("ggml_dyn_tallocr", 16)
+        """Where the planner of a buffer lies: that of the first with the same buffer type; 0 for none."""
+        first = self.program.buft_of.index(self.program.buft_of[b]) if self.reserves else b
+        return HEAP["tallocrs"] + first * self.size(self._allocator, 16) if b >= 0 else 0
 
     def buffer(self, b: int) -> int:
         """What galloc->buffers[b] points to: a buffer, or a row of them in a ggml with chunks."""
@@ -108,7 +111,7 @@ class Galloc(ImagePart):
         there = bool(self.hash_size)
         hash_set = {"size": self.hash_size}
         for name in ("used", "keys") if there else ():
-            hash_set[name] = HEAP[f"galloc.hash_set.{name}"]
+            hash_set[name] = HEAP[f"{'galloc' if self.reserves else 'sched'}.hash_set.{name}"]
         n_nodes, n_leafs = (self.cells.get(("galloc", name), 0) for name in ("n_nodes", "n_leafs"))
         return {
             "bufts": HEAP["galloc.bufts"],
@@ -117,6 +120,8 @@ class Galloc(ImagePart):
             "n_buffers": self._n,
             "hash_set": hash_set,
             "hash_values": HEAP["hash_values"] if there else 0,
+            "hash_values_size": self.hash_size,
+            "hash_allocs": HEAP["hv_tensor_backend_ids"],
             "node_allocs": HEAP["node_allocs"] if n_nodes else 0,
             "leaf_allocs": HEAP["leaf_allocs"] if n_leafs else 0,
             "n_nodes": n_nodes,
@@ -131,8 +136,9 @@ class Galloc(ImagePart):
 
     def _chunk(self, b: int, c: int) -> Fields:
         free = self.cells.get(("free", b, c), ())
+        base = self._base(b)[0]
         return {
-            "free_blocks": [{"offset": offset, "size": size} for offset, size in free],
+            "free_blocks": [{"offset": offset, "addr": base + offset, "size": size} for offset, size in free],
             "n_free_blocks": len(free),
             "max_size": self.cells.get(("max_size", b, c), 0),
         }
@@ -143,18 +149,29 @@ class Galloc(ImagePart):
         n = 0
         while ("free", b, n) in self.cells:
             n += 1
+        base, size = self._base(b)
         return {
             **self._chunk(b, 0),
+            "buffer": self._devices.chunk(b, 0) if base else 0,
+            "buffer_owned": bool(base),
+            "base": base,
+            "measure": size >= SIZE_MAX // 2,
             "alignment": buft.alignment,
             "max_chunk_size": min(buft.max_size, SIZE_MAX // 2),
             "chunks": [HEAP["chunks"] + (b * self._most + c) * step for c in range(n)],
             "n_chunks": n,
         }
 
+    def _base(self, b: int) -> tuple[int, int]:
+        """Where the first buffer of a backend begins, and its size; in January 2024 it is the only one."""
+        found: tuple[int, int] = next(iter(self.cells.get(("buffer", b)) or ()), (0, 0))
+        return found
+
     def _hash_value(self, slot: int) -> Fields:
         keys = self.slots.keys
         key = keys[slot] if slot < len(keys) else None
-        node = None if key is None else self.cells.get(("hash_node", self._keys[key]))
+        index = self._keys.get(key or 0) if self.reserves else self._tensors.index(key)
+        node = self.cells.get(("hash_node", -1 if index is None else index))
         return {} if node is None else {**asdict(node), "addr": {"chunk": node.chunk, "offset": node.offset}}
 
     def _node_alloc(self, i: int) -> Fields:

@@ -10,7 +10,6 @@ from functools import cache, cached_property, partial
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.galloc import Galloc
 from ggmltool.debugger.expressions.image.graphs import Graphs
-from ggmltool.debugger.expressions.image.old import OldGalloc, OldSched
 from ggmltool.debugger.expressions.image.program import STRINGS, STRINGS_ROOM, TABLES, UNKNOWN, Program, program_of
 from ggmltool.debugger.expressions.image.sched import Sched
 from ggmltool.debugger.expressions.image.tensors import Tensors
@@ -53,19 +52,13 @@ class Image:
         self.graphs = Graphs(base, tensors)
         tensors.buffer_of = self.devices.by_base()
         tensors.gpus = self.devices.gpu_bases()
-        self.galloc: Galloc | OldGalloc
-        self.sched: Sched | OldSched
-        if program.release.reserves:
 
-            def walked() -> Tensors:
-                then = planned()
-                return tensors if then is None else Tensors((program, then, layout, ImageMemory()))
+        def walked() -> Tensors:
+            then = planned()
+            return tensors if then is None else Tensors((program, then, layout, ImageMemory()))
 
-            self.galloc = Galloc(base, self.devices, walked)
-            self.sched = Sched(base, tensors, self.devices, self.graphs)
-        else:
-            self.galloc = OldGalloc(base, tensors)
-            self.sched = OldSched(base, tensors, self.devices, self.graphs, self.galloc)
+        self.galloc = Galloc(base, tensors, self.devices, walked)
+        self.sched = Sched(base, tensors, self.devices, self.graphs, self.galloc)
         contents = Contents(program, tensors, computed)
         for facts in self.devices.buffers:
             if facts is not None and facts.base and facts.size:

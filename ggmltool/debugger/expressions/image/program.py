@@ -172,6 +172,8 @@ class ImagePart:
 
     def __init__(self, base: Base) -> None:
         self.program, self.cells, self.layout, self.memory = base
+        self.reserves = self.program.release.reserves
+        """Whether the allocator is one of those since February 2024."""
 
     def size(self, struct: str, alignment: int = 1) -> int:
         """The bytes of a struct, padded."""
@@ -197,11 +199,13 @@ class ImagePart:
         self.memory.add(HEAP[thing], of.size, made_once(lambda: pack(of, fields())))
 
     def rows(
-        self, thing: str, struct: str, n: int, fields: Callable[[int], Fields], step: int = 0, anew: bool = False
+        self, thing: str, struct: str, n: int, fields: Callable[[int], Fields], alignment: int = 1, anew: bool = False
     ) -> None:
-        """`n` structs are there, `step` bytes apart, made once, or `anew` for each read."""
-        of = self.layout.structs[struct]
-        step = step or of.size
+        """`n` structs are there, where there are such, made once, or `anew` for each read."""
+        of = self.layout.structs.get(struct)
+        if of is None:
+            return
+        step = self.size(struct, alignment)
 
         def make(i: int) -> bytes:
             return pack(of, fields(i))
