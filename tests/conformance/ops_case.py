@@ -30,7 +30,7 @@ from ggmltool.scenario.versions import lacks
 from tests.another_cpu import MovedArray
 from tests.batches import each
 from tests.conformance.releases import release_of
-from tests.conformance.small import apart, each_apart
+from tests.conformance.small import each_apart
 
 load_ops()
 
@@ -369,16 +369,20 @@ def build(release: str, case: Call) -> None:
     Real(lib, lib.init(1 << 22), case)
 
 
-def check_abort(lib: Lib, case: Call) -> None:
-    """Both refuse, for the same reason."""
+def refuse(lib: Lib, calls: Sequence[Call]) -> None:
+    """Both refuse each of the calls, for the same reason."""
     release = release_of(lib)
-    outcome = apart(release.name, build, case)
-    assert isinstance(outcome, Abort), f"the library accepts {case}"
-    with pytest.raises(GgmlError) as caught:
-        Engine(case, release)
-    assert caught.value.message == outcome.text
-    assert caught.value.explanation
-    assert caught.value.function.startswith("ggml_")
+
+    def check(pair: tuple[Call, Any]) -> None:
+        case, outcome = pair
+        assert isinstance(outcome, Abort), "the library accepts it"
+        with pytest.raises(GgmlError) as caught:
+            Engine(case, release)
+        assert caught.value.message == outcome.text
+        assert caught.value.explanation
+        assert caught.value.function.startswith("ggml_")
+
+    each(zip(calls, each_apart(release.name, build, calls), strict=True), check, lambda pair: str(pair[0]))
 
 
 def both_values(lib: Lib, case: Call, seed: int = 1) -> tuple[Any, Any]:

@@ -1,6 +1,6 @@
-"""Calls of the library that may abort, each in a fork of a small process.
+"""Calls of the library that may abort, in forks of a small process.
 
-To fork a process that has collected all tests takes ten times what ggml takes for such a call. `apart`
+To fork a process that has collected all tests takes ten times what ggml takes for such a call. `each_apart`
 forks one that has imported no more than the function's module.
 """
 
@@ -14,16 +14,35 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
+from queue import Queue
 from tempfile import NamedTemporaryFile
+from threading import Event, Thread
 from typing import Any
 
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.oracle.fork import Abort, ChildError, read_message, write_message
+from ggmltool.oracle.fork import ABORT_CALLBACK, Abort, ChildError, read_message, write_message
 from ggmltool.oracle.lib import load
 
 
-def apart(release: str, function: Callable[..., Any], *args: Any) -> Any:
-    """What `function(release, *args)` returns in a fork, or an `Abort`. Raises ChildError where it raises."""
+def each_apart(release: str, function: Callable[[str, Any], Any], cases: Sequence[Any]) -> list[Any]:
+    """What `function(release, case)` returns for each case in a fork, or an `Abort`. Raises ChildError where it raises.
+
+    A fork goes on behind a call that aborts, and ends with one that crashes.
+    """
+    outcomes: list[Any] = []
+    while len(outcomes) < len(cases):
+        with NamedTemporaryFile() as kept:
+            end = _in_a_fork(release, _in_a_row, kept.name, function, cases[len(outcomes) :])
+            with suppress(EOFError):
+                while True:
+                    outcomes.append(read_message(kept.fileno()))
+        if isinstance(end, Abort):
+            outcomes.append(end)
+    return outcomes
+
+
+def _in_a_fork(release: str, function: Callable[..., Any], *args: Any) -> Any:
+    """What `function(release, *args)` returns in a fork, or an `Abort`."""
     try:
         pickle.dumps(args)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -38,24 +57,33 @@ def apart(release: str, function: Callable[..., Any], *args: Any) -> Any:
     return value
 
 
-def each_apart(release: str, function: Callable[[str, Any], Any], cases: Sequence[Any]) -> list[Any]:
-    """What `apart` gives for each case, in as few forks as can be: one goes on until ggml aborts."""
-    outcomes: list[Any] = []
-    while len(outcomes) < len(cases):
-        with NamedTemporaryFile() as kept:
-            end = apart(release, _in_a_row, kept.name, function, cases[len(outcomes) :])
-            with suppress(EOFError):
-                while True:
-                    outcomes.append(read_message(kept.fileno()))
-        if isinstance(end, Abort):
-            outcomes.append(end)
-    return outcomes
-
-
 def _in_a_row(release: str, file: str, function: Callable[[str, Any], Any], cases: Sequence[Any]) -> None:
+    """Writes the outcome of each case. A thread in which ggml aborts stays where it is, and another goes on."""
+    left, stops = iter(cases), Queue[BaseException | None]()
+
+    def on_abort(message: bytes) -> None:
+        write_message(stream.fileno(), Abort(message.decode("utf-8", "surrogateescape")))
+        start()
+        Event().wait()
+
+    def go_on() -> None:
+        try:
+            for case in left:
+                write_message(stream.fileno(), function(release, case))
+            stops.put(None)
+        except BaseException as error:
+            stops.put(error)
+
+    def start() -> None:
+        Thread(target=go_on, daemon=True).start()
+
+    callback = ABORT_CALLBACK(on_abort)
+    load(RELEASES[release]).ggml_set_abort_callback(callback)
     with Path(file).open("wb") as stream:
-        for case in cases:
-            write_message(stream.fileno(), function(release, case))
+        start()
+        error = stops.get()
+    if error is not None:
+        raise error
 
 
 @cache

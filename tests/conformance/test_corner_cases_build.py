@@ -13,7 +13,7 @@ from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.registry import float_of
 from ggmltool.oracle.lib import Lib
 from tests.conformance.judged import GPU, Judging
-from tests.conformance.ops_case import Call, Engine, Src, call, check_abort, check_tensor, cut, permuted
+from tests.conformance.ops_case import Call, Engine, Src, call, check_tensor, cut, permuted, refuse
 from tests.conformance.releases import release_of
 
 A = Src(ne=(8, 6, 4, 2))
@@ -53,7 +53,7 @@ def test_42_a_view_is_measured_without_its_strides(lib: Lib) -> None:
 
 
 def test_42_and_refused_where_it_would_not_fit_contiguous(lib: Lib) -> None:
-    check_abort(lib, view(A, (8, 6, 4, 2), (0, 0, 0), 4))
+    refuse(lib, [view(A, (8, 6, 4, 2), (0, 0, 0), 4)])
 
 
 def test_43_set_rows_has_its_values_first_and_its_destination_last(lib: Lib) -> None:
@@ -68,9 +68,10 @@ def test_43_repeat_and_the_gradient_of_rows_forget_what_only_gives_a_shape(lib: 
     assert made(lib, rows)["src"] == (0, 1)
 
 
-@pytest.mark.parametrize(("p0", "d0"), [(1, 1), (0, 2)])
-def test_43_a_transposed_convolution_has_neither_padding_nor_dilation(p0: int, d0: int, lib: Lib) -> None:
-    check_abort(lib, call("conv_transpose_1d", Src(ne=(3, 2, 2)), Src(ne=(8, 2)), 1, p0, d0))
+def test_43_a_transposed_convolution_has_neither_padding_nor_dilation(lib: Lib) -> None:
+    refuse(
+        lib, [call("conv_transpose_1d", Src(ne=(3, 2, 2)), Src(ne=(8, 2)), 1, p0, d0) for p0, d0 in ((1, 1), (0, 2))]
+    )
 
 
 def test_44_clamp_is_in_place_until_it_makes_a_tensor_of_its_own(lib: Lib) -> None:
