@@ -7,20 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from ggmltool.ggml import events
 from ggmltool.ggml.device import Backend, Device
-from ggmltool.ggml.events import (
-    SPLIT_GRAPH,
-    Assigned,
-    Entered,
-    Event,
-    GraphInputCopied,
-    InputAdded,
-    Left,
-    PassedOver,
-    Refused,
-    Said,
-    SplitStarted,
-)
+from ggmltool.ggml.events import SPLIT_GRAPH, Event, Said
 from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.show.document import Row
 
@@ -63,20 +52,20 @@ class Reason(NamedTuple):
     """
 
     tensor: str
-    settled: Assigned | None
+    settled: events.Assigned | None
     turned_down: tuple[TurnedDownRow, ...]
-    passed_over: tuple[PassedOver, ...]
+    passed_over: tuple[events.PassedOver, ...]
     is_next: bool
 
 
 def reason_of(tensor: str, op: str, said: Sequence[Said], backends: Sequence[str]) -> Reason:
     """Put together what was `said` of a tensor with this op; `backends` are all names, highest priority first."""
-    settled = next((e for e in reversed(said) if isinstance(e, Assigned)), None)
+    settled = next((e for e in reversed(said) if isinstance(e, events.Assigned)), None)
     higher = backends if settled is None else backends[: backends.index(settled.backend)]
-    refusals = {e.backend: e for e in said if isinstance(e, Refused)}
+    refusals = {e.backend: e for e in said if isinstance(e, events.Refused)}
     down = tuple(TurnedDownRow(b, op, refusals[b].condition, refusals[b].lacks) for b in higher if b in refusals)
     rule = 1 if settled is None else settled.rule
-    passed = (e for e in said if isinstance(e, PassedOver) and e.rule == rule)
+    passed = (e for e in said if isinstance(e, events.PassedOver) and e.rule == rule)
     over = tuple(e for e in passed if e.backend in higher or not e.backend)
     return Reason(tensor, settled, down, over, bool(higher) and len(down) == len(higher))
 
@@ -118,33 +107,36 @@ class Decisions(Part):
     `inputs` what they copy. `order` are the ids of the nodes before devices put them into an order of their own.
     """
 
-    hears = frozenset({Entered, Left, Assigned, PassedOver, Refused, SplitStarted, InputAdded})
+    hears = frozenset({
+        events.Entered, events.Left, events.Assigned, events.PassedOver, events.Refused, events.SplitStarted,
+        events.InputAdded,
+    })  # fmt: skip
     looks_at_passes = True
 
     def __init__(self) -> None:
         self.said: dict[str, list[Said]] = {}
-        self.settled: dict[str, Assigned] = {}
-        self.started: list[SplitStarted] = []
-        self.inputs: list[InputAdded] = []
+        self.settled: dict[str, events.Assigned] = {}
+        self.started: list[events.SplitStarted] = []
+        self.inputs: list[events.InputAdded] = []
         self.order: list[str] = []
         self._is_over = False
 
     def hear(self, event: Event) -> None:
         match event:
-            case Assigned() | PassedOver() | Refused():
+            case events.Assigned() | events.PassedOver() | events.Refused():
                 # What the program says of its tensors comes before the graph is split, and belongs to it.
                 if self._is_over:
                     self.said, self.settled, self._is_over = {}, {}, False
-                if isinstance(event, Assigned):
+                if isinstance(event, events.Assigned):
                     self.settled[event.tensor] = event
                 self.said.setdefault(event.tensor, []).append(event)
-            case SplitStarted():
+            case events.SplitStarted():
                 self.started.append(event)
-            case InputAdded():
+            case events.InputAdded():
                 self.inputs.append(event)
-            case Entered(function) if function in SPLIT_GRAPH:
+            case events.Entered(function) if function in SPLIT_GRAPH:
                 self.started, self.inputs = [], []
-            case Left(function) if function in SPLIT_GRAPH:
+            case events.Left(function) if function in SPLIT_GRAPH:
                 self._is_over = True
             case _:
                 pass
@@ -234,16 +226,16 @@ class PassRecord(NamedTuple):
 
     number: int
     assignments: tuple[Assignment, ...]
-    assigned: tuple[Assigned, ...]
-    splits: tuple[SplitStarted, ...]
-    inputs: tuple[InputAdded, ...]
-    graph_inputs: tuple[GraphInputCopied, ...] = ()
+    assigned: tuple[events.Assigned, ...]
+    splits: tuple[events.SplitStarted, ...]
+    inputs: tuple[events.InputAdded, ...]
+    graph_inputs: tuple[events.GraphInputCopied, ...] = ()
 
 
 class PassRecorder(Part):
     """What every pass did for the graph that was split last."""
 
-    hears = frozenset({Assigned, SplitStarted, InputAdded, GraphInputCopied})
+    hears = frozenset({events.Assigned, events.SplitStarted, events.InputAdded, events.GraphInputCopied})
     looks_at_passes = True
 
     def __init__(self) -> None:
@@ -255,8 +247,8 @@ class PassRecorder(Part):
 
     def after_pass(self, number: int, sched: AnyScheduler) -> None:
         graph = sched.seen_graphs[-1]
-        events, self._events = self._events, []
-        assigned = tuple(e for e in events if isinstance(e, Assigned))
+        said, self._events = self._events, []
+        assigned = tuple(e for e in said if isinstance(e, events.Assigned))
         rows = [
             (Assignment(i, is_leaf, t.id, op_desc(t), None, None), t.index)
             for is_leaf, tensors in ((False, graph.nodes), (True, graph.leafs))
@@ -276,8 +268,8 @@ class PassRecorder(Part):
                 number,
                 tuple(row._replace(backend=names[ids[i]], cause=causes[i] or None) for row, i in rows),
                 assigned,
-                tuple(e for e in events if isinstance(e, SplitStarted)),
-                tuple(e for e in events if isinstance(e, InputAdded)),
-                tuple(e for e in events if isinstance(e, GraphInputCopied)),
+                tuple(e for e in said if isinstance(e, events.SplitStarted)),
+                tuple(e for e in said if isinstance(e, events.InputAdded)),
+                tuple(e for e in said if isinstance(e, events.GraphInputCopied)),
             )
         )

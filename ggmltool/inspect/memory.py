@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ggml.alloc.common import AnyGallocr
@@ -95,22 +96,23 @@ class MemoryPlan:
             sizes[life.chunk] = max(sizes[life.chunk], life.offset + life.size)
         return sizes
 
+    def alive(self, buft: str) -> list[int]:
+        """The bytes of a buffer that are alive before the first node, and while each is computed."""
+        change = [0] * (len(self.nodes) + 2)
+        for life in self.of(buft):
+            change[life.start + 1] += life.size
+            if life.end is not None:
+                change[life.end + 2] -= life.size
+        return list(accumulate(change[:-1]))
+
     def peak(self, buft: str) -> Peak | None:
         """When most bytes are alive in a buffer, and what they are; None for an empty buffer."""
         lives = self.of(buft)
         if not lives:
             return None
-        change = [0] * (len(self.nodes) + 2)
-        for life in lives:
-            change[life.start + 1] += life.size
-            if life.end is not None:
-                change[life.end + 2] -= life.size
-        alive = best = 0
-        best_step = -1
-        for step, delta in enumerate(change[:-1], -1):
-            alive += delta
-            if alive > best:
-                best, best_step = alive, step
+        alive = self.alive(buft)
+        best = max(alive)
+        best_step = alive.index(best) - 1
         there = sorted((life for life in lives if life.alive(best_step)), key=lambda life: (-life.size, life.offset))
         return Peak(best_step, self.nodes[best_step] if best_step >= 0 else "", best, tuple(there))
 

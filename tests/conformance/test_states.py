@@ -14,7 +14,7 @@ from ggmltool.ggml.state import State
 from ggmltool.oracle import load, run_on
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
-from ggmltool.state.story.cells import run_state
+from ggmltool.state.story.shadow import run_state
 from tests.conformance.compare import differences
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn

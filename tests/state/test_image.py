@@ -18,8 +18,8 @@ from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import OwnMemory
 from ggmltool.state.memory.schedulers import Schedulers
-from ggmltool.state.story.cells import run_state
 from ggmltool.state.story.history import History, record_history, visit_points
+from ggmltool.state.story.shadow import run_state
 from ggmltool.structs.layout import layout
 from tests.state.story.randomly import RELEASES, random_scenarios
 

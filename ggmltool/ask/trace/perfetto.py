@@ -6,20 +6,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ask.trace.tracks import DrawnBatch, PlanTimes, TraceDrawing, waiting
+from ggmltool.ggml import events
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.ggml.events import (
-    Computed,
-    Entered,
-    Event,
-    EventCall,
-    Grown,
-    Left,
-    Logged,
-    ReallocNeeded,
-    Synchronized,
-    TensorCopied,
-    TensorWritten,
-)
+from ggmltool.ggml.events import Event
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.version import SCHED_MAX_COPIES
 from ggmltool.inspect.memory import MemoryRecorder
@@ -118,24 +107,19 @@ class _Planned(TraceDrawing):
             return
         host = self.host
         match event:
-            case Entered(function, detail) if not self._is_drawn(function):
+            case events.Entered(function, detail) if not self._is_drawn(function):
                 host.enter(f"{function}({detail})")
-            case Left(function) if not self._is_drawn(function):
+            case events.Left(function) if not self._is_drawn(function):
                 host.leave()
-            case Grown(buft, old, new):
+            case events.Grown(buft, old, new):
                 host.call(f"ggml_backend_buft_alloc_buffer({buft})", {"bytes": new, "before": old})
-            case TensorWritten(tensor, buft, offset, nbytes, get):
-                args = {"bytes": nbytes, "offset": offset, "buffer": buft}
-                host.call(f"ggml_backend_tensor_{'get' if get else 'set'}({tensor})", args)
-            case Synchronized(backend) if not self.computing:
-                host.mark(f"ggml_backend_synchronize({backend})")
-            case ReallocNeeded():
+            case events.Synchronized() if self.computing:
+                pass
+            case events.ReallocNeeded():
                 args = {"why": event.why.value, "tensor": event.tensor, "old": event.old_size, "new": event.new_size}
                 host.mark("the reserved plan does not serve", args)
-            case Logged(level, text):
-                host.mark(f"{level}: {text.rstrip()}")
             case _:
-                pass
+                self.host_event(event)
 
     def _is_drawn(self, function: str) -> bool:
         """Whether the call is one that is drawn with what it does in it."""
@@ -176,7 +160,7 @@ class _Measured(TraceDrawing):
     def _step(self, step: Step) -> dict[str, str | None] | None:
         """One step; ggml's error, if it refused it."""
         self.heard = []
-        self._note(Entered(str(step)))
+        self._note(events.Entered(str(step)))
         try:
             if step.kind == "compute":
                 self.run.compute(step.graph or "", lambda t: self._note(t.id))
@@ -195,7 +179,7 @@ class _Measured(TraceDrawing):
 
     def _hear(self, event: Event) -> None:
         self._note(event)
-        if isinstance(event, Computed):
+        if isinstance(event, events.Computed):
             self.advance(len(event.nodes))
 
     def _draw(self, step: Step | None) -> None:
@@ -207,14 +191,14 @@ class _Measured(TraceDrawing):
             plan = self.run.plan_of(self.run.newest[step.graph][0], step.graph, "compute")
             drawn = DrawnBatch(plan, self.opened.tensors(plan.graph or ""))
         ends = [*(h.at for h in heard[1:]), end]
-        splits: list[tuple[Computed, list[_Heard]]] = []
+        splits: list[tuple[events.Computed, list[_Heard]]] = []
         for i, (at, what) in enumerate(heard):
             self.host.now = max(self.host.now, at)
             if isinstance(what, str):
                 continue
             if type(what) in MemoryRecorder.hears:
                 self.memory.hear(what)
-            elif isinstance(what, Computed):
+            elif isinstance(what, events.Computed):
                 last = next((j for j in range(i + 1, len(heard)) if not isinstance(heard[j].what, str)), len(heard))
                 splits.append((what, heard[i:last]))
             else:
@@ -230,29 +214,22 @@ class _Measured(TraceDrawing):
     def _draw_event(self, event: Event, at: int, end: int, drawn: DrawnBatch | None) -> None:
         host = self.host
         match event:
-            case Entered(function, detail):
+            case events.Entered(function, detail):
                 host.enter(f"{function}({detail})" if detail or "_" in function else function)
-            case Left():
+            case events.Left():
                 host.leave()
-            case Grown(buft, old, new):
+            case events.Grown(buft, old, new):
                 host.mark(f"ggml_backend_buft_alloc_buffer({buft})", {"bytes": new, "before": old})
-            case Synchronized(backend):
-                host.mark(f"ggml_backend_synchronize({backend})")
-            case EventCall(call, backend, copy):
+            case events.EventCall(call, backend, copy):
                 host.mark(f"ggml_backend_event_{call}({backend})", {"copy": copy})
-            case Logged(level, text):
-                host.mark(f"{level}: {text.rstrip()}")
-            case TensorWritten(tensor, buft, offset, nbytes, get):
-                args = {"bytes": nbytes, "offset": offset, "buffer": buft}
-                host.call(f"ggml_backend_tensor_{'get' if get else 'set'}({tensor})", args, at, end)
-            case TensorCopied():
+            case events.TensorCopied():
                 host.call(f"{self.calls.copy}({event.src})", {"bytes": event.nbytes}, at, end)
                 if drawn is not None:
                     self._draw_copy(event, at, end, drawn)
             case _:
-                pass
+                self.host_event(event, at, end)
 
-    def _draw_copy(self, event: TensorCopied, at: int, end: int, drawn: DrawnBatch) -> None:
+    def _draw_copy(self, event: events.TensorCopied, at: int, end: int, drawn: DrawnBatch) -> None:
         """A copy of the engine's, if the plan says of which split: the first from the newest drawn one on."""
         made = next((c for c in drawn.plan.copies if c.name == event.dst), None)
         if made is None:
@@ -265,7 +242,7 @@ class _Measured(TraceDrawing):
                 drawn.copies[s.id, event.src] = self.copies[made.backend].add(event.src, "copy", at, end, args)
                 return
 
-    def _draw_split(self, split: Computed, heard: list[_Heard], drawn: DrawnBatch) -> None:
+    def _draw_split(self, split: events.Computed, heard: list[_Heard], drawn: DrawnBatch) -> None:
         """A split with the nodes that were done in it, from one end to the next."""
         works = self.times.works(drawn.plan.graph or "")
         by_id = {n.id: n for n in drawn.plan.nodes}

@@ -9,34 +9,8 @@ from typing import NamedTuple
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.trace.record import Announcements, Trace
 from ggmltool.ask.words import sentence, words
-from ggmltool.ggml.events import (
-    Allocated,
-    AllocationStarted,
-    Assigned,
-    Computed,
-    Entered,
-    Event,
-    EventCall,
-    Freed,
-    Grown,
-    IdsChanged,
-    InputAdded,
-    Kept,
-    KeptUntil,
-    Left,
-    Logged,
-    NotReused,
-    PassedOver,
-    ReallocNeeded,
-    Refused,
-    Reordered,
-    Reused,
-    SplitStarted,
-    Synchronized,
-    TensorCopied,
-    TensorWritten,
-    UsedAfterFree,
-)
+from ggmltool.ggml import events
+from ggmltool.ggml.events import Event
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Style, heading, render_lines
 from ggmltool.show.text import count, printable, shortened
@@ -57,7 +31,15 @@ class TraceLine(NamedTuple):
     is_note: bool = False
 
 
-_CALLS = (Synchronized, EventCall, Computed, TensorWritten, TensorCopied, Grown, Reordered)
+_CALLS = (
+    events.Synchronized,
+    events.EventCall,
+    events.Computed,
+    events.TensorWritten,
+    events.TensorCopied,
+    events.Grown,
+    events.Reordered,
+)
 """Events that are calls, with all functions on the way to them."""
 
 
@@ -68,7 +50,9 @@ def calls_of(found: Trace, decisions: bool = False) -> list[list[TraceLine]]:
     """
     points: list[Point] = []
     for number, step in enumerate(found.steps):
-        shown = (e for e in step.events if decisions or isinstance(e, (Entered, Left, *_CALLS)) or _note(e))
+        shown = (
+            e for e in step.events if decisions or isinstance(e, (events.Entered, events.Left, *_CALLS)) or _note(e)
+        )
         points += [Point(number), *(Point(number, event) for event in shown)]
     told = Announcements(points, found.backends, found.release, None)
     tree = _Tree(told)
@@ -91,9 +75,9 @@ class _Tree:
     def lines(self, at: int, decisions: bool) -> Iterator[TraceLine]:
         """The lines of a point."""
         event = self.points[at].event
-        if event is None or isinstance(event, Left | PassedOver):
+        if event is None or isinstance(event, events.Left | events.PassedOver):
             return
-        if isinstance(event, (Entered, *_CALLS)):
+        if isinstance(event, (events.Entered, *_CALLS)):
             yield from self._entered(at, event)
             return
         note = _note(event) or (_decision(event) if decisions else "")
@@ -115,36 +99,37 @@ class _Tree:
 
     def _detail(self, function: str, at: int, event: Event) -> str:
         """What a call is called with, as people write it."""
-        if isinstance(event, Entered):
+        if isinstance(event, events.Entered):
             return f"{event.detail})" if event.function == function else ")"
         names = set(self.release.parameters.get(function, ()))
         match event:
             case _ if "input" in names:
-                return f"{next((p.event.src for p in self.points[at:] if isinstance(p.event, TensorCopied)), '')})"
-            case TensorCopied(src, dst, nbytes, how) if names:
+                following = (p.event for p in self.points[at:])
+                return f"{next((e.src for e in following if isinstance(e, events.TensorCopied)), '')})"
+            case events.TensorCopied(src, dst, nbytes, how) if names:
                 if {"src", "dst"} <= names:
                     return f"{src} → {dst}, {count(nbytes, 'byte')})"
                 if "tensor" in names:
                     return f"{src if how == 'get' else dst}, offset 0, {count(nbytes, 'byte')})"
-            case TensorCopied(how=how):
+            case events.TensorCopied(how=how):
                 return f"{event.src_buft if how == 'get' else event.dst_buft})"
-            case TensorWritten(tensor, _, offset, nbytes) if "tensor" in names:
+            case events.TensorWritten(tensor, _, offset, nbytes) if "tensor" in names:
                 return f"{tensor}, offset {offset}, {count(nbytes, 'byte')})"
-            case Grown(buft, old, new) if "size" in names:
+            case events.Grown(buft, old, new) if "size" in names:
                 return f"{buft}, {new})" + (f"  was {old}" if old else "")
-            case EventCall(_, backend, copy):
+            case events.EventCall(_, backend, copy):
                 return f"{backend}, copy {copy})"
-            case Computed(split, backend, nodes) if "cgraph" in names:
+            case events.Computed(split, backend, nodes) if "cgraph" in names:
                 which = f"split {split}: " if split >= 0 else ""
                 return f"{backend})  {which}{shortened(nodes, _NODES)}"
-            case Reordered(backend, first, nodes) if "cgraph" in names:
+            case events.Reordered(backend, first, nodes) if "cgraph" in names:
                 return f"{backend})  nodes from {first} on: {shortened(nodes, _NODES)}"
         of = getattr(event, "backend", "") or getattr(event, "buft", "")
         return f"{of})" if not names or names & {"backend", "buft", "buffer"} else ")"
 
     def _inside(self, event: Event, function: str) -> Iterator[tuple[int, str]]:
         """What the innermost function of a call calls itself: of the system, or to take a copy over the host."""
-        if isinstance(event, TensorCopied) and event.how == "bounce":
+        if isinstance(event, events.TensorCopied) and event.how == "bounce":
             size = count(event.nbytes, "byte")
             for verb, t, buft in (("get", event.src, event.src_buft), ("set", event.dst, event.dst_buft)):
                 yield 0, f"ggml_backend_tensor_{verb}({t}, offset 0, {size})"
@@ -155,14 +140,19 @@ class _Tree:
         yield from ((0, text) for text in self.release.inside.get(function, ()))
 
 
+_NOTES = (events.KeptUntil, events.ReallocNeeded, events.IdsChanged, events.UsedAfterFree, events.Logged)
+
+
 def _note(event: Event) -> str:
     """What was found out, in a line; "" of other events."""
     match event:
-        case SplitStarted(split, backend, at, node):
+        case events.SplitStarted(split, backend, at, node):
             return f"split {split} on {backend} from node {at}, {node}: {words(event)}"
-        case InputAdded(split, backend, tensor, node, _):
+        case events.InputAdded(split, backend, tensor, node, _):
             return f"{tensor} is copied to {backend} before split {split}, for {node}"
-        case KeptUntil() | ReallocNeeded() | IdsChanged() | UsedAfterFree() | Logged():
+        case (
+            events.KeptUntil() | events.ReallocNeeded() | events.IdsChanged() | events.UsedAfterFree() | events.Logged()
+        ):
             return sentence(event)
     return ""
 
@@ -170,19 +160,19 @@ def _note(event: Event) -> str:
 def _decision(event: Event) -> str:
     """A decision of the scheduler's passes or of the allocator in a line."""
     match event:
-        case Assigned() | NotReused() | Kept():
+        case events.Assigned() | events.NotReused() | events.Kept():
             return sentence(event)
-        case Refused(tensor, backend, rule, _, condition):
+        case events.Refused(tensor, backend, rule, _, condition):
             return f"{tensor} not on {backend} in pass {rule}: {condition}"
-        case AllocationStarted(-1):
+        case events.AllocationStarted(-1):
             return "the allocator: leafs and inputs"
-        case AllocationStarted(_, node):
+        case events.AllocationStarted(_, node):
             return f"the allocator: {node}"
-        case Allocated(tensor, buft, chunk, offset, size):
+        case events.Allocated(tensor, buft, chunk, offset, size):
             return f"allocate {tensor}: {size} bytes at {offset} of {buft}, chunk {chunk}"
-        case Reused(tensor, parent):
+        case events.Reused(tensor, parent):
             return f"compute {tensor} in the memory of {parent}"
-        case Freed(tensor, buft, chunk, offset, size):
+        case events.Freed(tensor, buft, chunk, offset, size):
             return f"free {tensor}: {size} bytes at {offset} of {buft}, chunk {chunk}"
         case _:
             fields = ", ".join(f"{name} {value}" for name, value in event._asdict().items())
@@ -195,8 +185,10 @@ def trace(answer: Answer[Trace], style: Style) -> str:
 
     found = answer.facts
     steps = found.steps
-    events = (event for traced in steps for event in traced.events)
-    timed = {event.backend for event in events if isinstance(event, Synchronized | EventCall | Computed)}
+    said = (event for traced in steps for event in traced.events)
+    timed = {
+        event.backend for event in said if isinstance(event, events.Synchronized | events.EventCall | events.Computed)
+    }
     inks = term_colors(timed) if style.colors else {}
     names = re.compile("|".join(rf"(?<![\w#]){re.escape(name)}(?![\w#])" for name in inks) or "(?!)")
     lines: list[Text | str] = []

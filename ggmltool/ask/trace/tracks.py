@@ -13,9 +13,10 @@ from ggmltool.estimate.records import Estimate, Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork, node_seconds
 from ggmltool.estimate.timeline import LIKELY, Doing, Stretch, TimelineStep, Way, time_table
 from ggmltool.estimate.work import NodeWork
+from ggmltool.ggml import events
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.ggml.sched.callbacks import USED_EXPERTS
-from ggmltool.inspect.memory import MemoryPlan, MemoryRecorder
+from ggmltool.inspect.memory import MemoryRecorder
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.run.compiled import Compiled
 from ggmltool.scenario.spec import ScenarioSpec
@@ -178,6 +179,19 @@ class TraceDrawing:
         self.trace.error = error
         self.host.mark(error.get("message") or "ggml failed", {"function": error.get("function")})
 
+    def host_event(self, event: events.Event, at: int | None = None, end: int | None = None) -> None:
+        """Draw what the host does, from `at` to `end` where that was measured."""
+        match event:
+            case events.TensorWritten(tensor, buft, offset, nbytes, get):
+                args = {"bytes": nbytes, "offset": offset, "buffer": buft}
+                self.host.call(f"ggml_backend_tensor_{'get' if get else 'set'}({tensor})", args, at, end)
+            case events.Synchronized(backend):
+                self.host.mark(f"ggml_backend_synchronize({backend})")
+            case events.Logged(level, text):
+                self.host.mark(f"{level}: {text.rstrip()}")
+            case _:
+                pass
+
     def batch(self, plan: Plan, n_copies: int) -> DrawnBatch:
         """Draw a batch from now on: what the host does and waits for, what devices compute, and the copies."""
         host = self.host
@@ -266,7 +280,7 @@ class TraceDrawing:
             if backend is None:
                 continue
             left = sum(life.size for life in memory.of(buft) if life.end is None)
-            counted = [*zip([span[0], *times], _alive(memory, buft, len(walked)), strict=False), (span[1], left)]
+            counted = [*zip([span[0], *times], memory.alive(buft), strict=False), (span[1], left)]
             last: int | None = None
             for at, nbytes in counted:
                 if nbytes != last:
@@ -292,18 +306,4 @@ def _times(drawn: DrawnBatch, walked: Sequence[str], start: int) -> list[int]:
     for time in found:
         now = max(now, time or now)
         out.append(now)
-    return out
-
-
-def _alive(memory: MemoryPlan, buft: str, steps: int) -> list[int]:
-    """The bytes alive before the first node, and while each is computed."""
-    change = [0] * (steps + 2)
-    for life in memory.of(buft):
-        change[life.start + 1] += life.size
-        if life.end is not None:
-            change[life.end + 2] -= life.size
-    out, alive = [], 0
-    for delta in change[:-1]:
-        alive += delta
-        out.append(alive)
     return out

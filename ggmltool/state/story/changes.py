@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ggmltool.ggml import events
 from ggmltool.ggml.events import SPLIT_GRAPH, Event
-from ggmltool.state.story.cells import Changes, context_cells
-from ggmltool.state.story.shadow import Shadow
+from ggmltool.state.story.cells import Changes
+from ggmltool.state.story.shadow import Shadow, context_cells
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph

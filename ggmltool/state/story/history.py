@@ -19,10 +19,11 @@ from ggmltool.scenario.run.compiled import collector_paused
 from ggmltool.scenario.run.run import values_of
 from ggmltool.state.errors import InspectError, NoPoint, WrongArgument
 from ggmltool.state.story.calls import lasts
-from ggmltool.state.story.cells import GONE, AnyCells, Cells, Changes, Key, Value, cells_of
+from ggmltool.state.story.cells import GONE, AnyCells, Cells, Changes, Key, Value
 from ggmltool.state.story.changes import Watcher
 from ggmltool.state.story.frames import Frame, frame_at, functions_at, key_at, stack_at
 from ggmltool.state.story.points import START, BackendNames, Labels, Point, entered_at
+from ggmltool.state.story.shadow import cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

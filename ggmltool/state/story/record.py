@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import msgspec
 from msgspec.structs import astuple
@@ -19,7 +19,7 @@ from ggmltool.ggml import events
 from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.state import FreeBlock, HashNodeState, SplitState, TensorState
-from ggmltool.ggml.tensor import Dims, op_desc_of
+from ggmltool.ggml.tensor import op_desc_of
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
@@ -44,33 +44,9 @@ _Place = tuple[int, int, int, int]
 _Ranges = tuple[tuple[int, int], ...]
 
 
-class _TensorRow(NamedTuple):
-    """A tensor in the file: `op` is its number in ggml."""
-
-    name: str
-    id: str
-    type: str
-    ne: Dims
-    nb: Dims
-    op: int
-    op_params: tuple[int, ...]
-    flags: int
-    src: tuple[int | None, ...]
-    view_src: int | None
-    view_offs: int
-    data: int
-    buffer: int | None
-
-    @classmethod
-    def of(cls, t: TensorState) -> _TensorRow:
-        """That of a state."""
-        return cls(**{field: getattr(t, field) for field in cls._fields} | {"op": Op[t.op]})
-
-    def state(self) -> TensorState:
-        """What it is a row of."""
-        row = self._asdict() | {"op": Op(self.op).name, "op_desc": op_desc_of(self.op, self.op_params)}
-        return TensorState(**row)
-
+_TENSOR = {name: kind for name, kind in get_type_hints(TensorState).items() if name not in ("op_desc", "address")}
+_TENSOR["op"] = int
+"""The fields of a tensor in the file; `op` is its number in ggml."""
 
 AREAS: Mapping[str, tuple[tuple[type, ...], Any]] = {
     "sched": ((str,), bool | int),
@@ -90,7 +66,7 @@ AREAS: Mapping[str, tuple[tuple[type, ...], Any]] = {
     "buffer": ((int,), _Ranges | None),
     "node_alloc": ((int,), tuple[_Place, tuple[_Place, ...]]),
     "leaf_alloc": ((int,), _Place),
-    "tensor": ((int,), _TensorRow),
+    "tensor": ((int,), tuple.__class_getitem__(tuple(_TENSOR.values()))),
     "cgraph": ((str, str), _Indices),
 }
 """Of each area of the state what its keys are made of, and what its values are."""
@@ -129,7 +105,7 @@ def _row_of_change(key: tuple[Any, ...], value: Any) -> list[Any]:
         case _ if value is GONE:
             return [*key]
         case "tensor":
-            value = _TensorRow.of(value)
+            value = [Op[value.op] if name == "op" else getattr(value, name) for name in _TENSOR]
         case "node_alloc":
             value = (astuple(value[0]), [astuple(place) for place in value[1]])
         case "leaf_alloc":
@@ -190,7 +166,9 @@ def _change(row: Sequence[Any]) -> tuple[Any, Any]:
     found = msgspec.convert(rest[n], value)
     match area:
         case "tensor":
-            found = found.state()
+            tensor = dict(zip(_TENSOR, found, strict=True))
+            op = Op(tensor["op"])
+            found = TensorState(**tensor | {"op": op.name, "op_desc": op_desc_of(op, tensor["op_params"])})
         case "node_alloc":
             found = (TensorAlloc(*found[0]), tuple([TensorAlloc(*place) for place in found[1]]))
         case "leaf_alloc":

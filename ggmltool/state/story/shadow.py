@@ -8,18 +8,59 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.sched import reader
-from ggmltool.ggml.state import HashNodeState
-from ggmltool.state.story import cells
-from ggmltool.state.story.cells import GONE, Key, Value
+from ggmltool.ggml.state import State
+from ggmltool.state.story.cells import GONE, Cells, Key, Value
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.graph import CGraph
     from ggmltool.ggml.sched.common import AnyScheduler
     from ggmltool.ggml.tensor import Tensor
     from ggmltool.scenario.run.run import Run
 
+Items = Iterator[tuple[Key, Value]]
 
 _RUN = 64
 """So many entries of a list are compared at once."""
+
+_PLAIN = ("n_splits", "n_copies", "cur_copy", "next_copy", "is_reset", "is_alloc", "op_offload", "hash_size")
+_ARRAYS = ("node_ids", "leaf_ids", "prev_node_ids", "prev_leaf_ids")
+
+
+def cells_of(run: Run) -> Cells:
+    """The whole state of a run now; before it has a scheduler, the tensors of its contexts."""
+    if run.sched is None:
+        return dict(context_cells(run.persistent))
+    shadow = Shadow(run, run.sched)
+    shadow.all()
+    return dict(shadow.found)
+
+
+def context_cells(tensors: Iterable[Tensor | None]) -> Items:
+    """Tensors of contexts that have memory of their own."""
+    return ((("tensor", t.index), reader.tensor_state(t)) for t in tensors if t is not None)
+
+
+def run_state(run: Run, graph: str) -> State | None:
+    """The State of a run now, with a graph of which it has a build; None before it has a scheduler."""
+    if run.sched is None:
+        return None
+    tensors, _ = _there_are(run, run.sched)
+    return reader.state_of(run.sched, run.newest[graph][0], tensors.values(), run.buffers)
+
+
+def _there_are(run: Run, sched: AnyScheduler) -> tuple[dict[int, Tensor], dict[str, CGraph]]:
+    """Each tensor there is, by its index: those of contexts that keep them, of the newest builds, and what the
+    scheduler made; and the graphs of those builds.
+
+    A build is gone when one of its tensors is: after a reset, others may be made in its place.
+    """
+    tensors = {t.index: t for t in (*run.persistent, *sched.arena.made()) if t is not None}
+    graphs: dict[str, CGraph] = {}
+    for name, (graph, table) in reversed(run.newest.items()):
+        if all(tensors.get(t.index, t) is t for t in table):
+            tensors.update((t.index, t) for t in table)
+            graphs[name] = graph
+    return tensors, graphs
 
 
 class Shadow:
@@ -46,17 +87,28 @@ class Shadow:
 
     def state(self) -> None:
         """All of the scheduler but its tensors."""
+        sched = self.sched
         self.plain()
         self.ids()
         self.copies()
-        self.splits()
-        self._area("own_graph", cells.own_graph_cells(self.sched))
-        for name in cells.ARRAYS:
-            self._list(name, getattr(self.sched, name, ()))
+        splits = sched.splits[: max(sched.n_splits, sched.n_begun)]
+        self._area("splits", ((("split", i), reader.split_state(split)) for i, split in enumerate(splits)))
+        own = {"nodes": sched.nodes, "leafs": sched.leafs, "inputs": sched.graph_inputs}
+        cells = {("sched_graph", name): reader.indices(tensors) for name, tensors in own.items()}
+        self._area("own_graph", {**cells, ("sched_graph", "keys"): self._key_values()}.items())
+        for name in _ARRAYS:
+            self._list(name, getattr(sched, name, ()))
 
     def plain(self) -> None:
         """The plain fields of the scheduler."""
-        self._area("sched", cells.sched_cells(self.sched))
+        sched = self.sched
+        fields = {name: value for name in _PLAIN if (value := getattr(sched, name, None)) is not None} | {
+            "graph.size": sched.own_size,
+            "splits_capacity": len(sched.splits),
+            "graph_inputs_capacity": getattr(sched, "graph_inputs_capacity", 0),
+            "context_buffer_size": sched.arena.size,
+        }
+        self._area("sched", ((("sched", name), value) for name, value in fields.items()))
 
     def ids(self) -> None:
         """The backends of all tensors, with their causes."""
@@ -73,8 +125,9 @@ class Shadow:
                 self.found.append(((name, i), values[i]))
 
     def copies(self) -> None:
-        """The copies of all tensors."""
-        self._area("copies", cells.copies_cells(self.sched))
+        """The copies of the tensors that have any."""
+        copies = enumerate(self.sched.copies)
+        self._area("copies", ((("copies", t), reader.copies_state(of)) for t, of in copies if of is not None))
 
     def copies_of(self, t: Tensor) -> None:
         """The copies of one tensor, and itself: it may be one of them."""
@@ -85,12 +138,8 @@ class Shadow:
             if also is not None:
                 self.tensor(also)
 
-    def splits(self) -> None:
-        """All splits."""
-        self._area("splits", cells.split_cells(self.sched))
-
     def last_splits(self) -> None:
-        """The split that began last, and the one before."""
+        """The split that begins last, and the one before."""
         n = self.sched.n_begun
         for i in range(max(n - 2, 0), n):
             self._put("splits", ("split", i), reader.split_state(self.sched.splits[i]))
@@ -103,18 +152,40 @@ class Shadow:
         n_keys = len(sched.seen_graphs), len(getattr(sched, "extra_keys", ())), n_made
         if n_keys != self._n_keys:
             self._n_keys = n_keys
-            self._put("own_graph", ("sched_graph", "keys"), cells.key_values(sched))
+            self._put("own_graph", ("sched_graph", "keys"), self._key_values())
+
+    def _key_values(self) -> tuple[int, ...]:
+        """The tensors in the scheduler's hash set: leafs, which ggml looks up first, then nodes and others."""
+        leafs = dict.fromkeys(t.index for graph in self.sched.seen_graphs for t in graph.leafs)
+        return (*leafs, *sorted(self.sched.hash_keys() - leafs.keys()))
 
     def memory(self) -> None:
         """The reserved plan, free blocks, and buffers."""
-        sched = self.sched
-        self._area("planners", cells.planner_cells(sched))
-        self._area("buffers", cells.buffer_cells(sched))
-        allocs = sched.gallocr.node_allocs
-        if allocs is not self._allocs:
-            self._allocs = allocs
-            self._area("allocs", cells.alloc_cells(sched))
-        self._area("galloc", cells.galloc_cells(sched))
+        gallocr = self.sched.gallocr
+        self._area("planners", self._planner_cells())
+        self._area("buffers", self._buffer_cells())
+        if gallocr.node_allocs is not self._allocs:
+            self._allocs = gallocr.node_allocs
+            places = (("node_alloc", gallocr.node_allocs), ("leaf_alloc", gallocr.leaf_allocs))
+            self._area("allocs", (((name, i), at) for name, of in places for i, at in enumerate(of)))
+        counts = {
+            "hash_set.size": gallocr.hash_size, "n_nodes": len(gallocr.node_allocs), "n_leafs": len(gallocr.leaf_allocs)
+        }  # fmt: skip
+        self._area("galloc", ((("galloc", name), n) for name, n in counts.items()))
+
+    def _planner_cells(self) -> Items:
+        """Free blocks, and the highest byte that was ever used."""
+        for b, planner in enumerate(reader.planners(self.sched)):
+            for c, chunk in enumerate(planner.chunks):
+                yield ("free", b, c), reader.free_blocks(chunk)
+                yield ("max_size", b, c), chunk.max_size
+
+    def _buffer_cells(self) -> Items:
+        """The buffers that graphs are allocated in."""
+        for b, tallocr in enumerate(getattr(self.sched, "tallocs", ())):
+            yield ("buffer", b), ((tallocr.buffer.base, tallocr.buffer.size),)
+        for b, buffer in enumerate(self.sched.gallocr.buffers):
+            yield ("buffer", b), None if buffer is None else tuple((part.base, part.size) for part in buffer.chunks)
 
     def blocks(self, name: str, chunk: int) -> None:
         """The free blocks of a chunk of the memory that is called so."""
@@ -131,26 +202,28 @@ class Shadow:
     def hash_nodes_of(self, indices: Iterable[int]) -> None:
         """What it knows of these tensors."""
         known = self._lists["hash_node"]
-        hn = self.sched.gallocr.hash_nodes
-        n_children, n_views, buffer_id = hn.n_children, hn.n_views, hn.buffer_id
         for i in indices:
-            now = HashNodeState(
-                n_children[i], n_views[i], buffer_id[i], hn.chunk[i], hn.offset[i], hn.allocated[i] != 0
-            )
+            now = reader.hash_node(self.sched.gallocr, i)
             if known[i] != now:
                 known[i] = now
                 self.found.append((("hash_node", i), now))
 
     def tensors(self) -> None:
         """All tensors, and the graphs they are in."""
-        tensors, graphs = cells.there_are(self.run, self.sched)
-        self._area("tensors", ((("tensor", t.index), reader.tensor_state(t)) for t in tensors.values()))
-        self._area("cgraphs", cells.graph_cells(graphs))
+        self._area("tensors", context_cells(_there_are(self.run, self.sched)[0].values()))
+        self.graphs()
         self._made = [t.index for t in self.sched.arena.made()]
 
     def graphs(self) -> None:
         """The graphs of the scenario that there are."""
-        self._area("cgraphs", cells.graph_cells(cells.there_are(self.run, self.sched)[1]))
+        self._area("cgraphs", self._graph_cells())
+
+    def _graph_cells(self) -> Items:
+        for name, graph in _there_are(self.run, self.sched)[1].items():
+            yield ("cgraph", name, "nodes"), reader.indices(graph.nodes)
+            yield ("cgraph", name, "leafs"), reader.indices(graph.leafs)
+            yield ("cgraph", name, "visited"), reader.indices(graph.visited)
+            yield ("cgraph", name, "uses"), tuple([graph.use_count(t) for t in graph.visited])
 
     def tensor(self, t: Tensor) -> None:
         """One tensor, if there is such a one."""
@@ -161,7 +234,7 @@ class Shadow:
     def placed(self) -> None:
         """The memory of all tensors."""
         known = self._areas["tensors"]
-        for t in cells.there_are(self.run, self.sched)[0].values():
+        for t in _there_are(self.run, self.sched)[0].values():
             old = known.get(("tensor", t.index))
             if old is None or old.data != t.data or old.buffer != (None if t.buffer is None else t.buffer.base):
                 self._put("tensors", ("tensor", t.index), reader.tensor_state(t))
@@ -197,18 +270,13 @@ class Shadow:
             self._areas[name] = new
 
     def _list(self, name: str, now: Sequence[Any]) -> None:
-        """The cells of a list, whose keys are the numbers of its entries."""
+        """The cells of a list, whose keys are the numbers of its entries: those that changed, GONE behind the end."""
         old = self._lists[name]
-        if now != old:
-            self.found += (((name, i), value) for i, value in _differing(now, old))
-            self._lists[name] = list(now)
-
-
-def _differing(now: Sequence[Any], old: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """The entries that are not as before, GONE for those behind the end."""
-    for start in range(0, max(len(now), len(old)), _RUN):
-        new_run, old_run = now[start : start + _RUN], old[start : start + _RUN]
-        if new_run != old_run:
-            for i, (new, before) in enumerate(zip_longest(new_run, old_run, fillvalue=GONE), start):
-                if new != before:
-                    yield i, new
+        if now == old:
+            return
+        for start in range(0, max(len(now), len(old)), _RUN):
+            new_run, old_run = now[start : start + _RUN], old[start : start + _RUN]
+            if new_run != old_run:
+                entries = enumerate(zip_longest(new_run, old_run, fillvalue=GONE), start)
+                self.found += (((name, i), new) for i, (new, before) in entries if new != before)
+        self._lists[name] = list(now)

@@ -12,7 +12,7 @@ from ggmltool.ggml.sched.plans import PlanRows, rows_of
 from ggmltool.ggml.sched.reader import planners
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import LoadedScenario
-from ggmltool.state.story.cells import run_state
+from ggmltool.state.story.shadow import run_state
 from tests.state.story.randomly import RELEASES, kept_scenarios, random_scenarios
 
 SEEDS = range(30)

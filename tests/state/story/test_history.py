@@ -10,8 +10,8 @@ import pytest
 import ggmltool
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.scenario.samples import samples
-from ggmltool.state.story.cells import cells_of
 from ggmltool.state.story.history import record_history, walk_to
+from ggmltool.state.story.shadow import cells_of
 from tests.state.story.randomly import check, kept_scenarios, random_scenarios
 
 SMALL = [path for path in samples() if path.suffix == ".yaml"]

@@ -16,9 +16,9 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.samples import samples
 from ggmltool.scenario.text.record import MAGIC, MAX_UNPACKED, VERSION
-from ggmltool.state.story.cells import cells_of
 from ggmltool.state.story.history import History, record_history
 from ggmltool.state.story.record import AREAS, EVENTS, open_history, record_bytes
+from ggmltool.state.story.shadow import cells_of
 from tests.state.story.randomly import random_scenarios
 
 SMALL = [path for path in samples() if path.suffix == ".yaml"]
