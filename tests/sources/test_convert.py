@@ -10,12 +10,12 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.dtypes import TYPES_BY_ID
+from ggmltool.scenario.gguf import ARRAY, BOOL, STRING, GgufValue
 from ggmltool.sources.llama.capture.capture import capture
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.convert import converted
-from ggmltool.sources.llama.header.gguf_header import ARRAY, BOOL, STRING, Value, read_header
-from ggmltool.sources.llama.model_file import open_model
+from ggmltool.sources.llama.model_file import open_model, read_header
 from tests.cli.conftest import Call
 from tests.sources.hf_models import FOLDERS, write_folder
 from tests.sources.library import needs_library
@@ -33,9 +33,9 @@ def recorded(name: str) -> dict[str, Any]:
     return found
 
 
-def content(value: Value) -> object:
+def content(value: GgufValue) -> object:
     if value.kind == STRING:
-        return value.text()
+        return next(value.texts())
     numbers = value.numbers()
     if value.kind == ARRAY:
         return numbers

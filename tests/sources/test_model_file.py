@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from ggmltool.scenario.gguf import value_of
 from ggmltool.sources.llama.capture.capture import capture
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.header.gguf_header import CutError, OddError, read_header, value_of, write_header
-from ggmltool.sources.llama.model_file import ModelFile, open_model
+from ggmltool.sources.llama.model_file import CutError, ModelFile, OddError, open_model, read_header, write_header
 from tests.sources.gguf_file import write_gguf, write_parts
 from tests.sources.library import needs_library
 from tests.sources.models import MODELS, cached

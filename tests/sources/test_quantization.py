@@ -12,9 +12,8 @@ from ggmltool.ggml.dtypes import TYPES_BY_ID
 from ggmltool.sources.llama.capture.capture import capture
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.header.gguf_header import read_header
 from ggmltool.sources.llama.header.quantization import KINDS, Quantization, quantized, read_quantization
-from ggmltool.sources.llama.model_file import open_model
+from ggmltool.sources.llama.model_file import open_model, read_header
 from tests.sources import quantizer
 from tests.sources.gguf_file import Description, Tensors, write_gguf
 from tests.sources.models import MODELS, cached, hparams

@@ -9,27 +9,78 @@ weights, never on their values.
 from __future__ import annotations
 
 import atexit
+import errno
+import mmap
 import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ggmltool.ggml.version import pad
 from ggmltool.scenario.encoded import gguf_texts
 from ggmltool.scenario.errors import Mistake
+from ggmltool.scenario.gguf import MAGIC, GgufCutError, GgufDamagedError, GgufHeader, GgufValue, gguf_bytes, gguf_header
 from ggmltool.scenario.text.text import elsewhere, file_meant, not_downloaded
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.convert import converted, is_folder_of_safetensors
-from ggmltool.sources.llama.header.gguf_header import MAGIC, Header, OddError, read_header, write_header, write_hole
 from ggmltool.sources.llama.header.quantization import Quantization, quantized, read_quantization
 
 PART = re.compile(r"-(\d{5})-of-(\d{5})$")
 _SPLIT = ("split.no", "split.count", "split.tensors.count")
 _SHOWN = 3
+
+
+MAX_SIZE = 1 << 46
+"""Bytes of a model, at most: 64 TiB."""
+
+
+class CutError(CaptureError):
+    """The header goes on behind the end of the file."""
+
+
+class OddError(Exception):
+    """The header is none that this reads; what is the matter is told better by llama.cpp."""
+
+
+def read_header(path: Path) -> GgufHeader:
+    """The header of a GGUF file. Raises CutError where the file ends too early, OddError for one that is damaged."""
+    try:
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            header = gguf_header(content)
+        if header.alignment < 8 or any(t.offset > MAX_SIZE or t.n_bytes > MAX_SIZE for t in header.tensors):
+            raise OddError
+        return header
+    except GgufCutError as cut:
+        more = f", about {cut.guess} by those" if cut.guess > cut.least else ""
+        first = pad(max(2 * cut.least, cut.guess + (1 << 20)), 16 << 20)
+        raise CutError(
+            f"{path} ends in its header, after {cut.end} bytes with {cut.what}; it needs more than {cut.least} "
+            f"bytes{more}: get the first {first >> 20} MiB (curl -r 0-{first - 1})"
+        ) from None
+    except (OSError, ValueError, KeyError, GgufDamagedError):
+        raise OddError from None
+
+
+def write_header(
+    path: Path, values: Mapping[str, GgufValue], tensors: Iterable[tuple[bytes, int, tuple[int, ...]]]
+) -> None:
+    """Write a GGUF file of these tensors (name, number of the type, ne) whose data are a hole. Raises OSError."""
+    content, size = gguf_bytes(values, tensors)
+    if size > MAX_SIZE:
+        raise OSError(errno.EFBIG, "the model would have more than 64 TiB")
+    write_hole(path, content, len(content) + size)
+
+
+def write_hole(path: Path, content: bytes, size: int) -> None:
+    """Write a file of that size: the content, and a hole that takes no room on the disk. Raises OSError."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.truncate(size)
 
 
 class ModelFile(NamedTuple):
@@ -125,7 +176,7 @@ def _opened(path: Path) -> ModelFile:
     return _with_hole(path, path.name, lambda new: write_header(new, whole.values, _shapes(whole)))
 
 
-def _made(path: Path, header: Header, wanted: Quantization | None) -> ModelFile:
+def _made(path: Path, header: GgufHeader, wanted: Quantization | None) -> ModelFile:
     """The file that this is the header of, or that llama-quantize would make of it. Raises CaptureError."""
     values, tensors = header.values, list(_shapes(header))
     name = model_name(path)
@@ -139,20 +190,20 @@ def _made(path: Path, header: Header, wanted: Quantization | None) -> ModelFile:
     return made._replace(quantization=str(wanted) if wanted is not None else "")
 
 
-def _read(path: Path) -> tuple[list[Path], list[Header]]:
+def _read(path: Path) -> tuple[list[Path], list[GgufHeader]]:
     """The parts of a model with their headers. Raises CaptureError, and OddError for a damaged file."""
     first = read_header(path)
     parts = _parts(path, first)
     return parts, [first, *(read_header(part) for part in parts[1:])]
 
 
-def _joined(headers: Sequence[Header]) -> Header:
+def _joined(headers: Sequence[GgufHeader]) -> GgufHeader:
     """The header of all parts as one."""
     values = {key: value for key, value in headers[0].values.items() if key not in _SPLIT}
-    return Header(values, [tensor for header in headers for tensor in header.tensors], 0)
+    return GgufHeader(values, [tensor for header in headers for tensor in header.tensors], 0)
 
 
-def _parts(path: Path, first: Header) -> list[Path]:
+def _parts(path: Path, first: GgufHeader) -> list[Path]:
     """The files of a model, all of which are there. Raises CaptureError."""
     n = first.number("split.count")
     found = PART.search(path.stem)
@@ -172,7 +223,7 @@ def _parts(path: Path, first: Header) -> list[Path]:
     return parts
 
 
-def _shapes(header: Header) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
+def _shapes(header: GgufHeader) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
     return ((t.name, t.type_id, t.ne) for t in header.tensors)
 
 

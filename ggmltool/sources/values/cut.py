@@ -7,7 +7,6 @@ they were before.
 
 from __future__ import annotations
 
-import struct
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import KEY_NAMES, Op, op_key
 from ggmltool.ggml.tensor import Dims, contiguous_nb, nbytes_of
 from ggmltool.scenario.errors import Mistake, nearest, quoted
+from ggmltool.scenario.gguf import ALIGNMENT, gguf_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -285,9 +285,7 @@ def packed(content: bytes, type: DType, ne: Dims, nb: Dims) -> bytes:
     return bytes(extent.strided(np, np.frombuffer(content, np.uint8), shape, (*nb[::-1], 1), 0, what).tobytes())
 
 
-ALIGNMENT = 32
 _PIECE = 1 << 24
-_GGUF = struct.Struct("<4sIQQ")
 
 
 class StoredValues(NamedTuple):
@@ -353,15 +351,8 @@ class ValueStore:
 
     def write_gguf(self, write: Callable[[bytes], object]) -> None:
         """All of it as a GGUF file without metadata, every tensor in its own type."""
-        infos, at = [], 0
-        for id, kept in self._kept.items():
-            name = id.encode("utf-8", "replace")
-            infos.append(
-                struct.pack("<Q", len(name)) + name + struct.pack("<I4QIQ", len(kept.ne), *kept.ne, kept.type.id, at)
-            )
-            at += _padded(kept.size)
-        head = _GGUF.pack(b"GGUF", 3, len(infos), 0) + b"".join(infos)
-        write(head + bytes(_padded(len(head)) - len(head)))
+        tensors = ((id.encode("utf-8", "replace"), kept.type.id, kept.ne) for id, kept in self._kept.items())
+        write(gguf_bytes({}, tensors)[0])
         for kept in self._kept.values():
             self._file.seek(kept.offset)
             left = kept.size
@@ -369,8 +360,4 @@ class ValueStore:
                 piece = self._file.read(min(left, _PIECE))
                 write(piece)
                 left -= len(piece)
-            write(bytes(_padded(kept.size) - kept.size))
-
-
-def _padded(n: int) -> int:
-    return -(-n // ALIGNMENT) * ALIGNMENT
+            write(bytes(-kept.size % ALIGNMENT))

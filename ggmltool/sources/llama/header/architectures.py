@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from ggmltool.scenario.gguf import BOOL, F32
 from ggmltool.sources.llama.header.config import HfConfig
-from ggmltool.sources.llama.header.gguf_header import BOOL, F32, StoredTensor
+from ggmltool.sources.llama.header.safetensors import StoredTensor
 
 Tensors = dict[str, StoredTensor]
 _F32 = "F32"

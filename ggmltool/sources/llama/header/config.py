@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ggmltool.scenario.gguf import BOOL, F32, U32, GgufValue, value_of
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.header.gguf_header import BOOL, F32, U32, Value, value_of
 
 MAX_LAYERS = 1024
 _MOST = (1 << 31) - 1
@@ -60,7 +60,7 @@ class HfConfig:
         if not 0 < self.n_layer <= MAX_LAYERS:
             raise self.wrong(f"{self.n_layer} layers", f"1 to {MAX_LAYERS}")
         self.rope = self._rope()
-        self.values: dict[str, Value] = {"block_count": value_of(self.n_layer)}
+        self.values: dict[str, GgufValue] = {"block_count": value_of(self.n_layer)}
 
     def wrong(self, what: str, expected: str) -> CaptureError:
         return CaptureError(f"{self.where}: {what}; expected {expected}")

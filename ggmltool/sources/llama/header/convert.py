@@ -12,19 +12,11 @@ from typing import Any, cast
 
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import MAX_DIMS
+from ggmltool.scenario.gguf import U32, GgufHeader, GgufTensorInfo, GgufValue, value_of
 from ggmltool.sources.llama.errors import CaptureError
 from ggmltool.sources.llama.header.architectures import ARCHITECTURES, MXFP4, Architecture, Tensors
 from ggmltool.sources.llama.header.config import HfConfig
-from ggmltool.sources.llama.header.gguf_header import (
-    U32,
-    GgufTensorInfo,
-    Header,
-    StoredTensor,
-    Value,
-    read_json,
-    read_tensors,
-    value_of,
-)
+from ggmltool.sources.llama.header.safetensors import StoredTensor, read_json, read_tensors
 
 CONFIG = "config.json"
 _OUT_TYPES = {"BF16": ("bf16", 32), "F16": ("f16", 1)}
@@ -60,7 +52,7 @@ def is_folder_of_safetensors(path: Path) -> bool:
         return False
 
 
-def converted(folder: Path) -> Header:
+def converted(folder: Path) -> GgufHeader:
     """The header of the file that llama.cpp's converter would make. Raises CaptureError."""
     given = read_json(folder / CONFIG)
     known = _architecture(folder, given)
@@ -74,7 +66,7 @@ def converted(folder: Path) -> Header:
     embeddings = next((t for t in tensors if t.name == b"token_embd.weight" and len(t.ne) == 2), None)
     if embeddings is None:
         raise CaptureError(f"{folder}: there is no matrix of embeddings among the tensors")
-    values: dict[str, Value] = {
+    values: dict[str, GgufValue] = {
         "general.architecture": value_of(known.name),
         "general.type": value_of("model"),
         "general.name": value_of(folder.resolve().name),
@@ -84,7 +76,7 @@ def converted(folder: Path) -> Header:
         **{f"{known.name}.{key}": value for key, value in config.values.items()},
         f"{known.name}.vocab_size": value_of(embeddings.ne[1], U32),
     }
-    return Header(values, tensors, 0)
+    return GgufHeader(values, tensors, 0)
 
 
 def _architecture(folder: Path, given: dict[str, Any]) -> Architecture:

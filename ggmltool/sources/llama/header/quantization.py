@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ggmltool.ggml.dtypes import TYPES, TYPES_BY_ID, DType
 from ggmltool.scenario.errors import did_you_mean
+from ggmltool.scenario.gguf import U32, GgufHeader, GgufTensorInfo, GgufValue, value_of
 from ggmltool.sources.llama.errors import CaptureError
-from ggmltool.sources.llama.header.gguf_header import U32, GgufTensorInfo, Header, Value, value_of
 from ggmltool.sources.llama.header.mixtures import Model, QuantizedWeight, mixed, role_of
 
 KINDS: Mapping[str, tuple[int, str]] = {
@@ -120,8 +120,8 @@ def read_quantization(text: str) -> Quantization:
 
 
 def quantized(
-    header: Header, wanted: Quantization
-) -> tuple[dict[str, Value], list[tuple[bytes, int, tuple[int, ...]]]]:
+    header: GgufHeader, wanted: Quantization
+) -> tuple[dict[str, GgufValue], list[tuple[bytes, int, tuple[int, ...]]]]:
     """The metadata and the table of the file that llama-quantize would make: each weight's name, type and ne.
 
     A kind of file that cannot be made without an importance matrix is made with one. Raises CaptureError where
@@ -138,7 +138,7 @@ def quantized(
     return values, [(t.name, TYPES[types[t.name]].id, t.ne) for t in tensors]
 
 
-def _chosen(header: Header, tensors: Sequence[GgufTensorInfo], wanted: Quantization) -> dict[bytes, str]:
+def _chosen(header: GgufHeader, tensors: Sequence[GgufTensorInfo], wanted: Quantization) -> dict[bytes, str]:
     """The type of each weight by name."""
     default = TYPES[KINDS[wanted.kind][1]]
     model = _model(header, tensors, wanted)
@@ -157,7 +157,7 @@ def _chosen(header: Header, tensors: Sequence[GgufTensorInfo], wanted: Quantizat
     return out
 
 
-def _model(header: Header, tensors: Sequence[GgufTensorInfo], wanted: Quantization) -> Model:
+def _model(header: GgufHeader, tensors: Sequence[GgufTensorInfo], wanted: Quantization) -> Model:
     """What the rules ask of the model."""
     architecture = header.text("general.architecture")
 
