@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from msgspec import Meta
 
-from ggmltool.ggml import ops
 from ggmltool.ggml.bounds import BOUNDS, Bounds
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.errors import GgmlError
@@ -195,7 +194,6 @@ class _Loader:
     """Reads the parts of a scenario in the order in which they depend on each other."""
 
     def __init__(self, document: ScenarioText, ggml: Release | None = None) -> None:
-        ops.load()
         self.document = document
         self.asked = ggml
         self.release = DEFAULT

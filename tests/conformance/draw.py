@@ -431,7 +431,7 @@ def draw(m: Maker, c: Constructor) -> Node | None:
             names[name].type = r.choice([t for t in types if not m.values or t in GIVEN])
         elif op in ("add", "sub", "mul", "div") and anchor is not None:
             names[name].type = r.choice((anchor.type, "f32"))
-    of_op = CONSTRUCTORS.get(op, c)
+    of_op = CONSTRUCTORS.get(op) or c
     names = dict.fromkeys((*of_op.sources, *(p.name for p in of_op.params))) | names
     if not fit(r, asks_of(c, names, m.values), names, free):
         return None

@@ -53,6 +53,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from ggmltool.ggml import ops
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.op import Op, OpRules
 from ggmltool.ggml.tensor import MAX_SRC, Tensor
@@ -263,7 +264,7 @@ class Constructor:
     def meaning(self, param: str) -> str:
         """What a parameter means in a few words: by its own name, else by that of all that differ in their number."""
         stem = param.rstrip("0123456789")
-        of_op = CONSTRUCTORS.get(self.op.name.lower(), self)
+        of_op = CONSTRUCTORS.get(self.op.name.lower()) or self
         for means in (self.means, of_op.means, COMMON_MEANINGS):
             found = means.get(param) or means.get(f"{stem}#", "").replace("#", param[len(stem) :])
             if found:
@@ -303,26 +304,46 @@ class Constructor:
         return out
 
 
-CONSTRUCTORS: dict[str, Constructor] = {}
+K = TypeVar("K", int, str)
+
+
+class Registry(dict[K, Constructor]):
+    """Constructors: families of ops are imported until one has what is asked. To walk through all, `load()` first."""
+
+    def __missing__(self, key: K) -> Constructor:
+        for _ in ops.families():
+            if key in self:
+                return self[key]
+        raise KeyError(key)
+
+    def get(self, key: K) -> Constructor | None:  # type: ignore[override]
+        """The constructor, found as by `[key]`; None if there is none."""
+        try:
+            return self[key]
+        except KeyError:
+            return None
+
+
+CONSTRUCTORS: Registry[str] = Registry()
 """Every constructor by the name a scenario uses."""
 
-BY_OP: dict[int, Constructor] = {}
+BY_OP: Registry[int] = Registry()
 """For each op the constructor that takes all of its parameters."""
 
-SELF_BY_OP: dict[int, Constructor] = {}
+SELF_BY_OP: Registry[int] = Registry()
 """The same for nodes that are a source of themselves."""
 
-COMPOSITES: dict[str, Constructor] = {}
+COMPOSITES: Registry[str] = Registry()
 """Functions of ggml's that build several nodes, by name (see `composites`); `op` is that of the last node."""
 
 
 def since_of(name: str) -> str:
     """The day since which ggml has the op, the function or the constructor of this name, "" for before 2024."""
-    c = CONSTRUCTORS.get(name)
-    if c is not None:
-        return c.since
-    twin_of = CONSTRUCTORS.get(name.removesuffix("_inplace"))
-    return twin_of.inplace_since if twin_of is not None else ""
+    base = name.removesuffix("_inplace")
+    c = CONSTRUCTORS.get(base)
+    if c is None:
+        return ""
+    return c.since if name == base else c.inplace_since
 
 
 def for_node(op: int, src: Sequence[S | None], node: S) -> Constructor | None:
