@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.attach.in_gdb import session
 from tests.attach.printed import answers, different, parsed
 from tests.attach.programs import python_program
-from tests.cli.test_debug_seeds import ALLOCATOR, COMMANDS, SHARED, TWO_DEVICES, Figure
+from tests.cli.sessions import COMMANDS, FIGURES
 from tests.needs import library, program
 
 pytestmark = program("gdb", "gdb")
@@ -37,19 +37,19 @@ are arrays that grow, the view of a graph has a hash set, the graph of the sched
 
 
 class Typed(NamedTuple):
-    """A sample that the program plans, and what is typed: commands of gdb, and lines of the seed with what is asked for
-    their figure."""
+    """A session whose sample the program plans, and what is typed: commands of gdb, and lines of the seed with what is
+    asked for their figure."""
 
+    session: str
     sample: str
-    figures: list[Figure]
     lines: list[str | tuple[int, str]]
 
 
 PLACE = "*ggml_gallocr_hash_get({}, {})"
 TYPED = [
     Typed(
+        "allocator",
         "sample_graphs/allocator.yaml",
-        ALLOCATOR,
         [
             "break ggml_gallocr_reserve_n",
             "run",
@@ -76,8 +76,8 @@ TYPED = [
         ],
     ),
     Typed(
+        "two-devices",
         "sample_graphs/sched-issue.yaml",
-        TWO_DEVICES,
         [
             "tbreak ggml_backend_sched_reserve",
             "continue",
@@ -101,8 +101,8 @@ TYPED = [
         ],
     ),
     Typed(
+        "shared",
         "sample_graphs/sessions/shared.yaml",
-        SHARED,
         [
             "delete",
             "break ggml_backend_sched_alloc_graph",
@@ -140,7 +140,7 @@ def test_figures_of_the_session_are_those_of_a_real_process() -> None:
     commands = [line if isinstance(line, str) else f"ggml {line[1]}" for line in lines]
     program = python_program(*(one.sample for one in TYPED))
     said = answers(session(program, *commands, first=["set auto-load python-scripts off"]))
-    figures = {figure.line: figure.prints for one in TYPED for figure in one.figures}
+    figures = {figure.line: figure.prints for one in TYPED for figure in FIGURES[one.session]}
     wrong = {}
     for line, answer in zip(lines, said, strict=True):
         if isinstance(line, tuple):

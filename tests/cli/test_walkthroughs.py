@@ -1,11 +1,11 @@
 """Every figure that the sessions with gdb and debug builds printed, and how it comes out of a command.
 
-The table is `walkthroughs.yaml`; the sessions themselves are not part of the repository.
+The tables are `walkthroughs.yaml` for commands and `sessions.yaml` for the debugger; the sessions themselves are not
+part of the repository.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +18,7 @@ from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.version import POINTER_SIZE
+from tests.cli import sessions
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
 
@@ -179,55 +180,57 @@ def test_the_first_session_is_the_beginning_of_the_second() -> None:
     assert first[:112] == seed_lines(1)[:112]
 
 
-ARENA = SAMPLES / "arena.yaml"
+SESSIONS = {session["name"]: session for session in sessions.TABLE["sessions"]}
+ADDRESS = re.compile("0x[1-9a-f][0-9a-f]*")
 
 
-@pytest.fixture
-def arena(call: Call) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(call("context", "--json", ARENA).out)
-    return document
+def test_every_command_of_the_sessions_is_held_or_named() -> None:
+    for seed, lines in sessions.COMMANDS.items():
+        held = {figure.line for figures in sessions.FIGURES.values() for figure in figures if figure.seed == seed}
+        left = set(sessions.LEFT[seed])
+        assert not held & left
+        refused = {row["line"] for row in sessions.TABLE["refused"]} if seed == 3 else set()
+        assert sorted(held | left | refused) == lines
+        assert {row["line"] for row in sessions.TABLE["partly"] if row["seed"] == seed} <= held
 
 
-def tensor(call: Call, id: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(call("tensor", "--json", id, ARENA).out)["tensor"]
-    return found
+@pytest.mark.parametrize("name", SESSIONS)
+def test_the_debugger_repeats_a_session(call: Call, name: str) -> None:
+    session = SESSIONS[name]
+    script, sample = SAMPLES / "sessions" / f"{name}.gdb", SAMPLES / f"{session['sample']}.yaml"
+    done = call("debug", "--ggml", session["ggml"], "-q", "--batch", "--echo", "-x", script, sample)
+    assert (done.status, done.err) == (0, "")
+    check_golden(GOLDEN.parent / "sessions" / f"{name}.txt", done.out)
+    answers = answers_of(done.out)
+    for figure in sessions.FIGURES[name]:
+        answer = answers[figure.asks or figure.command][figure.nth - 1]
+        told = stack(answer) if figure.command == "bt" else ADDRESS.sub("0x1", answer)
+        assert sessions.is_printed(figure.prints, told), (figure, answer)
 
 
-def test_every_object_starts_a_header_behind_the_one_before(arena: dict[str, Any]) -> None:
-    """`p *(struct ggml_object*) mem_buffer`: offs = 32; `p sizeof(struct ggml_object)`: 32."""
-    for context in arena["contexts"]:
-        end = 0
-        for thing in context["objects"]:
-            assert thing["offset"] == end + 32
-            end = thing["offset"] + thing["size"]
+def answers_of(out: str) -> dict[str, list[str]]:
+    """What was printed to each command, without the numbers of values."""
+    answers: dict[str, list[str]] = {}
+    for part in out.split("(ggml) ")[1:]:
+        command, _, answer = part.partition("\n")
+        answers.setdefault(command, []).append(re.sub(r"^\$\d+ = ", "", answer.rstrip("\n")))
+    return answers
 
 
-def test_the_structs_are_those_of_0_20_2(arena: dict[str, Any]) -> None:
-    """`p sizeof(struct ggml_tensor)`: 384; `p sizeof(struct ggml_cgraph)`: 80; `p obj_size`: 65640, in the session."""
-    objects = [thing for context in arena["contexts"] for thing in context["objects"]]
-    assert {thing["size"] for thing in objects if thing["type"] == "tensor"} == {336}
-    assert [thing["size"] for thing in objects if thing["type"] == "graph"] == [82576]
+def stack(answer: str) -> str:
+    """The frames of a backtrace inside of the program, with the arguments that are no pointers."""
+    frames = re.sub(r"^#\d+ +| at event \d+$| <[^>]*>", "", answer, flags=re.MULTILINE)
+    return re.sub("=0x[0-9a-f]+", "", frames).rpartition("\nmain () at ")[0]
 
 
-def test_the_arrays_of_the_graph_lie_as_far_apart_as_in_the_session(arena: dict[str, Any]) -> None:
-    """`p 0x7ffff6ba4080 - 0x7ffff6ba0080`: 16384; the hash set has 4099 slots of 8 bytes."""
-    layout = {part["field"]: (part["offset"], part["nbytes"]) for part in arena["cgraph"]["layout"]}
-    assert layout["leafs"][0] - layout["nodes"][0] == 16384 == 2048 * 8
-    assert layout["visited_hash_set.keys"][1] == 4099 * 8
+@pytest.mark.parametrize("row", sessions.TABLE["refused"], ids=lambda row: row["command"])
+def test_a_command_of_a_session_that_has_no_answer_here_says_why(call: Call, row: dict[str, Any]) -> None:
+    done = call("debug", "-q", "--batch", "-ex", "start", "-ex", "step 4", "-ex", row["command"], "arena")
+    assert (done.status, done.err.strip()) == (1, row["says"])
 
 
-def test_a_view_points_to_its_source_and_lies_in_its_memory(call: Call) -> None:
-    """`p x` and `p a` print one address; the elements of the view are those of x from the offset on."""
-    x, half = tensor(call, "x"), tensor(call, "half")
-    printed = call("tensor", "--format", "gdb", "half", ARENA).out
-    assert half["view_src"] == "x"
-    assert half["view_offs"] == 20 == 5 * 4
-    assert int(half["data"]) - int(x["data"]) == 20
-    assert f"view_src = {x['address']:#x}" in printed.replace("\n ", "")
-
-
-def test_a_context_on_cuda_pads_each_tensor_to_128_bytes(call: Call) -> None:
-    """`p alignment`: 128; `p this_size`: 128 for the 40 bytes of x."""
-    x, factor = tensor(call, "x"), tensor(call, "factor")
-    assert x["nbytes"] == 40
-    assert int(factor["data"]) - int(x["data"]) == 128
+@pytest.mark.parametrize("structs", ["2023-12", "2024-01"])
+def test_structs_without_a_planner_are_refused_where_there_is_one(call: Call, structs: str) -> None:
+    done = call("debug", "-q", "--batch", "-ex", f"symbol-file {structs}", "arena")
+    assert done.status == 1
+    assert f"The structs of {structs} cannot show ggml 0.26" in done.err
