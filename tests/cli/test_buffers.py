@@ -69,15 +69,6 @@ def test_no_two_tensors_of_a_chart_share_bytes_and_time(sample: str) -> None:
         assert apart or ends[0] < other.start or ends[1] < one.start
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-def test_a_chart_fits_and_shows_the_peak_of_a_real_model(call: Call, columns: int) -> None:
-    result = call("buffers", "--chart", SAMPLES / "gemma-3-270m-ngl9.json.gz", columns=columns)
-    assert result.status == 0
-    lines = result.out.splitlines()
-    assert max(map(len, lines[1:])) <= columns
-    assert any(line.endswith("│" + " " * (len(line) - line.index("│") - 2) + "a") for line in lines if "│" in line)
-
-
 def test_chunks_add_up_to_the_buffers_and_name_who_opened_them(call: Call) -> None:
     result = call("buffers", "--chunks", "--json", "-", stdin=CHUNKED)
     assert result.status == 0, result.err
@@ -108,11 +99,6 @@ def test_copies_compares_the_plans_with_and_without_parallel(call: Call, sample:
     assert document["with"]["copies"] >= 4 * len(plan.copies)
 
 
-def test_the_ascii_chart_is_ascii(call: Call) -> None:
-    out = call("buffers", "--chart", "--ascii", SAMPLES / "transformer.yaml").out
-    assert out.split("\n", 1)[1].isascii()
-
-
 def test_a_pickle_is_for_the_memory_viewer_of_pytorch(call: Call) -> None:
     result = call("buffers", "-o", "memory.pickle", "transformer")
     assert result.err == "Devices in the viewer: 0 is CUDA0, 1 is CPU\nWrote memory.pickle\n"
@@ -121,12 +107,6 @@ def test_a_pickle_is_for_the_memory_viewer_of_pytorch(call: Call) -> None:
     assert len(snapshot["device_traces"]) == 2
     assert call("buffers", "-o", "memory.pkl", "-q", "transformer").err == ""
     assert Path("memory.pkl").read_bytes() == Path("memory.pickle").read_bytes()
-
-
-def test_a_pickle_is_not_for_a_terminal(call: Call) -> None:
-    shown = call("buffers", "-f", "pickle", "transformer", tty=True)
-    assert (shown.status, shown.out) == (2, "")
-    assert "name a file with -o memory.pickle" in shown.err
 
 
 def lived(call: Call, *args: str, stdin: bytes = b"", status: int = 0) -> dict[str, Any]:
@@ -204,9 +184,7 @@ def test_danger_is_told_only_where_ggml_itself_goes_wrong(seed: int) -> None:
             assert dangers or "self_copy" not in kinds
 
 
-def test_an_input_must_be_set_again_and_an_output_is_kept(call: Call) -> None:
-    x = " ".join(call("lifetime", "x", "transformer").out.split())
-    assert "set it again before the graph is computed again" in x
+def test_an_output_is_kept(call: Call) -> None:
     out = " ".join(call("lifetime", "out", "transformer").out.split())
     assert "to the end: it is an output" in out
     assert "Nothing overwrites it" in out

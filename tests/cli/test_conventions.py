@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from ggmltool.ask.reference.man import CommandPage, Entry, Manual, man_page
 from ggmltool.cli.errors import in_lines
@@ -24,7 +25,6 @@ from tests.needs import needs_bash, needs_dot, needs_groff
 
 GOLDEN = Path(__file__).parent / "golden"
 MATMUL = SAMPLES / "matmul.yaml"
-ANSI = re.compile("\x1b\\[")
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
@@ -98,24 +98,6 @@ def test_a_mistake_in_a_file_is_shown_with_its_line_and_a_caret(call: Call) -> N
     assert line[caret.index("^") :].startswith("mul_matt")
 
 
-def test_what_ggml_refuses_comes_in_its_own_words(call: Call) -> None:
-    text = MATMUL.read_text() + "\nsteps: [alloc main, alloc main]\n"
-    result = call("run", "-", stdin=text.encode())
-    assert result.status == 1
-    assert "GGML_ASSERT(!sched->is_alloc) failed" in result.out
-    plan = call("run", "--json", "-", stdin=text.encode())
-    assert plan.status == 1
-    assert '"ok": false' in plan.out
-
-
-def test_a_constructor_that_asserts_is_shown_with_its_line(call: Call) -> None:
-    text = MATMUL.read_text().replace("ne: [2, 3]", "ne: [3, 2]").replace("[[10, 5], [9, 9], [5, 4]]", "{fill: 1}")
-    result = call("plan", "-", stdin=text.encode())
-    assert result.status in (1, 2)
-    assert "ggml_can_mul_mat" in result.err
-    assert "Traceback" not in result.err
-
-
 def test_traceback_is_there_for_who_wants_it(call: Call) -> None:
     assert "Traceback" in call("--traceback", "plan", "nowhere.yaml").err
     assert "Traceback" in call("plan", "nowhere.yaml", "--traceback").err
@@ -153,36 +135,6 @@ def test_every_option_has_its_name_in_the_environment(command: str) -> None:
     for option in parsed.params:
         if isinstance(option, click.Option) and option.envvar is None:
             assert f"--{option.name}".replace("_", "-") in (*option.opts, *option.secondary_opts)
-
-
-def test_options_can_be_set_in_the_environment(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GGMLTOOL_PLAN_STEP", "reserve")
-    assert "reserve main" in call("plan", MATMUL).out
-    monkeypatch.setenv("GGMLTOOL_SPLITS_FORMAT", "json")
-    assert call("splits", MATMUL).out.startswith('{"ggmltool": 1')
-
-
-def test_names_are_no_markup(call: Call) -> None:
-    scenario = (
-        b"ggmltool: 1\nname: '[red]title'\nbackends: [CPU]\ncontexts: {c: {tensors: {'[bold]x': 'f32[4]'}}}\n"
-        b"graphs: {main: {nodes: {y: {op: sqr, src: ['[bold]x'], name: ':smile: [/bold]'}}}}\n"
-    )
-    for command in ("run", "plan", "splits", "buffers"):
-        result = call(command, "-", stdin=scenario, tty=True, columns=80)
-        assert result.status == 0
-    assert "[red]title" in call("plan", "-", stdin=scenario, tty=True).out
-    assert "[bold]x" in call("buffers", "-", stdin=scenario, tty=True).out
-    assert ":smile: [/bold]" in call("splits", "-", stdin=scenario, tty=True).out
-
-
-def test_messages_cannot_move_the_cursor(call: Call) -> None:
-    result = call("plan", "-", stdin=b'ggmltool: 1\nbackends: [CPU]\n"x\\e[2J": 1\n')
-    assert result.status == 2
-    assert "\x1b" not in result.err
-    assert "\x1b" not in call("plan", "no\x1b[2Jwhere.yaml").err
-    assert "\x1b" not in call("plan", "--gr\x1b[2J").err
-    assert "\x1b" not in call("pl\x1b[2J").err
-    assert "\x1b" not in call("plan", MATMUL, "-o", "no\x1b[2Jwhere/x").err
 
 
 def test_a_mistake_of_ours_is_told_apart(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +211,6 @@ def test_groff_sets_the_page_without_a_warning(call: Call, columns: int) -> None
 
 
 TRANSFORMER = SAMPLES / "transformer.yaml"
-COLORS = re.compile("\x1b\\[[0-9;]*m")
 
 
 @pytest.fixture
@@ -278,25 +229,46 @@ COMPLETED = {
     "plan --st": "--step",
     "plan --step re": "reserve",
     "--color ''": "auto always never",
-    f"plan '{TRANSFORMER}' -g m": "main",
+    f"plan {TRANSFORMER} -g m": "main",
     "plan --format ''": "text json csv",
-    f"context '{TRANSFORMER}' --only ''": "gpu cpu inputs",
-    f"run '{TRANSFORMER}' -t q_": "q_heads q_rope q_perm",
+    f"context {TRANSFORMER} --only ''": "gpu cpu inputs",
+    f"run {TRANSFORMER} -t q_": "q_heads q_rope q_perm",
     "plan gemma": "gemma-3-270m-ngl9 gemma-3-270m",
     "run transformer -t q_": "q_heads q_rope q_perm",
     "run nowhere.yaml --tensor q": "",
+    "backends --device CU": "CUDA0 CUDA1",
+    "ops soft": "soft_max soft_max_back softplus",
+    "types q4": "q4_0 q4_1 q4_K",
+    "diff two-": "two-orders",
+    "diff moe two-orders:": "two-orders:together two-orders:apart",
+    "diff moe moe --only nodes,s": "nodes,splits nodes,sizes",
+    "explain sp": "split",
+    "explain node resu": "result",
+    "explain split 1 transf": "transformer",
+    "explain realloc outg": "outgrown",
+    "lifetime resu": "result",
+    "lifetime result transf": "transformer",
+    "explain gate transformer --graph m": "main",
 }
+
+
+@pytest.mark.parametrize("words", COMPLETED)
+def test_words_are_completed(words: str) -> None:
+    *before, begun = shlex.split(words)
+    shell = ShellComplete(cli, {}, "ggmltool", "_GGMLTOOL_COMPLETE")
+    assert [item.value for item in shell.get_completions(before, begun)] == COMPLETED[words].split()
 
 
 @needs_bash
 def test_bash_completes(bash: dict[str, str]) -> None:
+    asked = ["plan --st", "--color ''", "run nowhere.yaml --tensor q"]
     script = 'eval "$(_GGMLTOOL_COMPLETE=bash_source ggmltool)"\n' + "".join(
         f"COMP_WORDS=(ggmltool {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()\n"
         '_ggmltool_completion ggmltool; echo "${COMPREPLY[@]}"\n'
-        for words in COMPLETED
+        for words in asked
     )
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=bash, check=True)
-    assert (result.stdout.splitlines(), result.stderr) == (list(COMPLETED.values()), "")
+    assert (result.stdout.splitlines(), result.stderr) == ([COMPLETED[words] for words in asked], "")
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
@@ -324,35 +296,11 @@ def test_every_option_reads_its_variable(call: Call, monkeypatch: pytest.MonkeyP
             assert f"It comes from {variable} in the environment." in result.err
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-@pytest.mark.parametrize("command", [("run",), ("plan",), ("splits", "-f", "table"), ("buffers",)])
-def test_colours_change_nothing_but_colours(call: Call, command: tuple[str, ...], columns: int) -> None:
-    plain = call(*command, TRANSFORMER, columns=columns)
-    coloured = call(*command, TRANSFORMER, "--color", "always", columns=columns)
-    assert COLORS.sub("", coloured.out) == plain.out
-    assert COLORS.search(coloured.out)
-    tables = [line for line in plain.out.splitlines() if line.startswith("  ")]
-    assert max(map(len, tables)) <= max(columns, 60)
-
-
 @pytest.mark.parametrize("width", ["", "abc", "0", "-5", "²", "9" * 30])
 def test_a_width_that_is_none_is_not_taken(call: Call, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
     monkeypatch.setenv("COLUMNS", width)
     for tty in (False, True):
         assert call("plan", TRANSFORMER, tty=tty).status == 0
-
-
-def test_what_is_no_result_goes_to_standard_error(call: Call, tmp_path: Path) -> None:
-    nodes = "".join(f"      n{k}: {{op: sqr, src: [{f'n{k - 1}' if k else 'x'}]}}\n" for k in range(300))
-    (tmp_path / "a.yaml").write_text(
-        f"{HEAD}contexts: {{c: {{tensors: {{x: 'f32[4]'}}}}}}\ngraphs:\n  main:\n    nodes:\n{nodes}"
-    )
-    quiet = call("run", "a.yaml", "-q", tty=True)
-    loud = call("run", "a.yaml", "-v", tty=True)
-    assert (quiet.status, quiet.err) == (0, "")
-    assert loud.out == quiet.out
-    assert "no data, so zero: x" in loud.err
-    assert "\r" not in loud.out
 
 
 @needs_dot

@@ -144,23 +144,6 @@ def test_files_of_one_name_are_told_apart_by_their_folders(call: Call) -> None:
     assert call("diff", "a/model.yaml", "b/model.yaml").out.startswith("a/model.yaml and b/model.yaml · no difference")
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["diff", "two-"], ["two-orders"]),
-        (["diff", "moe", "two-orders:"], ["two-orders:together", "two-orders:apart"]),
-        (["diff", "moe", "moe", "--only", "nodes,s"], ["nodes,splits", "nodes,sizes"]),
-    ],
-)
-def test_scenarios_graphs_and_parts_are_completed(words: list[str], offered: list[str]) -> None:
-    from click.shell_completion import ShellComplete
-
-    from ggmltool.cli.main import cli
-
-    shell = ShellComplete(cli, {}, "ggmltool", "_GGMLTOOL_COMPLETE")
-    assert [item.value for item in shell.get_completions(words[:-1], words[-1])] == offered
-
-
 def test_two_thousand_nodes_under_other_names_are_compared_quickly(call: Call) -> None:
     """Names that say nothing: all is found again by what it is computed from."""
     import time

@@ -36,35 +36,9 @@ def test_a_picture_is_drawn(call: Call, format: str, style: str) -> None:
     assert Path(f"graph.{format}").read_bytes().startswith(MAGIC[format])
 
 
-@needs_dot
-@pytest.mark.parametrize("style", ["ggml", "ggmltool"])
-def test_graphviz_reads_names_with_its_own_special_characters(call: Call, style: str) -> None:
-    scenario = (
-        "ggmltool: 1\nbackends: [CPU]\ncontexts: {c: {tensors: {x: 'f32[4]'}}}\n"
-        """graphs: {main: {nodes: {y: {op: sqr, src: [x], name: '"}|{<a> \\N \\l; ü'}}}}\n"""
-    ).encode()
-    result = call("dot", "-", "--style", style, "-o", "graph.svg", stdin=scenario)
-    assert result.status == 0
-    assert "&quot;}|{&lt;a&gt; \\N \\l; ü" in Path("graph.svg").read_text("utf-8").replace("&#160;", " ")
-
-
 def test_text_is_written_by_the_name_of_the_file(call: Call) -> None:
     assert call("dot", SAMPLES / "matmul.yaml", "-o", "graph.dot").status == 0
     assert Path("graph.dot").read_text().startswith("digraph G {\n  newrank = true;\n")
-
-
-def test_without_graphviz_the_way_to_get_it_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    result = call("dot", SAMPLES / "matmul.yaml", "-o", "graph.svg")
-    assert result.status == 2
-    assert "apt-get install graphviz" in result.err
-    assert not Path("graph.svg").exists()
-
-
-def test_a_terminal_gets_no_png(call: Call) -> None:
-    result = call("dot", SAMPLES / "matmul.yaml", "--format", "png", tty=True)
-    assert result.status == 2
-    assert "-o graph.png" in result.err
 
 
 @pytest.mark.parametrize("style", ["ggml", "ggmltool"])

@@ -45,16 +45,6 @@ def test_the_verdict_on_every_tensor_is_the_plans(call: Call, sample: str) -> No
         assert explained(call, leaf["id"], sample)["backend"] == leaf["backend"]
 
 
-@pytest.mark.parametrize("sample", ["transformer", "moe", "offload", "missing-op", "preallocated"])
-def test_what_is_said_to_move_a_node_moves_it_and_says_so_of_no_change(call: Call, sample: str) -> None:
-    scenario = ggmltool.load(SAMPLES / f"{sample}.yaml")
-    for node in next(iter(scenario.model.graphs.values())).nodes:
-        document = explained(call, node.id, sample, status=int(sample == "preallocated"))
-        for move in document["moves"]:
-            assert move["backend"] not in (None, document["backend"])
-            assert move["splits"] >= 1
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_random_graphs_are_explained_as_they_are_planned(seed: int) -> None:
     scenario = ggmltool.load(random_scenario(seed))
@@ -113,17 +103,6 @@ def test_a_node_of_another_graph_is_found_without_naming_the_graph(call: Call) -
     assert 'has no tensor "y_one"' in call("explain", "y_one", "offload", "--graph", "prompt").err
 
 
-def test_rules_that_were_not_asked_are_not_told(call: Call) -> None:
-    rules = explained(call, "gate", "transformer")["rules"]
-    assert [(r["pass"], r["cause"], r["backend"], r["settled"]) for r in rules] == [
-        (1, "1.dst", None, False),
-        (1, "1.inp", None, False),
-        (1, "1.off", "CUDA0", False),
-        (1, "1.wgt0", "CUDA0", False),
-        (1, "1.wgt0", "CPU", True),
-    ]
-
-
 def test_a_source_that_is_not_contiguous_is_named_and_a_cont_before_moves_the_node(call: Call) -> None:
     text = (
         b"ggmltool: 1\nggml: 0.20.2\nbackends: [CUDA0, CPU]\n"
@@ -157,13 +136,6 @@ def test_options_of_the_scheduler_stand_in_for_the_scenarios(call: Call) -> None
     assert four["buffers"]["GPU0"] > one["buffers"]["GPU0"]
 
 
-def test_the_split_says_for_whom_it_copies(call: Call) -> None:
-    document = explained(call, "split", "0", "transformer")
-    assert {i["id"]: [u["node"] for u in i["users"]] for i in document["inputs"]}["x"] == ["norm", "ffn_inp"]
-    assert document["inputs"][0]["made_for"] == "norm"
-    assert document["merges"] == []
-
-
 def test_a_split_that_is_full_says_so(call: Call) -> None:
     n = 30
     inputs = ", ".join(f"x{i}: {{type: f32, ne: [4], flags: [input]}}" for i in range(n + 1))
@@ -179,17 +151,6 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
     assert (document["now"]["splits"], document["merges"][0]["splits"]) == (2, 1)
 
 
-def test_what_ggml_refuses_is_explained_all_the_same(call: Call) -> None:
-    result = call("explain", "stored", "preallocated", columns=100)
-    assert result.status == 1
-    assert "GPU0: SET_ROWS is not supported" in result.out
-    assert "cannot run the operation" in result.err
-    document = explained(call, "stored", "preallocated", status=1)
-    assert [a["supports_op"] for a in document["answers"]] == [False, True]
-    assert [a["supports_buft"] for a in document["answers"]] == [True, False]
-    assert document["moves"][0]["text"] == "put cache_k into CPU"
-
-
 def test_what_the_graph_does_not_reach_has_no_backend_and_no_memory(call: Call) -> None:
     result = call("explain", "c", "buffer-not-set")
     assert (result.status, result.out) == (1, "")
@@ -200,19 +161,6 @@ def test_what_the_graph_does_not_reach_has_no_backend_and_no_memory(call: Call) 
 def test_one_backend_has_nothing_to_move_to(call: Call) -> None:
     document = explained(call, "result", "matmul")
     assert document["moves"] == []
-
-
-def test_names_are_no_markup(call: Call) -> None:
-    text = (
-        b'ggmltool: 1\nname: "[red]title"\nbackends: ["[blue]G", CPU]\n'
-        b'contexts: {c: {buft: CPU, usage: weights, tensors: {"[bold]x": "f32[4]"}}}\n'
-        b'graphs: {main: {nodes: {":smile: [/bold]": {op: sqr, src: ["[bold]x"]}}}}\n'
-    )
-    for args in ((":smile: [/bold]",), ("split", "0")):
-        result = call("explain", *args, "-", stdin=text, columns=100)
-        assert result.status == 0
-        assert "[red]title" in result.out
-        assert ":smile:" in result.out
 
 
 def test_two_files_are_judged_like_two_graphs_of_one(call: Call) -> None:
@@ -295,13 +243,6 @@ def test_a_message_in_another_encoding_is_read(call: Call, codec: str) -> None:
     )
 
 
-def test_an_error_as_data_has_its_texts_and_what_to_do(call: Call) -> None:
-    document = explained(call, "error", "tensor buffer not set")
-    assert document["key"] == "buffer_not_set"
-    assert "ggml_backend_tensor_set" in document["functions"]
-    assert document["remedy"].startswith("allocate its graph first")
-
-
 @pytest.mark.parametrize(("sample", "key"), [("preallocated", "preallocated"), ("buffer-not-set", "buffer_not_set")])
 def test_what_a_command_prints_can_be_given_to_explain_error(call: Call, sample: str, key: str) -> None:
     result = call("run", sample)
@@ -309,28 +250,6 @@ def test_what_a_command_prints_can_be_given_to_explain_error(call: Call, sample:
     document = explained(call, "error", "-", stdin=(result.out + result.err).encode())
     assert document["key"] == key
     assert document["remedy"] in result.out + result.err
-
-
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        ("ggmltool explain sp", ["split"]),
-        ("ggmltool explain node resu", ["result"]),
-        ("ggmltool explain split 1 transf", ["transformer"]),
-        ("ggmltool explain realloc outg", ["outgrown"]),
-        ("ggmltool lifetime resu", ["result"]),
-        ("ggmltool lifetime result transf", ["transformer"]),
-        ("ggmltool explain gate transformer --graph m", ["main"]),
-    ],
-)
-def test_the_shell_completes_forms_names_and_scenarios(
-    words: str, completed: list[str], call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("_GGMLTOOL_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
-    result = call()
-    assert [line.removeprefix("plain,") for line in result.out.split()] == completed
 
 
 LONG_ROWS = b"""
@@ -408,18 +327,6 @@ graphs:
 def test_every_cause_has_a_headline(call: Call, name: str, headline: str) -> None:
     """U17."""
     assert explained(call, name, "-", stdin=CHOICES)["reason"]["text"] == headline
-
-
-def test_the_graphs_of_a_reallocation_have_what_each_needs_alone(call: Call) -> None:
-    """U39."""
-    document = explained(call, "realloc", "large", "small", "outgrown")
-    assert document["second"]["buffers"] == document["first"]["buffers"] == {"GPU0": 8192, "CPU": 4096}
-    assert document["alone"] == {"GPU0": 1024, "CPU": 512}
-    rows = [
-        " ".join(line.split()) for line in call("explain", "realloc", "large", "small", "outgrown").out.splitlines()
-    ]
-    assert "GPU0 needs 8 KiB 1 KiB" in rows
-    assert "GPU0 buffer after 8 KiB 8 KiB" in rows
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,6 @@ import pytest
 from tests.cli.conftest import Call
 
 
-@pytest.mark.parametrize("columns", [80, 200])
-def test_it_fits_a_terminal(call: Call, columns: int) -> None:
-    for command in ("plan", "buffers", "check", "run", "backends"):
-        assert max(map(len, call(command, "four-passes", columns=columns).out.splitlines())) <= columns
-
-
 def test_times_and_outputs_go_into_one_file(call: Call) -> None:
     assert call("run", "--times", "-o", "out.txt", "four-passes").err == "Wrote out.txt\n"
     assert Path("out.txt").read_text().startswith("sched_compute_splits times")

@@ -202,13 +202,6 @@ def test_where_a_program_died_is_data_too(call: Call) -> None:
     }  # fmt: skip
 
 
-def test_old_load_logs_name_no_kind_for_the_weights(call: Call) -> None:
-    document = json.loads(call("import", "--json", LOGS / "load-2024.log").out)
-    assert [(b["kind"], b["buft"]) for b in document["buffers"]][:3] == [
-        ("model", "CPU"), ("model", "CUDA0"), ("model", "CUDA1"),
-    ]  # fmt: skip
-
-
 def test_the_memory_breakdown_has_its_host_row_and_its_signs(call: Call) -> None:
     """U10: `unaccounted 17592186036877` was a negative number; a line between the rows does no harm."""
     new, old = (
@@ -240,18 +233,6 @@ def test_other_graphs_are_mentioned(call: Call) -> None:
     assert "--graph N" in call("splits", REALLOCS).err
     assert call("splits", "--graph", "1", REALLOCS).err == ""
     assert call("splits", REALLOCS, "-q").err == ""
-
-
-def test_a_terminal_gets_no_control_characters_of_a_log(call: Call) -> None:
-    name = b"\x1b]0;pwned\x07"
-    log = b"## SPLIT #0: C\x1b[2JPU # 1 inputs: [" + name + b" (   0K)] \nnode #  0 (" + b"A" * 10 + b"): "
-    log += name.rjust(20) + b" (   0K) [" + b"C\x1b[2J" + b"         ] use=0,c=1:\n"
-    log += b"ggml_gallocr_needs_realloc: node " + name + b" is not valid\n"
-    for args in (["import"], ["plan"], ["splits"], ["splits", "--bytes"], ["dot"]):
-        out = call(*args, "-", stdin=log, tty=True).out
-        assert "\x1b]" not in out
-        assert "\x1b[2J" not in out
-        assert "\x07" not in out
 
 
 def test_what_can_be_read_only_once_is_recognised_too(call: Call) -> None:

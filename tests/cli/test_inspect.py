@@ -32,13 +32,6 @@ def test_context_shows_one_context(call: Call) -> None:
     assert lines[-2].endswith("next = (nil)")
 
 
-def test_trace_json_has_every_event(call: Call) -> None:
-    document = json.loads(call("trace", "--json", SAMPLES / "matmul.yaml").out)
-    assert [step["step"] for step in document["steps"]] == ["reserve main", "alloc main", "compute main"]
-    events = [event["event"] for event in document["steps"][2]["events"]]
-    assert events == ["Entered", "Entered", "Computed", "Left", "Synchronized", "Left"]
-
-
 @pytest.mark.parametrize(
     ("tensor", "order"),
     [

@@ -10,8 +10,6 @@ import pytest
 
 import ggmltool
 from ggmltool.ask.ops.record import RESULT_OF, op_example, op_facts, result_of
-from ggmltool.cli.main import cli
-from ggmltool.cli.reference import ops
 from ggmltool.ggml.op import KEY_NAMES, VIEW_OPS, GluOp, Op, UnaryOp
 from ggmltool.ggml.ops.registry import COMMON_MEANINGS, CONSTRUCTORS, since_of
 from ggmltool.ggml.releases.table import DEFAULT, NEWEST
@@ -142,14 +140,6 @@ def test_wrong_use_is_refused(call: Call) -> None:
     assert call("ops", "--example").status == 2
     assert call("ops", "--example", "--json", "rope").status == 2
     assert "\x1b" not in call("ops", "x\x1b[2J").err
-
-
-def test_ops_are_completed() -> None:
-    from click import Context
-
-    argument = next(p for p in ops.params if p.name == "name")
-    names = [item.value for item in argument.shell_complete(Context(cli), "soft")]
-    assert names == ["soft_max", "soft_max_back", "softplus"]
 
 
 def test_an_op_says_what_it_asks_of_shapes_and_what_comes_out(call: Call) -> None:

@@ -387,31 +387,6 @@ def test_csv_and_json_have_what_each_device_needs_memory_for(call: Call) -> None
     assert "CUDA0 compute" in call("sweep", *words, columns=80).out
 
 
-WRONG = [
-    ("--device CUDA0:24", '--device: "CUDA0:24": 24 has no unit; did you mean CUDA0:24GiB? (CUDA0:memory=24 is bytes)'),
-    ("--device CUDA0:8192", "did you mean CUDA0:8192MiB?"),
-    ("--device CUDA0:25769803776", "in bytes it is CUDA0:memory=25769803776"),
-    ("--device 24GiB", '"24GiB" is a memory without a device; for example CUDA0:24GiB'),
-    ("--device 24", "for example CUDA0:24GiB"),
-    ("--device none,CUDA0", "none cannot be combined with other devices"),
-    ("--device CUDA0:1GiB,2GiB", '"CUDA0" has memory twice'),
-    ("--margin 512", "512 has no unit: 512MiB, or 0 for no margin"),
-    ("--margin much", "'much' is not a size, e.g. 1GiB or 512MiB"),
-    (f"-ot {'a' * 1001}=CPU", "the limit is 1000"),
-]
-
-
-@pytest.mark.parametrize(
-    ("command", "words", "said"),
-    [(c, *wrong) for wrong in WRONG for c in ("place", "sweep", "backends")[: 2 + ("--device" in wrong[0])]],
-)
-def test_options_that_cannot_be_meant_are_errors(call: Call, command: str, words: str, said: str) -> None:
-    """U4, U21"""
-    result = call(command, *words.split(), *([] if command == "backends" else [GEMMA]))
-    assert (result.status, result.out) == (2, "")
-    assert said in result.err
-
-
 def test_devices_by_commas_are_those_of_several_options(call: Call) -> None:
     """U21: as llama.cpp's --device takes them; none is no GPU."""
     together = placed(call, "--device", "CUDA0:1GiB,CUDA1:2GiB")

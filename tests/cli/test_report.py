@@ -95,13 +95,6 @@ def test_the_policy_names_the_script_and_the_style_as_they_are_in_the_page(call:
         assert f"{kind}-src 'sha256-{digest}'" in policy[1]
 
 
-def test_a_page_is_not_for_a_terminal(call: Call) -> None:
-    result = call("report", "moe", tty=True)
-    assert (result.status, result.out) == (2, "")
-    assert "-o report.html" in result.err
-    assert call("report", "--json", "moe", tty=True).status == 0
-
-
 def test_where_ggml_refuses_its_words_come_along(call: Call) -> None:
     result = call("report", "-o", "report.html", "preallocated")
     assert result.status == 1

@@ -80,12 +80,6 @@ def test_nodes_are_shown_in_the_order_they_are_computed_each_when_it_is(call: Ca
     assert "watched" not in json.loads(call("run", "--json", TRANSFORMER).out)
 
 
-def test_the_whole_output_can_go_to_a_file(call: Call) -> None:
-    shown = call("run", "--watch", "act", SAMPLE)
-    assert call("run", "--watch", "act", "-o", "out.txt", SAMPLE).out == ""
-    assert Path("out.txt").read_text("utf-8") == shown.out
-
-
 def test_all_nodes_but_views_are_dumped_with_their_values(call: Call) -> None:
     result = call("run", "--dump", "tensors", TRANSFORMER)
     assert (result.status, result.err) == (0, "Wrote 23 tensors to tensors\n")
@@ -392,22 +386,6 @@ def test_every_view_has_the_number_of_the_graph(call: Call, sample: str, node: s
     assert re.search(rf"(?m)^ *{number}  [A-Z_0-9]+ +{node} ", trace)
     assert call("buffers", "-o", "map.svg", str(SAMPLES / f"{sample}.yaml")).status == 0
     assert f"from node {number} {node} to " in Path("map.svg").read_text("utf-8")
-
-
-def test_a_copy_has_no_number(call: Call) -> None:
-    out = call("allocs", str(SAMPLES / "transformer.yaml"), columns=200).out
-    assert re.search(r"(?m)^ +CUDA0#x#0 ", out)
-    assert "Read by node 23 ffn_in." in call("lifetime", "CPU#norm2#0", "transformer").out
-    assert "at node CPU#norm2#0 only" in " ".join(call("lifetime", "CPU#norm2#0", "transformer").out.split())
-
-
-def test_the_axis_of_the_map_has_the_numbers_of_the_graph(call: Call) -> None:
-    """With copies before it, the tenth node is not the tenth step."""
-    call("buffers", "-o", "map.svg", str(SAMPLES / "transformer.yaml"))
-    svg = Path("map.svg").read_text("utf-8")
-    axis = [int(n) for n in re.findall(r'text-anchor="middle"[^>]*>(\d+)</text>', svg)]
-    assert axis
-    assert max(axis) <= 30
 
 
 def test_the_screen_has_the_number_of_the_graph() -> None:

@@ -81,18 +81,6 @@ def test_only_keeps_the_nodes_with_that_answer(call: Call) -> None:
     assert call("supports", "--only", "maybe", path).status == 2
 
 
-def test_names_are_no_markup(call: Call) -> None:
-    text = (
-        b'ggmltool: 1\nname: "[red]title"\nbackends: ["[blue]G", CPU]\n'
-        b'contexts: {c: {buft: CPU, tensors: {"[bold]x": "f32[4]"}}}\n'
-        b'graphs: {main: {nodes: {":smile: [/bold]": {op: sqr, src: ["[bold]x"]}}}}\n'
-    )
-    by_node = call("supports", "--by", "node", "-", stdin=text, tty=True, columns=100)
-    assert by_node.status == 0
-    for name in ("[red]title", "[blue]G", ":smile: [/bold]"):
-        assert name in by_node.out
-
-
 def test_answers_of_a_real_device_say_what_they_rest_on(call: Call, tmp_path: Path) -> None:
     """U16."""
     head = "backend_name,op_name,op_params,test_mode,supported,error_message,backend_reg_name\n"

@@ -9,8 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from ggmltool.cli.main import cli
-from ggmltool.cli.reference import TABLE_NAMES, types
+from ggmltool.cli.reference import TABLE_NAMES
 from ggmltool.ggml.dtypes import TYPES, TYPES_BY_ID
 from ggmltool.ggml.errors import NotComputable
 from ggmltool.ggml.ops.cpu.tables import TABLES, table_bits
@@ -120,10 +119,3 @@ def test_a_table_has_an_entry_for_every_index(name: str) -> None:
     bits = table_bits(name)
     assert len(bits) == len(TABLES[name])
     assert bits.dtype == (np.uint16 if TABLES[name].type == "f16" else np.uint32)
-
-
-def test_types_are_completed() -> None:
-    from click import Context
-
-    argument = next(p for p in types.params if p.name == "name")
-    assert [i.value for i in argument.shell_complete(Context(cli), "q4")] == ["q4_0", "q4_1", "q4_K"]
