@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import html
-import re
 from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pytest
 
@@ -29,9 +28,6 @@ from ggmltool.show.table import Style
 from ggmltool.state.story.history import History, record_history
 
 SMALL, WIDE = (80, 24), (200, 60)
-_TEXT = re.compile(r'<text class="[^"]*" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
-_CELL, _LINE, _FIRST = 12.2, 24.4, 18.5
-"""The size of a cell in rich's SVG, and the baseline of the first line."""
 _PLAIN = str.maketrans("\xa0▁▂▃▄▅▆▇", " " * 8)
 """How a scroll bar ends within a cell does not matter."""
 
@@ -60,7 +56,15 @@ def drive(app: DebuggerApp, do: Callable[[Pilot[None]], Awaitable[None]], size: 
             await settled(pilot)
             await do(pilot)
 
-    asyncio.run(run())
+    async def idle(_: float = 0) -> None:
+        await asyncio.sleep(0.001)
+        app.screen._on_timer_update()
+        await asyncio.sleep(0.001)
+
+    # Textual waits until its process has been idle for 20 ms, behind each key twice. The app has no threads: when its
+    # loop has nothing to do, and the frame is drawn that a timer would draw, it is idle.
+    with patch("textual.pilot.wait_for_idle", idle), patch("textual.app.wait_for_idle", idle):
+        asyncio.run(run())
 
 
 async def settled(pilot: Pilot[None]) -> None:
@@ -91,30 +95,33 @@ _NAMES = {
 
 
 def text_of(app: DebuggerApp) -> str:
-    """What stands on the screen, in lines. (The SVG's own title is left out; where it writes what does not matter.)"""
-    width, height = app.size
-    rows = [[" "] * width for _ in range(height)]
-    for x, y, text in _TEXT.findall(app.export_screenshot()):
-        row = round((float(y) - _FIRST) / _LINE)
-        column = round(float(x) / _CELL)
-        for char in html.unescape(text).translate(_PLAIN):
-            if 0 <= row < height and column < width:
-                rows[row][column] = char
-                column += 1
-    return "".join("".join(row).rstrip() + "\n" for row in rows)
+    """What stands on the screen, in lines."""
+    strips = app.screen._compositor.render_strips()
+    return "".join(strip.text.translate(_PLAIN).rstrip() + "\n" for strip in strips)
 
 
-def screen(name: str, keys: str, size: tuple[int, int] = SMALL, compute: bool = False, **how: Any) -> str:
-    """What stands on the screen after keys."""
-    app = app_of(name, compute, **how)
-    found: list[str] = []
+T = TypeVar("T")
+
+
+def seen(
+    look: Callable[[DebuggerApp], T],
+    *keys: str,
+    sample: str = "inplace",
+    size: tuple[int, int] = SMALL,
+    compute: bool = False,
+    **how: Any,
+) -> list[T]:
+    """What `look` sees of a sample's screen behind each of these, which are pressed one after the other."""
+    app = app_of(sample, compute, **how)
+    found: list[T] = []
 
     async def do(pilot: Pilot[None]) -> None:
-        await press(pilot, keys)
-        found.append(text_of(app))
+        for some in keys:
+            await press(pilot, some)
+            found.append(look(app))
 
     drive(app, do, size)
-    return found[0]
+    return found
 
 
 GOLDEN = Path(__file__).parent / "golden"

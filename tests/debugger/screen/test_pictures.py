@@ -16,7 +16,7 @@ from ggmltool.debugger.screen.app import DebuggerApp
 from ggmltool.debugger.screen.look import Look
 from ggmltool.debugger.screen.pane import Pane
 from ggmltool.show.colors import DARK, LIGHT, colors
-from tests.debugger.screen.screens import GOLDEN, SMALL, WIDE, app_of, drive, press, settled, text_of
+from tests.debugger.screen.screens import GOLDEN, SMALL, WIDE, app_of, drive, press, seen, settled, text_of
 from tests.golden import check_golden
 
 SCREENS = {
@@ -37,27 +37,21 @@ SCREENS = {
 """Screens by their names: a sample, the keys, and whether it computes."""
 
 
-def picture(name: str, size: tuple[int, int], **how: bool) -> tuple[DebuggerApp, str]:
+def picture(name: str, size: tuple[int, int]) -> str:
     sample, keys, compute = SCREENS[name]
-    app = app_of(sample, compute, **how)
-    found: list[str] = []
 
-    async def do(pilot: Pilot[None]) -> None:
-        await press(pilot, keys)
-        found.append(text_of(app))
-        folder = os.environ.get("GGMLTOOL_SCREENS")
-        if folder:
+    def look(app: DebuggerApp) -> str:
+        if folder := os.environ.get("GGMLTOOL_SCREENS"):
             Path(folder, f"{name}_{size[0]}x{size[1]}.svg").write_text(app.export_screenshot(), "utf-8")
+        return text_of(app)
 
-    drive(app, do, size)
-    return app, found[0]
+    return seen(look, keys, sample=sample, size=size, compute=compute)[0]
 
 
 @pytest.mark.parametrize("size", [SMALL, WIDE], ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("name", SCREENS)
 def test_a_screen_is_as_accepted(name: str, size: tuple[int, int]) -> None:
-    _, text = picture(name, size)
-    check_golden(GOLDEN / f"{name}_{size[0]}x{size[1]}.txt", text)
+    check_golden(GOLDEN / f"{name}_{size[0]}x{size[1]}.txt", picture(name, size))
 
 
 def test_a_screen_is_as_large_as_its_terminal_whatever_that_becomes() -> None:
@@ -187,5 +181,4 @@ def test_a_name_is_only_a_name(kind: str, size: tuple[int, int], tmp_path: Path)
 
 def test_the_manual_shows_what_is_on_the_screen() -> None:
     page = (Path(ggmltool.__file__).parent / "docs" / "tui.md").read_text("utf-8")
-    _, text = picture("inplace", (78, 22))
-    assert f"```text\n{text}```" in page
+    assert f"```text\n{picture('inplace', (78, 22))}```" in page
