@@ -19,51 +19,6 @@ def free_blocks(t: DynTallocr, chunk: int = 0) -> list[tuple[int, int]]:
     return [(offset, size) for offset, size in t.chunks[chunk].free_blocks]
 
 
-@pytest.mark.parametrize(
-    ("alignment", "limit", "moves", "last", "blocks"),
-    [
-        # Numbers are sizes to allocate, `-n` gives the allocation number n back; `last` are the last addresses.
-        (32, SIZE_MAX, "100 1", [(0, 0), (0, 128)], [(160, HUGE - 160)]),
-        (128, SIZE_MAX, "1 128 129 1", [(0, 0), (0, 128), (0, 256), (0, 512)], None),
-        # The smallest hole that fits is taken.
-        (32, SIZE_MAX, "256 32 128 32 192 32 -0 -2 -4 150 100 100", [(0, 448), (0, 288), (0, 0)], None),
-        # Of equal holes the later one.
-        (32, SIZE_MAX, "64 64 64 64 64 -0 -2 64 64", [(0, 128), (0, 0)], None),
-        # The end is used only where no hole fits.
-        (32, SIZE_MAX, "64 32 -0 96 64", [(0, 96), (0, 0)], None),
-        # A freed range joins its neighbors.
-        (32, SIZE_MAX, "32 32 32 32 -0 -2", [], [(0, 32), (64, 32), (128, HUGE - 128)]),
-        (32, SIZE_MAX, "32 32 32 32 -0 -2 -1", [], [(0, 96), (128, HUGE - 128)]),
-        (32, SIZE_MAX, "32 32 32 32 -0 -2 -1 -3", [], [(0, HUGE)]),
-        # A chunk that would exceed the limit is followed by another.
-        (32, 1024, "800 300 200", [(0, 0), (1, 0), (0, 800)], []),
-        # A tensor above the limit gets a chunk of its size.
-        (32, 1024, "4000", [(0, 0)], []),
-        (32, 1024, "4000 32 -0 4000", [(1, 0), (0, 0)], []),
-        # The last chunk with any hole wins over a tighter one before; a chunk's last block is no hole to this search.
-        (32, 1024, "64 960 512 512 -0 -2 64", [(0, 0)], None),
-        (32, 1024, "64 928 512 480 -0 -2 64", [(1, 0)], None),
-        # At the ends room that was used before is preferred to growth.
-        (32, 4096, "800 4000 -1 64 -0 896 800", [(1, 0), (1, 64), (0, 0)], None),
-        # The sixteenth chunk has no limit.
-        (32, 1024, "1024 " * 40, [*((i, 0) for i in range(16)), *((15, 1024 * i) for i in range(1, 25))], None),
-    ],
-)
-def test_a_tensor_lies_there(
-    alignment: int, limit: int, moves: str, last: list[Address], blocks: list[tuple[int, int]] | None
-) -> None:
-    t = DynTallocr(alignment, limit)
-    made: list[tuple[Address, int]] = []
-    for move in moves.split():
-        if move.startswith("-"):
-            t.free_bytes(*made[int(move[1:])])
-        else:
-            made.append((t.alloc(int(move)), int(move)))
-    assert [address for address, _ in made][len(made) - len(last) :] == last
-    assert blocks is None or free_blocks(t) == blocks
-    assert len(t.chunks) <= VBUFFER_MAX_CHUNKS
-
-
 def test_a_part_of_a_tensor_can_be_given_back_and_nothing_too() -> None:
     t = DynTallocr(32, SIZE_MAX)
     chunk, offset = t.alloc(256)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import ggmltool
-from ggmltool.ggml.device import Device
-from ggmltool.ggml.errors import GgmlAssert, GgmlError
+from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import (
     SPLIT_GRAPH,
     Allocated,
@@ -16,18 +15,14 @@ from ggmltool.ggml.events import (
     Assigned,
     Entered,
     Event,
-    PassedOver,
     Reused,
     SplitStarted,
 )
-from ggmltool.ggml.op import Op
-from ggmltool.ggml.tensor import Tensor
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import LoadedScenario
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import scenario_with_rules
-from tests.ggml.sched.bench import Bench
 
 BLOCK = 50
 PLANNING = ("reserve", "alloc", "reset", "measure", "compute")
@@ -139,26 +134,3 @@ def test_a_plan_is_the_same_where_nobody_listens(ggml: str) -> None:
             heard, silent = source.start(lambda event: None), source.start()
             assert list(steps(heard)) == list(steps(silent)), seed
             assert heard.plans == silent.plans, seed
-
-
-def test_what_was_decided_before_a_device_failed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    b = Bench()
-    w, x = b.weight("w", 64, on=0), b.input("x", 64)
-    a = b.node("a", Op.ADD, w, x)
-    c = b.node("c", Op.SIN, a)
-    supports = Device.supports_op
-
-    def fails(device: Device, op: Tensor) -> bool:
-        if op.name == "d":
-            raise GgmlAssert("supports_op", "false")
-        return supports(device, op)
-
-    def refusal(device: Device, op: Tensor) -> None:
-        fails(device, op)
-
-    monkeypatch.setattr(Device, "supports_op", fails)
-    monkeypatch.setattr(Device, "refusal", refusal)
-    with pytest.raises(GgmlAssert):
-        b.split(b.node("d", Op.COS, c))
-    assert [(e.tensor, e.by) for e in b.of(Assigned)][-1] == ("c", "a")
-    assert b.of(PassedOver)[-1].rule == 1

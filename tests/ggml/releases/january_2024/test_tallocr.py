@@ -9,18 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggmltool.ggml.buffer import AddressSpace, BufferType
-from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlCrash, LineAssert
 from ggmltool.ggml.releases.january_2024.tallocr import (
-    MEASURED_SIZE,
     Tallocr,
-    alloc_ctx_tensors_from_buft,
     buft_alloc_buffer,
 )
 from ggmltool.ggml.tensor import Tensor
 
-CPU = BufferType("CPU", "CPU", 64, host=True, slack=64)
 GPU = BufferType("GPU0", "GPU0", 128)
 
 
@@ -41,42 +37,6 @@ def filled(tallocr: Tallocr, *sizes: int) -> list[Tensor]:
     for t in out:
         tallocr.alloc(t)
     return out
-
-
-def test_sizes_are_rounded_up_to_the_alignment() -> None:
-    tallocr = real(1024)
-    (t,) = filled(tallocr, 4)
-    assert t.data == tallocr.base
-    assert blocks(tallocr) == [[128, 896]]
-    assert tallocr.max_size == 128
-
-
-def test_of_blocks_of_one_size_the_last_is_taken_and_the_rest_of_the_buffer_only_when_none_fits() -> None:
-    tallocr = real(2048)
-    a, _, c, _ = filled(tallocr, 128, 128, 128, 128)
-    tallocr.free_tensor(a)
-    tallocr.free_tensor(c)
-    (small,) = filled(tallocr, 100)
-    assert small.data - tallocr.base == 256
-    (large,) = filled(tallocr, 256)
-    assert large.data - tallocr.base == 512
-
-
-def test_neighbors_merge_on_both_sides() -> None:
-    tallocr = real(1024)
-    a, b, c = filled(tallocr, 128, 128, 128)
-    tallocr.free_tensor(a)
-    tallocr.free_tensor(c)
-    assert blocks(tallocr) == [[0, 128], [256, 768]]
-    tallocr.free_tensor(b)
-    assert blocks(tallocr) == [[0, 1024]]
-
-
-def test_a_tensor_of_another_buffer_is_not_given_back() -> None:
-    tallocr, other = real(1024), real(1024)
-    (t,) = filled(other, 128)
-    tallocr.free_tensor(t)
-    assert blocks(tallocr) == [[0, 1024]]
 
 
 def test_too_little_space_says_what_is_there() -> None:
@@ -122,40 +82,6 @@ def test_256_free_blocks_are_the_most() -> None:
         tallocr.free_tensor(tensors[511])
     assert caught.value.breach is not None
     assert caught.value.breach.limit == "free_blocks"
-
-
-def test_a_cpu_buffer_is_64_bytes_larger_and_begins_where_malloc_says() -> None:
-    buffer = buft_alloc_buffer(CPU, 1000, AddressSpace(), misalign=48)
-    assert (buffer.size, buffer.base % 4096) == (1064, 48)
-    tallocr = Tallocr(buffer)
-    assert (tallocr.align_offset, blocks(tallocr)) == (16, [[16, 1048]])
-    filled(tallocr, 64)
-    assert tallocr.max_size == 80
-
-
-def test_a_buffer_of_no_bytes_has_an_address() -> None:
-    assert buft_alloc_buffer(GPU, 0, AddressSpace()).base != 0
-
-
-def test_measuring_has_half_of_all_bytes_and_keeps_its_maximum() -> None:
-    tallocr = Tallocr(buft_alloc_buffer(GPU, 1, AddressSpace()), measure=True)
-    filled(tallocr, 1 << 40)
-    tallocr.reset()
-    assert blocks(tallocr) == [[0, MEASURED_SIZE]]
-    assert tallocr.max_size == 1 << 40
-
-
-def test_a_context_gets_one_buffer_and_its_views_belong_to_it() -> None:
-    ctx = Context()
-    a = ctx.new_tensor(F32, (10,), name="a")
-    v = ctx.view_tensor(a)
-    b = ctx.new_tensor(F32, (20,), name="b")
-    buffer = alloc_ctx_tensors_from_buft(ctx, CPU, AddressSpace())
-    assert buffer is not None
-    assert buffer.size == 64 + 128 + 64
-    assert (a.data, v.data, b.data) == (buffer.base, buffer.base, buffer.base + 64)
-    assert v.buffer is buffer
-    assert alloc_ctx_tensors_from_buft(ctx, CPU, AddressSpace()) is None
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(1, 600)), max_size=60))
