@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Input
@@ -20,14 +20,13 @@ from ggmltool.debugger.screen.graph_pane import GraphPane
 from ggmltool.debugger.screen.lists import AnswerPane, CallPane, EventPane, StoryPane
 from ggmltool.debugger.screen.look import Look
 from ggmltool.debugger.screen.map_pane import MapPane
-from ggmltool.debugger.screen.pane import Pane
+from ggmltool.debugger.screen.pane import Pane, ScreenApp
 from ggmltool.debugger.screen.prompt import PromptLine, find, target
-from ggmltool.debugger.screen.scene import Now, Scene, is_in
+from ggmltool.debugger.screen.scene import Scene
 from ggmltool.debugger.screen.story import Line
 from ggmltool.debugger.walk import Stop, StopReason, WalkError
 from ggmltool.ggml.events import Entered, Left
 from ggmltool.show.text import count, printable
-from ggmltool.state.story.points import about
 
 if TYPE_CHECKING:
     from ggmltool.debugger.walk import Walker
@@ -69,9 +68,8 @@ def classes_of(width: int, height: int, zoomed: bool) -> frozenset[str]:
     return frozenset({"small", "behind"} if height < _LOW or zoomed else {"small"})
 
 
-class DebuggerApp(App[None]):
-    """A scene on the screen. `execute` answers a command of the debugger in lines of so many columns; without it there
-    are none. `left`: the user left by a command. After it, `scene.walker` is where the user left it."""
+class DebuggerApp(ScreenApp):
+    """A scene on the screen. `left`: the user left by a command. After it, `scene.walker` is where the user left it."""
 
     CSS = CSS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -107,68 +105,17 @@ class DebuggerApp(App[None]):
         colored: bool = True,
         left: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(ansi_color=not colored or None)
-        self.scene = scene
-        self.execute = execute
+        super().__init__(scene, Look(scene.backends, dark, colored), execute)
         self.left = left
-        self.look = Look(scene.backends, dark, colored)
         self._ground()
-        self.selected = ""
-        self.hits: list[int] = []
-        self.found: Collection[str] = frozenset()
-        self.told = ""
-        self.tab = 0
         self.zoomed = False
         self._word = ""
-        if scene.walker.at is None:
-            scene.walker.goto(0)
-        self._follow()
 
     def _ground(self) -> None:
         """Widgets get the colors of the ground."""
         theme = self.look.theme
         self.register_theme(theme)
         self.theme = theme.name
-
-    @property
-    def now(self) -> Now:
-        """The state that is shown."""
-        return self.scene.now(self.scene.walker.here())
-
-    @property
-    def takes_commands(self) -> bool:
-        """Whether somebody answers commands."""
-        return self.execute is not None
-
-    @property
-    def here(self) -> Sequence[str]:
-        """The tensors that the event is about."""
-        event = self.now.point.event
-        return () if event is None else about(event)[:1]
-
-    @property
-    def stops(self) -> frozenset[str]:
-        """What breakpoints stand at, as the user named it."""
-        return frozenset(one.what for one in self.scene.walker.breakpoints if one.enabled)
-
-    @property
-    def marked(self) -> list[int]:
-        """The points of breakpoints that are not too many to be marked."""
-        return self.scene.marked
-
-    @property
-    def panes(self) -> list[Pane]:
-        """The panes, in the order of their numbers."""
-        return [self.query_one(f"#{name}", Pane) for name in ("graph", "map", "story", "events", "calls")]
-
-    @property
-    def titles(self) -> list[str]:
-        """The names of the panes."""
-        return [pane.name_of_pane for pane in self.panes]
-
-    def is_hit(self, at: int) -> bool:
-        """Whether a point was found."""
-        return is_in(self.hits, at)
 
     def compose(self) -> ComposeResult:
         yield Title()
@@ -196,55 +143,8 @@ class DebuggerApp(App[None]):
         """Put the panes where they have room."""
         self.screen.remove_class("wide", "medium", "small", "behind")
         self.screen.add_class(*classes_of(width, height, self.zoomed))
-        self._front()
+        self.bring_to_front()
         self.call_after_refresh(self.show)
-
-    def _front(self) -> None:
-        """The pane of the chosen tab is in front."""
-        for i, pane in enumerate(self.panes):
-            pane.set_class(i == self.tab, "front")
-
-    def show(self) -> None:
-        """Draw everything that depends on the point and the selected tensor."""
-        for pane in (*self.panes, self.query_one(AnswerPane)):
-            if pane.display:
-                pane.show_now()
-        for lines in (Title, Tabs, Scrubber, Hints):
-            self.query_one(lines).refresh()
-
-    def tell(self, text: str) -> None:
-        """Say something in the last line, until the next key."""
-        self.told = text
-        self.query_one(Hints).refresh()
-
-    def goto(self, at: int) -> None:
-        """Go to a point; what its event is about is selected."""
-        self.scene.walker.goto(min(max(at, 0), self.scene.last))
-        self._follow()
-        self.told = ""
-        self.show()
-
-    def _follow(self) -> None:
-        here = self.here
-        if here and here[0]:
-            self.selected = here[0]
-        elif not self.selected and self.now.program.members:
-            self.selected = self.now.program.members[0].label
-
-    def on_pane_selected(self, message: Pane.Selected) -> None:
-        self.selected = message.tensor
-        self.told = ""
-        self.show()
-
-    def on_pane_went(self, message: Pane.Went) -> None:
-        self.goto(message.at)
-
-    def on_scrubber_moved(self, message: Scrubber.Moved) -> None:
-        if message.at != self.now.at:
-            self.goto(message.at)
-
-    def on_tabs_chosen(self, message: Tabs.Chosen) -> None:
-        self.action_pane(message.pane)
 
     def action_step(self, by: int) -> None:
         """The next event, or the one before."""
@@ -285,7 +185,7 @@ class DebuggerApp(App[None]):
             stop = self.scene.walker.continue_(reverse)
         except WalkError:
             stop = Stop(StopReason.EXITED, self.scene.last)
-        self._follow()
+        self.follow()
         self.show()
         self.tell(self.scene.stop_text(stop))
 
@@ -311,13 +211,6 @@ class DebuggerApp(App[None]):
         there = [i for i, pane in enumerate(self.panes) if pane.display]
         at = next((n for n, i in enumerate(there) if self.panes[i].has_focus), 0)
         self.action_pane(there[(at + by) % len(there)])
-
-    def action_pane(self, number: int) -> None:
-        """The focus to a pane, which is shown if it was not."""
-        self.tab = number
-        self._front()
-        self.panes[number].focus()
-        self.call_after_refresh(self.show)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if isinstance(event.widget, Pane) and event.widget in self.panes:
@@ -408,7 +301,7 @@ class DebuggerApp(App[None]):
         if self.left():
             self.exit()
             return
-        self._follow()
+        self.follow()
         face = self.look.face
         lines = [Line(Text(f"{printable(line)}", face.soft))]
         lines += [Line(Text.from_ansi(row, style=face.plain)) for row in told.splitlines()]

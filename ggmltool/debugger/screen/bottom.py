@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -11,14 +11,13 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
 from ggmltool.debugger.screen.bar import fitted
-from ggmltool.debugger.screen.pane import ScreenApp, strip_of
+from ggmltool.debugger.screen.pane import ScreenApp, home_of, strip_of
 from ggmltool.ggml.events import SPLIT_GRAPH
 from ggmltool.show.text import printable
 
@@ -36,7 +35,7 @@ class Lines(Widget):
     @property
     def home(self) -> ScreenApp:
         """The app, with what is shown now."""
-        return cast("ScreenApp", self.app)
+        return home_of(self)
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
@@ -67,15 +66,8 @@ class Tabs(Lines):
 
     DEFAULT_CSS = "Tabs { height: 1; display: none; }"
 
-    class Chosen(Message):
-        """A tab was clicked."""
-
-        def __init__(self, pane: int) -> None:
-            super().__init__()
-            self.pane = pane
-
     def _titles(self) -> list[str]:
-        return [f" {i} {title} " for i, title in enumerate(self.home.titles, 1)]
+        return [f" {i} {title} " for i, title in enumerate((pane.name_of_pane for pane in self.home.panes), 1)]
 
     def made(self, y: int, width: int) -> Text:
         line = Text()
@@ -88,7 +80,7 @@ class Tabs(Lines):
         left = 0
         for i, title in enumerate(self._titles()):
             if left <= event.x < left + len(title):
-                self.post_message(self.Chosen(i))
+                self.home.action_pane(i)
             left += len(title) + 1
 
 
@@ -96,13 +88,6 @@ class Scrubber(Lines):
     """The history from left to right: its steps and functions, and where one is. A click goes there."""
 
     DEFAULT_CSS = "Scrubber { height: 2; }"
-
-    class Moved(Message):
-        """Another point was chosen."""
-
-        def __init__(self, at: int) -> None:
-            super().__init__()
-            self.at = at
 
     def _column(self, at: int, width: int) -> int:
         return at * (width - 1) // max(self.home.scene.last, 1)
@@ -134,7 +119,7 @@ class Scrubber(Lines):
             fill = "━" if function in SPLIT_GRAPH else "═"
             left, right = self._column(first, width), self._column(last, width)
             kinds[left : right + 1] = fill * (right - left + 1)
-        for at in home.marked:
+        for at in home.scene.marked:
             kinds[self._column(at, width)] = "●"
         place = self._column(home.now.at, width)
         line = Text("".join(kinds[:place]), face.note)
@@ -156,7 +141,9 @@ class Scrubber(Lines):
     def _go(self, column: int) -> None:
         width, last = self.size.width, self.home.scene.last
         column = min(max(column, 0), width - 1)
-        self.post_message(self.Moved(min(max((column * last + (width - 2) // 2) // max(width - 1, 1), 0), last)))
+        at = min(max((column * last + (width - 2) // 2) // max(width - 1, 1), 0), last)
+        if at != self.home.now.at:
+            self.home.goto(at)
 
 
 class Hints(Lines):
@@ -185,7 +172,7 @@ class Hints(Lines):
             return Text(fitted(f" {printable(home.told)}", width), face.note)
         line = Text()
         for key, what in self.KEYS:
-            if key == ":" and not home.takes_commands:
+            if key == ":" and home.execute is None:
                 continue
             part = Text.assemble((f" {key}", face.bold), (f" {what} ", face.soft))
             if cell_len(line.plain) + cell_len(part.plain) > width:

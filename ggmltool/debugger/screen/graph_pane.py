@@ -59,7 +59,7 @@ class GraphPane(Pane):
     def chosen(self, number: int) -> None:
         row = self._rows[number]
         if isinstance(row, int):
-            self.post_message(self.Selected(self.home.now.program.members[row].label))
+            self.home.select(self.home.now.program.members[row].label)
 
     def key(self, number: int) -> Hashable:
         row, home = self._rows[number], self.home

@@ -105,7 +105,7 @@ class EventPane(Pane):
         self.keep_in_sight(self.cursor)
 
     def chosen(self, number: int) -> None:
-        self.post_message(self.Went(number))
+        self.home.goto(number)
 
     def key(self, number: int) -> Hashable:
         home = self.home
@@ -194,7 +194,7 @@ class LinesPane(Pane):
     def pointed(self, number: int, column: int) -> None:
         tensor = self._lines[number][1]
         if tensor:
-            self.post_message(self.Selected(tensor))
+            self.home.select(tensor)
 
 
 class StoryPane(LinesPane):

@@ -241,7 +241,7 @@ class MapPane(Pane):
     def pointed(self, number: int, column: int) -> None:
         owner = self._owner(number, column)
         if isinstance(owner, TensorSpan):
-            self.post_message(self.Selected(owner.tensor))
+            self.home.select(owner.tensor)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         offset = event.get_content_offset(self)
@@ -263,7 +263,7 @@ class MapPane(Pane):
         names = [span.tensor for span in spans]
         selected = self.home.selected
         at = names.index(selected) + by if selected in names else 0
-        self.post_message(self.Selected(names[min(max(at, 0), len(names) - 1)]))
+        self.home.select(names[min(max(at, 0), len(names) - 1)])
 
     def _in_turn(self) -> list[TensorSpan]:
         """The ranges in the order in which they are selected."""

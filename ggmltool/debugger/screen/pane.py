@@ -1,18 +1,22 @@
-"""A pane: a list of lines of which only those in sight are made, with a cursor."""
+"""A pane: a list of lines of which only those in sight are made, with a cursor; and the app, as panes know it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.style import Style
 from rich.text import Text
 from textual import events
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
-from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
+
+from ggmltool.debugger.screen.scene import is_in
+from ggmltool.state.story.points import about
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,33 +26,6 @@ if TYPE_CHECKING:
 
 
 _MOST_STRIPS = 2000
-
-
-class ScreenApp(Protocol):
-    """What widgets know of the app that they are in. `look` is how things are shown, `now` the state that is,
-    `selected` a tensor. `told` is what stands in the last line, `tab` the number of the pane in front, `titles` are the
-    names of all; `here` are the tensors that the event is about, `found` those that were looked for; `stops` is what
-    breakpoints stand at, as the user named it, `marked` their points."""
-
-    scene: Scene
-    look: Look
-    now: Now
-    selected: str
-    here: Sequence[str]
-    found: Collection[str]
-    stops: Collection[str]
-    marked: Sequence[int]
-    told: str
-    tab: int
-    titles: Sequence[str]
-    console: Console
-    takes_commands: bool
-
-    def is_hit(self, at: int) -> bool:
-        """Whether a point was found."""
-
-    def action_pane(self, number: int) -> None:
-        """The focus to a pane."""
 
 
 def strip_of(text: Text, width: int, below: Style, console: Console) -> Strip:
@@ -88,20 +65,6 @@ class Pane(ScrollView, can_focus=True):
     """
     name_of_pane: ClassVar[str] = ""
 
-    class Selected(Message):
-        """A tensor was selected."""
-
-        def __init__(self, tensor: str) -> None:
-            super().__init__()
-            self.tensor = tensor
-
-    class Went(Message):
-        """Another point was chosen."""
-
-        def __init__(self, at: int) -> None:
-            super().__init__()
-            self.at = at
-
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self.cursor = 0
@@ -111,7 +74,7 @@ class Pane(ScrollView, can_focus=True):
     @property
     def home(self) -> ScreenApp:
         """The app, with what is shown now."""
-        return cast("ScreenApp", self.app)
+        return home_of(self)
 
     @property
     def width(self) -> int:
@@ -197,3 +160,98 @@ class Pane(ScrollView, can_focus=True):
     def pointed(self, number: int, column: int) -> None:
         """A line was clicked."""
         self.chosen(number)
+
+
+class ScreenApp(App[None]):
+    """What is shown: `scene.walker` is where one is, `selected` a tensor, `look` how things are shown. `execute`
+    answers a command of the debugger in lines of so many columns; without it there are none. `told` is what stands in
+    the last line, `tab` the number of the pane in front, `hits` the points that were found, `found` the tensors."""
+
+    def __init__(self, scene: Scene, look: Look, execute: Callable[[str, int], str] | None) -> None:
+        super().__init__(ansi_color=not look.colored or None)
+        self.scene = scene
+        self.look = look
+        self.execute = execute
+        self.selected = ""
+        self.hits: list[int] = []
+        self.found: Collection[str] = frozenset()
+        self.told = ""
+        self.tab = 0
+        if scene.walker.at is None:
+            scene.walker.goto(0)
+        self.follow()
+
+    @property
+    def now(self) -> Now:
+        """The state that is shown."""
+        return self.scene.now(self.scene.walker.here())
+
+    @property
+    def here(self) -> Sequence[str]:
+        """The tensors that the event is about."""
+        event = self.now.point.event
+        return () if event is None else about(event)[:1]
+
+    @property
+    def stops(self) -> frozenset[str]:
+        """What breakpoints stand at, as the user named it."""
+        return frozenset(one.what for one in self.scene.walker.breakpoints if one.enabled)
+
+    @property
+    def panes(self) -> list[Pane]:
+        """The panes, in the order of their numbers."""
+        return list(self.query("#body Pane").results(Pane))
+
+    def is_hit(self, at: int) -> bool:
+        """Whether a point was found."""
+        return is_in(self.hits, at)
+
+    def show(self) -> None:
+        """Draw everything that depends on the point and the selected tensor."""
+        for pane in self.query(Pane):
+            if pane.display:
+                pane.show_now()
+        self.query("Title, Tabs, Scrubber, Hints").refresh()
+
+    def tell(self, text: str) -> None:
+        """Say something in the last line, until the next key."""
+        self.told = text
+        self.query("Hints").refresh()
+
+    def goto(self, at: int) -> None:
+        """Go to a point; what its event is about is selected."""
+        self.scene.walker.goto(min(max(at, 0), self.scene.last))
+        self.follow()
+        self.told = ""
+        self.show()
+
+    def follow(self) -> None:
+        """Select what the event is about, if it is about a tensor."""
+        here = self.here
+        if here and here[0]:
+            self.selected = here[0]
+        elif not self.selected and self.now.program.members:
+            self.selected = self.now.program.members[0].label
+
+    def select(self, tensor: str) -> None:
+        """Select a tensor."""
+        self.selected = tensor
+        self.told = ""
+        self.show()
+
+    def action_pane(self, number: int) -> None:
+        """The focus to a pane, which is shown if it was not."""
+        self.tab = number
+        self.bring_to_front()
+        self.panes[number].focus()
+        self.call_after_refresh(self.show)
+
+    def bring_to_front(self) -> None:
+        """The pane of the chosen tab is in front."""
+        for i, pane in enumerate(self.panes):
+            pane.set_class(i == self.tab, "front")
+
+
+def home_of(widget: Widget) -> ScreenApp:
+    """The app that a widget is in."""
+    return cast("ScreenApp", widget.app)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from ggmltool.debugger.breakpoints import of_split, of_tensors
+from ggmltool.debugger.screen.pane import home_of
 from ggmltool.debugger.walk import WalkError
 from ggmltool.ggml.events import Entered, Left
 from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.state.story.points import about
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.screen.pane import ScreenApp
     from ggmltool.debugger.screen.scene import Scene
 
 _ASKED = {
@@ -63,8 +63,7 @@ class PromptLine(Input):
             typed.append(self.value)
         self.remove_class("open")
         self.app.query_one("Hints").display = True
-        app = cast("ScreenApp", self.app)
-        app.action_pane(app.tab)
+        home_of(self).action_pane(home_of(self).tab)
 
     def action_close(self) -> None:
         """Close it without an answer."""
