@@ -157,27 +157,33 @@ def _listed(name, pointer, n, shown, say):
     return [*said, ("more", n - shown if _FRONT_END else "%d more" % (n - shown))] if n > shown else said
 
 
-class _Printer:
-    """A struct with a line that says what it is, and some of its fields. Texts stand as they are, without quotes."""
+class Printer:
+    """A struct with a line that says what it is, some of its fields, and what it has many of: `parts` are names of
+    fields, arrays with their count and what is said of an element, and what gives children of its own. Texts stand as
+    they are, without quotes."""
 
-    fields = ()
-
-    def __init__(self, value):
+    def __init__(self, value, say, parts):
         self.value = value
+        self.say = say
+        self.parts = parts
+
+    def to_string(self):
+        """The line."""
+        return self.say(self.value)
 
     def children(self):
-        """The fields that say something, and what the struct has many of. A front end shows nothing but these."""
+        """What says something of the struct. A front end shows nothing but these."""
         if _FRONT_END:
             yield "is", _line(self.value, self.to_string())
-        for name in self.fields:
-            field = _get(self.value, name)
-            if field is not None:
-                yield name, field
-        yield from self.many()
-
-    def many(self):
-        """What there is besides the fields."""
-        return []
+        for part in self.parts:
+            if callable(part):
+                yield from part(self.value)
+            elif isinstance(part, tuple):
+                name, count, say = part
+                n, shown = _count(self.value, count)
+                yield from _listed(name, _get(self.value, name), n, shown, say)
+            elif _get(self.value, part) is not None:
+                yield part, self.value[part]
 
 
 def _counted(n, what):
@@ -185,40 +191,29 @@ def _counted(n, what):
     return "%s %s%s" % (n, what, "" if n == 1 else "s")
 
 
-class TensorPrinter(_Printer):
-    """ggml_tensor."""
-
-    fields = ("nb", "view_src", "view_offs", "buffer", "data", "flags")
-
-    def to_string(self):
-        """Name, type, shape, and what it is made of."""
-        return line_of(self.value)
-
-    def many(self):
-        """Its sources, which a front end lets the user look into."""
-        if _FRONT_END:
-            for i, pointer in enumerate(_sources(self.value)):
-                yield "src[%d]" % i, pointer
+def _counts(value, *things):
+    return ", ".join(_counted(_int(value, "n_%ss" % thing), thing) for thing in things)
 
 
-class GraphPrinter(_Printer):
-    """ggml_cgraph."""
-
-    def to_string(self):
-        """How many nodes and leafs it has; the graph of a split is a view, and has no room of its own."""
-        size, n_nodes, n_leafs = [_int(self.value, name) for name in ("size", "n_nodes", "n_leafs")]
-        room = "a view" if size == 0 and n_nodes else "room for %s" % size
-        return "graph of %s (%s) and %s" % (_counted(n_nodes, "node"), room, _counted(n_leafs, "leaf"))
-
-    def many(self):
-        """The first nodes and leafs."""
-        for name in ("nodes", "leafs"):
-            n, shown = _count(self.value, "n_" + name)
-            yield from _listed(name, _get(self.value, name), n, shown, _tensor_line)
+def _source_fields(tensor):
+    """Its sources, which a front end lets the user look into."""
+    return [("src[%d]" % i, pointer) for i, pointer in enumerate(_sources(tensor))] if _FRONT_END else []
 
 
-def _tensor_line(pointer):
-    return _line(pointer.dereference(), line_of(pointer.dereference())) if int(pointer) else "NULL"
+def graph_line(graph):
+    """How many nodes and leafs it has; the graph of a split is a view, and has no room of its own."""
+    size, n_nodes, n_leafs = [_int(graph, name) for name in ("size", "n_nodes", "n_leafs")]
+    room = "a view" if size == 0 and n_nodes else "room for %s" % size
+    return "graph of %s (%s) and %s" % (_counted(n_nodes, "node"), room, _counted(n_leafs, "leaf"))
+
+
+def _pointed(say):
+    """What is said of what an element points to."""
+    return lambda pointer: _line(pointer.dereference(), say(pointer.dereference())) if int(pointer) else "NULL"
+
+
+def _itself(value):
+    return value
 
 
 def split_line(split):
@@ -228,30 +223,6 @@ def split_line(split):
     return "backend %s, nodes [%s, %s), inputs: %s" % (
         _int(split, "backend_id"), _int(split, "i_start"), _int(split, "i_end"), inputs or "none",
     )  # fmt: skip
-
-
-class SchedulerPrinter(_Printer):
-    """ggml_backend_sched."""
-
-    fields = ("is_reset", "is_alloc")
-
-    def to_string(self):
-        """How many backends and splits it has."""
-        counts = [_counted(_int(self.value, "n_%ss" % what), what) for what in ("backend", "split")]
-        return "scheduler of %s, %s" % tuple(counts)
-
-    def many(self):
-        """Its backends, its splits, and its pipeline copies."""
-        v = self.value
-        n, shown = _count(v, "n_backends")
-        yield from _listed("backends", _get(v, "backends"), n, shown, lambda b: b)
-        yield from _listed("bufts", _get(v, "bufts"), n, shown, lambda b: b)
-        n, shown = _count(v, "n_splits")
-        yield from _listed("splits", _get(v, "splits"), n, shown, lambda s: _line(s, split_line(s)))
-        for name in ("n_copies", "cur_copy", "galloc", "callback_eval", "op_offload"):
-            field = _get(v, name)
-            if field is not None:
-                yield name, field
 
 
 def chunk_line(chunk):
@@ -272,36 +243,10 @@ def allocator_line(allocator):
     return "; ".join(chunks) + ("; …" if n > shown else "") if chunks else "no chunk"
 
 
-class AllocatorPrinter(_Printer):
-    """ggml_gallocr."""
-
-    def to_string(self):
-        """How many buffers and nodes it has."""
-        counts = [_counted(_int(self.value, "n_%ss" % what), what) for what in ("buffer", "node", "leaf")]
-        return "graph allocator of %s, %s, %s" % tuple(counts)
-
-    def many(self):
-        """Its buffer types, buffers and allocators."""
-        v = self.value
-        n, shown = _count(v, "n_buffers")
-        yield from _listed("bufts", _get(v, "bufts"), n, shown, lambda b: b)
-        yield from _listed("buffers", _get(v, "buffers"), n, shown, lambda b: b)
-        yield from _listed("buf_tallocs", _get(v, "buf_tallocs"), n, shown, _allocator)
-
-
-def _allocator(pointer):
-    return _line(pointer.dereference(), allocator_line(pointer.dereference())) if int(pointer) else "NULL"
-
-
-class BufferPrinter(_Printer):
-    """ggml_backend_buffer."""
-
-    fields = ("buft", "context")
-
-    def to_string(self):
-        """Its size, and what it is for."""
-        usage = _word(_get(self.value, "usage"), "GGML_BACKEND_BUFFER_USAGE_")
-        return "buffer of %s bytes for %s" % (_int(self.value, "size"), usage)
+def buffer_line(buffer):
+    """Its size, and what it is for."""
+    usage = _word(_get(buffer, "usage"), "GGML_BACKEND_BUFFER_USAGE_")
+    return "buffer of %s bytes for %s" % (_int(buffer, "size"), usage)
 
 
 class LinePrinter:
@@ -331,27 +276,47 @@ class LinePrinters(gdb.printing.PrettyPrinter):
         return LinePrinter(value, say) if say else None
 
 
-_PRINTERS = {
-    "ggml_tensor": TensorPrinter,
-    "ggml_cgraph": GraphPrinter,
-    "ggml_backend_sched": SchedulerPrinter,
-    "ggml_backend_sched_split": lambda value: LinePrinter(value, split_line),
-    "ggml_gallocr": AllocatorPrinter,
-    "ggml_backend_buffer": BufferPrinter,
-}
-
+_PRINTED = {
+    "ggml_tensor": (line_of, ("nb", "view_src", "view_offs", "buffer", "data", "flags", _source_fields)),
+    "ggml_cgraph": (
+        graph_line,
+        (("nodes", "n_nodes", _pointed(line_of)), ("leafs", "n_leafs", _pointed(line_of))),
+    ),
+    "ggml_backend_sched": (
+        lambda sched: "scheduler of " + _counts(sched, "backend", "split"),
+        (
+            "is_reset", "is_alloc", ("backends", "n_backends", _itself), ("bufts", "n_backends", _itself),
+            ("splits", "n_splits", lambda split: _line(split, split_line(split))),
+            "n_copies", "cur_copy", "galloc", "callback_eval", "op_offload",
+        ),
+    ),
+    "ggml_backend_sched_split": (split_line, None),
+    "ggml_gallocr": (
+        lambda galloc: "graph allocator of " + _counts(galloc, "buffer", "node", "leaf"),
+        (
+            ("bufts", "n_buffers", _itself), ("buffers", "n_buffers", _itself),
+            ("buf_tallocs", "n_buffers", _pointed(allocator_line)),
+        ),
+    ),
+    "ggml_backend_buffer": (buffer_line, ("buft", "context")),
+}  # fmt: skip
+"""What is said of each struct, and its parts, None of one that is a line alone."""
 
 _LINES = {
     "ggml_dyn_tallocr": allocator_line,
     "ggml_tallocr": allocator_line,
-    **{name: lambda value, printer=printer: printer(value).to_string() for name, printer in _PRINTERS.items()},
+    **{name: say for name, (say, _) in _PRINTED.items()},
 }
+
+
+def _printer(say, parts):
+    return lambda value: LinePrinter(value, say) if parts is None else Printer(value, say, parts)
 
 
 def register():
     """Let gdb print with these, in place of those of before."""
     printers = gdb.printing.RegexpCollectionPrettyPrinter("ggml")
-    for name, printer in _PRINTERS.items():
-        printers.add_printer(name, "^%s$" % name, printer)
+    for name, (say, parts) in _PRINTED.items():
+        printers.add_printer(name, "^%s$" % name, _printer(say, parts))
     gdb.printing.register_pretty_printer(None, printers, replace=True)
     gdb.printing.register_pretty_printer(None, LinePrinters("ggml-lines"), replace=True)
