@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any
 
-from ggmltool.attach.gdb.link import FunctionCall, Late, mappings_of
+from ggmltool.attach.devices.backends import Questions
+from ggmltool.attach.gdb.link import mappings_of
 from ggmltool.attach.reading import ProcessReader, uncollected
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import nbytes_of
-from ggmltool.state.errors import LinkError
-from ggmltool.state.memory.fields import StructFields
+from ggmltool.state.memory.fields import record
 from ggmltool.state.memory.tensors import TensorStruct
-
-T = TypeVar("T")
 
 SECONDS = 8.0
 """How long the program is asked at most."""
-_AT_ONCE = 200
 _TOO_LARGE = 1 << 63
 """No tensor has so many bytes, nor has a scenario a number for it."""
 COMPUTE_NOTHING = frozenset({"NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
@@ -34,21 +31,6 @@ COMPUTE_NOTHING = frozenset({"NONE", "VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
 
 Key = Hashable
 """What of a tensor a device can look at."""
-
-
-class DeviceFunction(NamedTuple):
-    """A function of a backend or its device; it gets `of` as its first argument."""
-
-    address: int
-    of: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceCall:
-    """A call to make, and whom its answer is for."""
-
-    call: FunctionCall
-    take: Callable[[int], None]
 
 
 @uncollected()
@@ -67,18 +49,16 @@ def ask(session: AttachSession, snapshot: Snapshot, seconds: float = SECONDS) ->
         asking.usable()
         asking.sizes(asking.tensors)
         asking.own_sizes()
-    asking.run(time.monotonic() + seconds)
-    return asking.answers()
+    return asking.answers(time.monotonic() + seconds)
 
 
 class _Asking:
     """The questions of one snapshot: those that are alike are one call."""
 
     def __init__(self, session: AttachSession, snapshot: Snapshot) -> None:
-        self.session = session
         self.snapshot = snapshot
         self.reader = ProcessReader(session)
-        self.mappings = mappings_of(session.link)
+        self.questions = Questions(session.link, mappings_of(session.link))
         # Nodes, leafs, and what they are made of.
         graph, known = snapshot.graph, snapshot.tensors
         sources = (s for address in graph.nodes for s in known[address].src if s in known)
@@ -87,47 +67,46 @@ class _Asking:
         self.offloads: dict[tuple[int, int], bool] = {}
         self.known_sizes: dict[tuple[int, int], int] = {}
         self.bufts: dict[tuple[int, int], bool] = {}
-        self._calls: list[DeviceCall] = []
-        self._n_asked = 0
-        self._n_left_out = 0
+        self._for: list[tuple[dict[tuple[int, int], Any], Sequence[int], int]] = []
+        self._too_large = 0
 
-    def answers(self) -> Answers:
-        """What was heard."""
-        return Answers(self.supports, self.offloads, self.known_sizes, self.bufts, self._n_asked, self._n_left_out)
+    def answers(self, until: float) -> Answers:
+        """What is heard as long as there is time."""
+        for number, answer in self.questions.answers(until).items():
+            if answer is not None:
+                self._take(answer, *self._for[number])
+        heard = self.supports, self.offloads, self.known_sizes, self.bufts
+        return Answers(*heard, self.questions.asked, self.questions.left_out + self._too_large)
 
     def ops(self) -> None:
         """supports_op and offload_op of every backend, for every tensor that the scheduler may ask about."""
         groups = _grouped(self.tensors, lambda t: looked_at(self.snapshot, self.snapshot.tensors[t]))
         for b in range(len(self.snapshot.backends)):
-            supports, offloads = self._function(b, "supports_op"), self._function(b, "offload_op")
-            for alike in groups:
-                self._add(supports, "unsigned char", alike[0], _told(self.supports, alike, b, bool))
-            if offloads is None:
-                self.offloads.update(((t, b), False) for t in self.tensors)
-                continue
-            for alike in groups:
-                self._add(offloads, "unsigned char", alike[0], _told(self.offloads, alike, b, bool))
+            for name, into in (("supports_op", self.supports), ("offload_op", self.offloads)):
+                function = self._function(b, name)
+                if function is None:
+                    self.offloads.update(((t, b), False) for t in self.tensors if into is self.offloads)
+                    continue
+                for alike in groups:
+                    self._add(function, alike[0], into, alike, b)
 
     def usable(self) -> None:
         """supports_buft of every backend, for every buffer type."""
         for b in range(len(self.snapshot.backends)):
             function = self._function(b, "supports_buft")
             for buft in self.snapshot.bufts:
-                take = _told(self.bufts, [b], buft, bool)
                 if function is not None:
-                    self._add(function, "unsigned char", buft, take)
+                    self._add(function, buft, self.bufts, [b], buft)
                     continue
                 # Whom a ggml asks whose buffer types know the backends that can use them.
-                (at,) = self._pointers("ggml_backend_buffer_type", buft, ("supports_backend",))
-                if self.mappings.runs(at):
-                    self._add(DeviceFunction(at, buft), "unsigned char", self.snapshot.backends[b].address, take)
+                at = self._pointer("ggml_backend_buffer_type", buft, "supports_backend")
+                self._add((at, buft), self.snapshot.backends[b].address, self.bufts, [b], buft)
 
     def sizes(self, tensors: Sequence[int]) -> None:
         """get_alloc_size of each of the scheduler's buffer types, for tensors that may be allocated there."""
         known = self.snapshot.tensors
-        groups = _grouped(
-            [t for t in tensors if t in known and not known[t].view_src], lambda t: _sized(self.snapshot, known[t])
-        )
+        there = [t for t in tensors if t in known and not known[t].view_src]
+        groups = _grouped(there, lambda t: _sized(self.snapshot, known[t]))
         for buft in dict.fromkeys(self.snapshot.sched.bufts):
             for alike in groups:
                 self._size(buft, alike)
@@ -150,82 +129,50 @@ class _Asking:
             for alike in _grouped(tensors, lambda t: _sized(snapshot, snapshot.tensors[t])):
                 self._size(buft, alike)
 
-    def run(self, until: float) -> None:
-        """Make the calls, some at once, as long as there is time."""
-        calls, link = self._calls, self.session.link
-        for i in range(0, len(calls), _AT_ONCE):
-            some = calls[i : i + _AT_ONCE]
-            if time.monotonic() > until:
-                self._n_left_out += len(calls) - i
-                break
-            try:
-                heard = link.call([asked.call for asked in some])
-            except Late:
-                # A function that does not come back once is not called again, and its device is not trusted.
-                self._n_left_out += len(calls) - i
-                break
-            except LinkError:
-                heard = []
-                for asked in some:
-                    try:
-                        heard += link.call([asked.call])
-                    except LinkError:
-                        heard.append(None)
-            self._n_asked += len(some)
-            for asked, answer in zip(some, heard, strict=True):
-                if answer is not None:
-                    asked.take(answer)
-        self._calls = []
+    def _add(
+        self, function: tuple[int, int], argument: int, into: dict[tuple[int, int], Any], alike: Sequence[int], of: int
+    ) -> bool:
+        """Ask a function, with its own first argument; the answer is for all that are alike. Whether it can be."""
+        address, first = function
+        result = "unsigned long" if into is self.known_sizes else "unsigned char"
+        can = self.questions.add(len(self._for), address, result, first, argument)
+        self._for.append((into, alike, of))
+        return can
 
-    def _add(self, function: DeviceFunction | None, result: str, argument: int, take: Callable[[int], None]) -> None:
-        if function is not None:
-            self._calls.append(DeviceCall(FunctionCall(function.address, result, (function.of, argument)), take))
+    def _take(self, answer: int, into: dict[tuple[int, int], Any], alike: Sequence[int], of: int) -> None:
+        if into is self.known_sizes and answer >= _TOO_LARGE:
+            self._too_large += 1
+            return
+        for one in alike:
+            into[one, of] = answer if into is self.known_sizes else bool(answer)
 
     def _size(self, buft: int, alike: Sequence[int]) -> None:
         missing = [t for t in alike if (t, buft) not in self.known_sizes]
         if not missing:
             return
-        (at,) = self._pointers("ggml_backend_buffer_type", buft, ("get_alloc_size",))
-        told = _told(self.known_sizes, missing, buft, int)
-
-        def take(answer: int) -> None:
-            if answer < _TOO_LARGE:
-                told(answer)
-            else:
-                self._n_left_out += 1
-
-        if self.mappings.runs(at):
-            self._add(DeviceFunction(at, buft), "unsigned long", missing[0], take)
+        at = self._pointer("ggml_backend_buffer_type", buft, "get_alloc_size")
+        if self._add((at, buft), missing[0], self.known_sizes, missing, buft):
             return
         # A buffer type without a rule of its own says ggml_nbytes.
         t = self.snapshot.tensors[missing[0]]
         type = TYPES.get(self.snapshot.type_names.get(t.type, ""))
         if not at and type is not None:
-            take(nbytes_of(type, t.ne, t.nb))
+            self._take(nbytes_of(type, t.ne, t.nb), self.known_sizes, missing, buft)
 
-    def _function(self, b: int, name: str) -> DeviceFunction | None:
-        """A function of a backend's device, or of the backend itself, where that ggml has it there."""
+    def _function(self, b: int, name: str) -> tuple[int, int] | None:
+        """A function of a backend's device, or of the backend itself, where that ggml has it there, and what it gets
+        first."""
         backend = self.snapshot.backends[b]
         for tag, of in (("ggml_backend_device", backend.device), ("ggml_backend", backend.address)):
             if of and tag in self.reader.layout.structs:
-                (at,) = self._pointers(tag, of, (name,))
-                if self.mappings.runs(at):
-                    return DeviceFunction(at, of)
+                at = self._pointer(tag, of, name)
+                if self.questions.can_ask(at):
+                    return at, of
         return None
 
-    def _pointers(self, tag: str, address: int, names: Sequence[str]) -> tuple[int, ...]:
-        record = StructFields(self.reader.layout, tag, [f"iface.{name}|" for name in names])
-        return tuple(record.unpack(self.reader.memory.read(address, record.size)))
-
-
-def _told(
-    into: dict[tuple[int, int], T], alike: Sequence[int], second: int, convert: Callable[[int], T]
-) -> Callable[[int], None]:
-    def take(answer: int) -> None:
-        for one in alike:
-            into[one, second] = convert(answer)
-
-    return take
+    def _pointer(self, tag: str, address: int, name: str) -> int:
+        fields = record(self.reader.layout, tag, (f"iface.{name}|",))
+        return int(fields.unpack(self.reader.memory.read(address, fields.size))[0])
 
 
 def _grouped(tensors: Iterable[int], key: Callable[[int], Key]) -> list[list[int]]:

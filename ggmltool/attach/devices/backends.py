@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from ggmltool.state.memory.pages import PAGE, Memory, c_strings
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Pointer, Struct, bare
 
+_AT_ONCE = 200
+
 
 class Questions:
     """Functions that are to be called, all together; the answers come by the key that each was asked with.
@@ -32,6 +35,7 @@ class Questions:
         self._mappings = mappings
         self._calls: dict[Any, FunctionCall] = {}
         self.failed: list[str] = []
+        self.asked = self.left_out = 0
 
     @property
     def unanswered(self) -> tuple[str, ...]:
@@ -43,31 +47,45 @@ class Questions:
         """Whether anything can be called at all."""
         return self._mappings.live
 
+    def can_ask(self, function: int) -> bool:
+        """Whether there can be a function."""
+        return self._mappings.runs(function)
+
     def add(self, key: Any, function: int, result: str, *arguments: int) -> bool:
         """Ask a function; whether it can be asked."""
-        if not self._mappings.runs(function):
+        if not self.can_ask(function):
             return False
         self._calls[key] = FunctionCall(function, result, arguments)
         return True
 
-    def answers(self) -> dict[Any, int | None]:
-        """What all of them say; what fails has no answer."""
-        asked, self._calls = self._calls, {}
-        if not asked:
-            return {}
-        try:
-            return dict(zip(asked, self.link.call(list(asked.values())), strict=True))
-        except LinkError:
-            out: dict[Any, int | None] = {}
-            for key, call in asked.items():
-                try:
-                    (out[key],) = self.link.call([call])
-                except Late as error:
-                    self.failed.append(str(error))
+    def answers(self, until: float | None = None) -> dict[Any, int | None]:
+        """What all of them say; what fails has no answer. Where there is only time `until` then, nothing is asked any
+        more once a function did not come back."""
+        calls, self._calls = list(self._calls.items()), {}
+        out: dict[Any, int | None] = {}
+        for i in range(0, len(calls), _AT_ONCE):
+            some = calls[i : i + _AT_ONCE]
+            if until is not None and time.monotonic() > until:
+                self.left_out += len(calls) - i
+                break
+            try:
+                out.update(zip((key for key, _ in some), self.link.call([call for _, call in some]), strict=True))
+            except LinkError as error:
+                if until is not None and isinstance(error, Late):
+                    self.left_out += len(calls) - i
                     break
-                except LinkError as error:
-                    self.failed.append(str(error))
-            return out
+                self._one_by_one(some, out)
+            self.asked += len(some)
+        return out
+
+    def _one_by_one(self, calls: Sequence[tuple[Any, FunctionCall]], out: dict[Any, int | None]) -> None:
+        for key, call in calls:
+            try:
+                (out[key],) = self.link.call([call])
+            except LinkError as error:
+                self.failed.append(str(error))
+                if isinstance(error, Late):
+                    return
 
     def words(self) -> dict[Any, str]:
         """The same of functions that give back a C string."""

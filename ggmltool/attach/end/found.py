@@ -7,11 +7,12 @@ points to one is told from what does not by the struct that it points to, so no 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ggmltool.attach.files.instance import Instance
 from ggmltool.attach.gdb.link import GdbLink
+from ggmltool.state.memory.fields import record
 from ggmltool.structs.layout import Layout
 
 _MOST_FRAMES = 40
@@ -35,72 +36,41 @@ class FoundScheduler(NamedTuple):
     entered: bool = False
 
 
-class _Fields:
-    """Fields of a struct, read at many addresses at once."""
-
-    def __init__(self, link: GdbLink, layout: Layout, tag: str) -> None:
-        self.link = link
-        self.struct = layout.structs[tag]
-
-    def offset(self, name: str) -> int:
-        """Where a field begins, -1 of one that the struct has not."""
-        member = (self.struct.members or {}).get(name)
-        return -1 if member is None else member.offset
-
-    def ints(self, address: int, names: Iterable[str]) -> list[int]:
-        """Fields of four bytes at an address; 0 of those that there are not."""
-        return self.pointers(address, names, 4)
-
-    def pointers(self, address: int, names: Iterable[str], size: int = 8) -> list[int]:
-        """Fields of eight bytes, or `size`."""
-        spans = [(address + self.offset(name), size) if self.offset(name) >= 0 else (0, 0) for name in names]
-        return [int.from_bytes(raw, "little", signed=size == 4) for raw in self.link.read_many(spans)]
+def _read(link: GdbLink, layout: Layout, tag: str, address: int, *names: str) -> list[Any] | None:
+    """Fields of a struct at an address, as StructFields has them; None where nothing is."""
+    fields = record(layout, tag, names)
+    (raw,) = link.read_many([(address, fields.size)])
+    return fields.unpack(raw) if len(raw) == fields.size else None
 
 
 def is_scheduler(link: GdbLink, layout: Layout, address: int) -> bool:
     """Whether a ggml_backend_sched lies there, as far as its fields tell."""
-    f = _Fields(link, layout, "ggml_backend_sched")
-    n, n_copies, n_splits = f.ints(address, ("n_backends", "n_copies", "n_splits"))
-    if (
-        not 1 <= n <= _MOST_BACKENDS
-        or n_splits < 0
-        or ("n_copies" in (f.struct.members or {}) and not 1 <= n_copies <= 64)
-    ):
+    names = ("n_backends", "n_copies|", "n_splits", "backends", "bufts|", "galloc|")
+    found = _read(link, layout, "ggml_backend_sched", address, *names)
+    if found is None:
         return False
-    raw, raw_bufts = link.read_many(
-        [(address + f.offset("backends"), 8 * _MOST_BACKENDS), (address + max(f.offset("bufts"), 0), 8 * n)]
-    )
-    if len(raw) < 8 * _MOST_BACKENDS:
+    n, n_copies, n_splits, backends, bufts, galloc = found
+    members = layout.structs["ggml_backend_sched"].members or {}
+    if not 1 <= n <= len(backends) or n_splits < 0 or ("n_copies" in members and not 1 <= n_copies <= 64):
         return False
-    backends = struct.unpack(f"<{_MOST_BACKENDS}Q", raw)
-    if not all(map(_points, backends[:n])) or any(backends[n:]):
+    if not all(map(_points, (*backends[:n], *(bufts[:n] if bufts else ())))) or any(backends[n:]):
         return False
-    if f.offset("bufts") >= 0 and not all(map(_points, struct.unpack(f"<{len(raw_bufts) // 8}Q", raw_bufts))):
-        return False
-    (galloc,) = f.pointers(address, ("galloc",))
     if not galloc:
-        return "galloc" not in (f.struct.members or {})
-    (n_buffers,) = _Fields(link, layout, "ggml_gallocr").ints(galloc, ("n_buffers",))
-    return n_buffers == n
+        return "galloc" not in members
+    return _read(link, layout, "ggml_gallocr", galloc, "n_buffers|") == [n]
 
 
 def is_graph(link: GdbLink, layout: Layout, address: int) -> bool:
     """Whether a ggml_cgraph with nodes lies there, as far as its fields tell."""
-    f = _Fields(link, layout, "ggml_cgraph")
-    size, n_nodes, n_leafs = f.ints(address, ("size", "n_nodes", "n_leafs"))
-    if not 0 < n_nodes <= _MOST_NODES or not 0 <= n_leafs <= _MOST_NODES or not 0 <= size <= _MOST_NODES:
+    found = _read(link, layout, "ggml_cgraph", address, "size", "n_nodes", "n_leafs", "nodes")
+    if found is None or not 0 < found[1] <= _MOST_NODES or not all(0 <= n <= _MOST_NODES for n in found[:3]):
         return False
-    (nodes,) = f.pointers(address, ("nodes",))
-    (raw,) = link.read_many([(nodes, 8)]) if _points(nodes) else [b""]
-    if len(raw) < 8:
-        return False
+    (raw,) = link.read_many([(found[3], 8)]) if _points(found[3]) else [b""]
     node = int.from_bytes(raw, "little")
-    if not _points(node):
+    tensor = _read(link, layout, "ggml_tensor", node, "type", "op", "ne") if _points(node) else None
+    if tensor is None:
         return False
-    f = _Fields(link, layout, "ggml_tensor")
-    type, op = f.ints(node, ("type", "op"))
-    (raw,) = link.read_many([(node + f.offset("ne"), 32)])
-    ne = struct.unpack("<4q", raw) if len(raw) == 32 else (-1,)
+    type, op, ne = tensor
     most = max(layout.enums["ggml_op"].members.values())
     return 0 <= type < 256 and 0 < op <= most + 8 and all(0 <= n < 1 << 48 for n in ne) and any(ne)
 
@@ -171,25 +141,29 @@ def _stack_words(link: GdbLink, frames: Sequence[Mapping[str, Any]]) -> list[int
 
 def schedulers_among(link: GdbLink, layout: Layout, addresses: Sequence[int]) -> Iterator[int]:
     """Those of these addresses where a scheduler lies, as far as its fields tell."""
-    f = _Fields(link, layout, "ggml_backend_sched")
-    wanted = [address for address in dict.fromkeys(addresses) if _points(address)]
-    heads = link.read_many([(address + f.offset("n_backends"), 4) for address in wanted])
-    likely = [a for a, raw in zip(wanted, heads, strict=True) if 1 <= int.from_bytes(raw, "little") <= _MOST_BACKENDS]
+    likely = _likely(link, layout, "ggml_backend_sched", "n_backends", _MOST_BACKENDS, addresses)
     return (address for address in likely if is_scheduler(link, layout, address))
+
+
+def _likely(link: GdbLink, layout: Layout, tag: str, field: str, most: int, addresses: Sequence[int]) -> list[int]:
+    """Those of these addresses where a struct with a count of 1 to `most` may lie."""
+    offset = (layout.structs[tag].members or {})[field].offset
+    wanted = [address for address in dict.fromkeys(addresses) if _points(address)]
+    heads = link.read_many([(address + offset, 4) for address in wanted])
+    return [a for a, raw in zip(wanted, heads, strict=True) if 1 <= int.from_bytes(raw, "little") <= most]
 
 
 def _first_graph(
     link: GdbLink, layout: Layout, sched: int, addresses: Sequence[int], frames: Sequence[Mapping[str, Any]]
 ) -> int:
     """The first graph that is none of the scheduler's own: its copy of the graph, and the views that its splits are."""
-    f, g = _Fields(link, layout, "ggml_backend_sched"), _Fields(link, layout, "ggml_cgraph")
-    (splits,), (capacity,) = f.pointers(sched, ("splits",)), f.ints(sched, ("splits_capacity",))
-    own = (
-        range(sched, sched + f.struct.size),
-        range(splits, splits + max(capacity, 0) * layout.structs["ggml_backend_sched_split"].size),
+    splits, capacity = _read(link, layout, "ggml_backend_sched", sched, "splits", "splits_capacity|") or (0, 0)
+    own = [
+        range(sched, sched + layout.structs["ggml_backend_sched"].size),
         range(frames[0]["stack"], max(frame["stack"] for frame in frames)),
-    )
-    wanted = [a for a in dict.fromkeys(addresses) if _points(a) and not any(a in place for place in own)]
-    heads = link.read_many([(address + g.offset("n_nodes"), 4) for address in wanted])
-    likely = [a for a, raw in zip(wanted, heads, strict=True) if 0 < int.from_bytes(raw, "little") <= _MOST_NODES]
+    ]
+    if capacity > 0:
+        own.append(range(splits, splits + capacity * layout.structs["ggml_backend_sched_split"].size))
+    wanted = [address for address in addresses if not any(address in place for place in own)]
+    likely = _likely(link, layout, "ggml_cgraph", "n_nodes", _MOST_NODES, wanted)
     return next((address for address in likely if is_graph(link, layout, address)), 0)
