@@ -12,7 +12,7 @@ from ggmltool.debugger.expressions.parser import TypeName, parse
 from ggmltool.debugger.expressions.printing import raw_formatted, string, zero_ended
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of
-from ggmltool.structs.declarations import ExpressionError, NoMemoryError, Types
+from ggmltool.structs.declarations import ExpressionError, NoMemoryError
 from ggmltool.structs.types import (
     CType,
     Enum,
@@ -138,12 +138,7 @@ def type_text(text: str, scope: EvalScope, whatis: bool = False) -> str:
 
     Raises ExpressionError.
     """
-    return described(text, scope, scope.layout, whatis)
-
-
-def described(text: str, scope: EvalScope, types: Types, whatis: bool = False) -> str:
-    """The same where types are known to others. Raises ExpressionError."""
-    node = parse(text, types)
+    node = parse(text, scope.layout)
     type = node.type if isinstance(node, TypeName) else value_of(node, scope).type
     if not whatis:
         return f"type = {written_out(type, scope.language)}"

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
+from ggmltool.debugger.expressions.evaluate import EvalScope
 from ggmltool.debugger.expressions.image.image import Image, Images
 from ggmltool.debugger.expressions.image.program import HEAP
 from ggmltool.debugger.expressions.memory import ImageMemory
-from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.ggml.events import AllocationStarted, NotReused, Reused
-from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.state import TensorState
 from ggmltool.state.story.frames import Frame
 from ggmltool.state.story.history import History
-from ggmltool.structs.declarations import TokenCursor, read_type
-from ggmltool.structs.layout import Layout, layout
-from ggmltool.structs.types import CType, Language
+from ggmltool.structs.layout import layout
+from ggmltool.structs.types import Language
 
 
-class EvalContext:
+class EvalContext(EvalScope):
     """A point `at` of a history and the selected `frame` of its stack (0 is the innermost). `phase` is the moment of
     the point, as History.seen has it.
 
@@ -34,7 +32,8 @@ class EvalContext:
         self.phase = phase
         self.frame = frame
         self._images = Images(history, layout(history.release)) if images is None else images
-        self.layout: Layout = self._images.layout
+        self.layout = self._images.layout
+        self.release = self.image.program.release
         self.written: list[str] = []
         """What functions that were called have printed, as the program's own output."""
 
@@ -47,11 +46,6 @@ class EvalContext:
     def memory(self) -> ImageMemory:
         """The program's memory, by addresses."""
         return self.image.memory
-
-    @property
-    def release(self) -> Release:
-        """The release that decides."""
-        return self.image.program.release
 
     @cached_property
     def selected(self) -> Frame | None:
@@ -86,19 +80,6 @@ class EvalContext:
     def cell(self, label: str) -> TensorState | None:
         """The tensor that an event calls so."""
         return self.image.tensors.cell(self.labels.get(label))
-
-    def of(self, type: CType, number: int) -> CValue:
-        """A number or an address as a value of a type."""
-        return whole(self.memory, type, number, self.language)
-
-    def typed(self, declared: str, number: int) -> CValue:
-        """The same of a type that is declared in C."""
-        return self.of(_type(declared, self.layout), number)
-
-
-@lru_cache(1024)
-def _type(declared: str, layout: Layout) -> CType:
-    return read_type(TokenCursor(declared), layout)
 
 
 Local = tuple[str, int]

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Protocol
 
 from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.parser import (
-    Binary,
     CallExpression,
     Cast,
-    ConditionalExpression,
     Field,
     Name,
     Node,
     Number,
+    Operation,
     StringLiteral,
     TypeName,
-    Unary,
     Variable,
     parse,
 )  # fmt: skip
 from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, fraction, whole
-from ggmltool.structs.declarations import ExpressionError, NoMemoryError
+from ggmltool.ggml.releases.release import Release
+from ggmltool.structs.declarations import ExpressionError, NoMemoryError, TokenCursor, read_type
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import (
     CHAR,
+    INT,
     UNSIGNED_LONG,
+    VOID,
     Array,
     CType,
     Float,
@@ -44,37 +44,67 @@ MOST_REPEATED = 65536
 """The bytes of an array made by `@`, at most: `max-value-size`."""
 
 
-class EvalScope(Protocol):
-    """Where an expression is asked: who knows the structs that there are, and what names and functions stand for. All
-    raise ExpressionError where they do not."""
+class EvalScope:
+    """Where an expression is asked: the structs that there are, and what names and functions stand for; `release`
+    decides as the program's ggml does. `values` are those of `$1`, `$2` and so on, `variables` the convenience
+    variables by name. What stands for nothing raises ExpressionError."""
+
+    layout: Layout
+    release: Release
+    values: Sequence[CValue] = ()
+    variables: dict[str, CValue]
 
     @property
     def memory(self) -> ImageMemory:
-        """The program's memory."""
+        """The program's memory, by addresses."""
+        raise NotImplementedError
 
     @property
     def language(self) -> Language:
         """What the function is written in that is looked at."""
-
-    @property
-    def layout(self) -> Layout:
-        """The structs of the program's ggml."""
-
-    @property
-    def values(self) -> Sequence[CValue]:
-        """The values of `$1`, `$2` and so on, which were printed before."""
+        return "c"
 
     def name(self, name: str, quoted: bool = False) -> CValue:
         """The value of a name."""
+        raise NotImplementedError
 
     def variable(self, text: str) -> CValue:
-        """The value of a convenience variable, or of one of the history."""
-
-    def set_variable(self, text: str, value: CValue) -> bool:
-        """Give a convenience variable a value; False if it cannot have one."""
+        """The value of `$`, `$$`, `$3`, `$$3` or `$name`."""
+        raise NotImplementedError
 
     def call(self, name: str, arguments: list[CValue]) -> CValue:
         """The result of a function."""
+        raise NotImplementedError
+
+    def set_variable(self, text: str, value: CValue) -> bool:
+        """`$name = value`; False of what is no convenience variable."""
+        name = text.removeprefix("$")
+        if not name or name[0].isdigit() or name.startswith("$"):
+            return False
+        self.variables[name] = value.fetched()
+        return True
+
+    def of(self, type: CType, number: int) -> CValue:
+        """A number or an address as a value of a type."""
+        return whole(self.memory, type, number, self.language)
+
+    def typed(self, declared: str, number: int) -> CValue:
+        """The same of a type that is declared in C."""
+        return self.of(_type(declared, self.layout), number)
+
+    def constant(self, name: str) -> CValue | None:
+        """The value of `true`, `false`, `NULL` and of the constants that ggml's enums declare; None of other names."""
+        if name in ("true", "false"):
+            return arithmetic.truth_value(name == "true", self.of(INT, 0))
+        if name == "NULL":
+            return self.of(Pointer(VOID), 0)
+        found = self.layout.constants.get(name)
+        return None if found is None else self.of(*found)
+
+
+@lru_cache(1024)
+def _type(declared: str, layout: Layout) -> CType:
+    return read_type(TokenCursor(declared), layout)
 
 
 _parsed = lru_cache(256)(parse)
@@ -91,7 +121,7 @@ def value_of(node: Node, scope: EvalScope) -> CValue:
         case Number(value, type):
             if isinstance(bare(type), Float):
                 return fraction(scope.memory, type, value, scope.language)
-            return whole(scope.memory, type, int(value), scope.language)
+            return scope.of(type, int(value))
         case StringLiteral(text):
             raw = text.encode("utf-8", "surrogateescape") + b"\0"
             return CValue(Array(CHAR, len(raw)), scope.memory, own=raw, language=scope.language)
@@ -103,11 +133,12 @@ def value_of(node: Node, scope: EvalScope) -> CValue:
             raise ExpressionError("Attempt to use a type name as an expression")
         case Field(of, name):
             return field_of(value_of(of, scope), name)
-        case Unary(operator, operand):
+        case Operation(operator, (operand,)):
             return _unary(operator, operand, scope)
-        case Binary(operator, left, right):
+        case Operation(operator, (left, right)):
             return _binary(operator, left, right, scope)
-        case ConditionalExpression(condition, then, otherwise):
+        case Operation(_, operands):
+            condition, then, otherwise = operands
             return value_of(then if value_of(condition, scope).truth() else otherwise, scope)
         case Cast(type, operand):
             return arithmetic.cast(_complete(type), value_of(operand, scope))
@@ -124,7 +155,7 @@ def _complete(type: CType) -> CType:
 def _unary(operator: str, operand: Node, scope: EvalScope) -> CValue:
     if operator == "sizeof":
         type = operand.type if isinstance(operand, TypeName) else value_of(operand, scope).type
-        return whole(scope.memory, UNSIGNED_LONG, size_of(_complete(type)), scope.language)
+        return scope.of(UNSIGNED_LONG, size_of(_complete(type)))
     value = value_of(operand, scope)
     if operator == "*":
         return dereferenced(value)

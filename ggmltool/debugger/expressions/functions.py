@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ggmltool.ask.graph.record import GraphTensor
 from ggmltool.ask.graph.text import graph_print
 from ggmltool.debugger.expressions.context import EvalContext
+from ggmltool.debugger.expressions.evaluate import EvalScope
 from ggmltool.debugger.expressions.image.program import buffer
-from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.printing import zero_ended
 from ggmltool.debugger.expressions.values import CValue, field_of, optional_field, whole
 from ggmltool.ggml import tensor as rules
@@ -17,11 +17,9 @@ from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.graph import FULL, hash_of
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.printable import printable
-from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import DEFAULT_GRAPH_SIZE, SIZE_MAX, hash_size
 from ggmltool.structs.declarations import ExpressionError, NoMemoryError
-from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Array, Pointer
 
 Answer = Callable[[EvalContext, list[CValue]], int | str]
@@ -39,25 +37,12 @@ class Known(NamedTuple):
         return self.declaration.partition("(")[0].rpartition(" ")[2]
 
 
-class Looked(Protocol):
-    """A program whose memory is looked at, in ggml's structs; `release` decides as its ggml does."""
-
-    @property
-    def memory(self) -> ImageMemory: ...
-
-    @property
-    def layout(self) -> Layout: ...
-
-    @property
-    def release(self) -> Release: ...
-
-
-def ggml_hash(scope: Looked, values: list[CValue]) -> int:
+def ggml_hash(scope: EvalScope, values: list[CValue]) -> int:
     """The hash of an address."""
     return hash_of(values[0].integer(), scope.release.hash_shift)
 
 
-def ggml_hash_find(scope: Looked, values: list[CValue]) -> int:
+def ggml_hash_find(scope: EvalScope, values: list[CValue]) -> int:
     """The slot of a key in the set of scheduler, allocator or graph, or the free one where it would be."""
     keys, used = field_of(values[0], "keys").integer(), optional_field(values[0], "used")
     taken = None if used is None else used.integer()
@@ -75,13 +60,13 @@ def ggml_hash_find(scope: Looked, values: list[CValue]) -> int:
             return FULL & SIZE_MAX
 
 
-def ggml_gallocr_hash_get(scope: Looked, values: list[CValue]) -> int:
+def ggml_gallocr_hash_get(scope: EvalScope, values: list[CValue]) -> int:
     """The node of a tensor in the allocator's table, to which nothing is added."""
     slot = ggml_hash_find(scope, [field_of(values[0], "hash_set"), values[1]])
     return field_of(values[0], "hash_values").integer() + slot * scope.layout.structs["hash_node"].size
 
 
-def ggml_gallocr_is_allocated(scope: Looked, values: list[CValue]) -> int:
+def ggml_gallocr_is_allocated(scope: EvalScope, values: list[CValue]) -> int:
     """Whether a tensor has memory, or the allocator has planned some."""
     if field_of(values[1], "data").integer():
         return 1
@@ -90,7 +75,7 @@ def ggml_gallocr_is_allocated(scope: Looked, values: list[CValue]) -> int:
     return allocated is not None and allocated.truth()
 
 
-def ggml_op_can_inplace(scope: Looked, values: list[CValue]) -> int:
+def ggml_op_can_inplace(scope: EvalScope, values: list[CValue]) -> int:
     """Whether an op may be computed in the memory of a source."""
     number = values[0].integer()
     name = next((n for n, v in scope.layout.enums["ggml_op"].members.items() if v == number), "")

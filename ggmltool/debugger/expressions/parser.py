@@ -47,29 +47,12 @@ class TypeName:
 
 
 @dataclass(frozen=True, slots=True)
-class Unary:
-    """An operator before its operand: `*`, `&`, `-`, `+`, `!`, `~`, `sizeof`."""
+class Operation:
+    """An operator before its operand (`*`, `&`, `-`, `+`, `!`, `~`, `sizeof`), between two (`,`, `@`, `=` and `[` among
+    them), or `?`, whose operands are the condition, and what it is then and otherwise."""
 
     operator: str
-    operand: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Binary:
-    """An operator between two operands, `,`, `@`, `=` and `[` among them."""
-
-    operator: str
-    left: Node
-    right: Node
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionalExpression:
-    """`condition ? then : otherwise`."""
-
-    condition: Node
-    then: Node
-    otherwise: Node
+    operands: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +79,7 @@ class CallExpression:
     arguments: tuple[Node, ...]
 
 
-Node = (
-    Number
-    | StringLiteral
-    | Name
-    | Variable
-    | TypeName
-    | Unary
-    | Binary
-    | ConditionalExpression
-    | Field
-    | Cast
-    | CallExpression
-)
-
+Node = Number | StringLiteral | Name | Variable | TypeName | Operation | Field | Cast | CallExpression
 
 _BINARY = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("@",), ("+", "-"),
@@ -136,7 +106,7 @@ def parse(text: str, types: Types) -> Node:
 def _comma(cursor: TokenCursor, types: Types) -> Node:
     node = _assignment(cursor, types)
     while cursor.accept(","):
-        node = Binary(",", node, _assignment(cursor, types))
+        node = Operation(",", (node, _assignment(cursor, types)))
     return node
 
 
@@ -144,7 +114,7 @@ def _assignment(cursor: TokenCursor, types: Types) -> Node:
     with cursor.deeper():
         left = _choice(cursor, types)
         if cursor.accept("="):
-            return Binary("=", left, _assignment(cursor, types))
+            return Operation("=", (left, _assignment(cursor, types)))
         return left
 
 
@@ -155,7 +125,7 @@ def _choice(cursor: TokenCursor, types: Types) -> Node:
     with cursor.deeper():
         then = _comma(cursor, types)
         cursor.expect(":")
-        return ConditionalExpression(condition, then, _choice(cursor, types))
+        return Operation("?", (condition, then, _choice(cursor, types)))
 
 
 def _binary(cursor: TokenCursor, types: Types, level: int) -> Node:
@@ -164,14 +134,14 @@ def _binary(cursor: TokenCursor, types: Types, level: int) -> Node:
     left = _binary(cursor, types, level + 1)
     while cursor.next.kind == "operator" and cursor.next.text in _BINARY[level]:
         operator = cursor.take().text
-        left = Binary(operator, left, _binary(cursor, types, level + 1))
+        left = Operation(operator, (left, _binary(cursor, types, level + 1)))
     return left
 
 
 def _unary(cursor: TokenCursor, types: Types) -> Node:
     with cursor.deeper():
         if cursor.next.kind == "operator" and cursor.next.text in ("*", "&", "-", "+", "!", "~"):
-            return Unary(cursor.take().text, _unary(cursor, types))
+            return Operation(cursor.take().text, (_unary(cursor, types),))
         is_sizeof = cursor.is_next("sizeof")
         if is_sizeof:
             cursor.take()
@@ -180,11 +150,11 @@ def _unary(cursor: TokenCursor, types: Types) -> Node:
             type = read_type(cursor, types)
             cursor.expect(")")
             if is_sizeof:
-                return Unary("sizeof", TypeName(type))
+                return Operation("sizeof", (TypeName(type),))
             if cursor.ended or cursor.is_next(")", "]", ",", ":"):
                 return TypeName(type)
             return Cast(type, _unary(cursor, types))
-        return Unary("sizeof", _unary(cursor, types)) if is_sizeof else _postfix(cursor, types)
+        return Operation("sizeof", (_unary(cursor, types),)) if is_sizeof else _postfix(cursor, types)
 
 
 def _postfix(cursor: TokenCursor, types: Types) -> Node:
@@ -196,7 +166,7 @@ def _postfix(cursor: TokenCursor, types: Types) -> Node:
             node = Field(node, cursor.take().text)
         elif cursor.accept("["):
             with cursor.deeper():
-                node = Binary("[", node, _comma(cursor, types))
+                node = Operation("[", (node, _comma(cursor, types)))
             cursor.expect("]")
         elif cursor.is_next("(") and isinstance(node, Name):
             cursor.take()

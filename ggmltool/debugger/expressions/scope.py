@@ -11,7 +11,7 @@ from ggmltool.debugger.expressions.context import EvalContext, locals_of
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.image.image import HALVES, TABLE_NAMES, Images
 from ggmltool.debugger.expressions.image.program import HEAP, TABLES, TEXT, TEXT_STEP
-from ggmltool.debugger.expressions.memory import ImageMemory, made_once, pack
+from ggmltool.debugger.expressions.memory import made_once, pack
 from ggmltool.debugger.expressions.values import CValue, whole
 from ggmltool.state.story.arguments import Address
 from ggmltool.state.story.history import History
@@ -26,7 +26,6 @@ from ggmltool.structs.types import (
     Const,
     CType,
     Function,
-    Language,
     Pointer,
     Struct,
     bare,
@@ -195,7 +194,7 @@ class Scope(EvalContext):
             return self.typed("struct ggml_context *", image.graphs.context(number))
         if name in TABLE_NAMES:
             return CValue(Array(FLOAT, HALVES), self.memory, TABLES, language=self.language)
-        found = constant(name, self.memory, self.layout, self.language)
+        found = self.constant(name)
         return self._function(name) if found is None else found
 
     def _function(self, name: str) -> CValue | None:
@@ -240,29 +239,6 @@ class Scope(EvalContext):
             return CValue(VOID, self.memory)
         # What a value of before points to is what is there now.
         return replace(self.values[len(self.values) - 1 - back], memory=self.memory)
-
-    def set_variable(self, text: str, value: CValue) -> bool:
-        """`$name = value`; False of what is no convenience variable."""
-        return set_in(self.variables, text, value)
-
-
-def set_in(variables: dict[str, CValue], text: str, value: CValue) -> bool:
-    """Set the convenience variable `$name`; False of what is none."""
-    name = text.removeprefix("$")
-    if not name or name[0].isdigit() or name.startswith("$"):
-        return False
-    variables[name] = value.fetched()
-    return True
-
-
-def constant(name: str, memory: ImageMemory, layout: Layout, language: Language) -> CValue | None:
-    """The value of `true`, `false`, `NULL` and of the constants that ggml's enums declare; None of other names."""
-    if name in ("true", "false"):
-        return arithmetic.truth_value(name == "true", whole(memory, INT, 0, language))
-    if name == "NULL":
-        return whole(memory, Pointer(VOID), 0, language)
-    found = layout.constants.get(name)
-    return None if found is None else whole(memory, found[0], found[1], language)
 
 
 def signature(name: str, layout: Layout, arguments: Sequence[CValue] | None = None) -> Function:

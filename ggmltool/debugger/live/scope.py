@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkLost
 from ggmltool.debugger.expressions import arithmetic
+from ggmltool.debugger.expressions.evaluate import EvalScope
 from ggmltool.debugger.expressions.functions import (
     FUNCTIONS,
     ggml_gallocr_hash_get,
@@ -16,15 +17,15 @@ from ggmltool.debugger.expressions.functions import (
     text_of,
 )
 from ggmltool.debugger.expressions.memory import ImageMemory
-from ggmltool.debugger.expressions.scope import constant, set_in, signature
-from ggmltool.debugger.expressions.values import CValue, dereferenced, whole
+from ggmltool.debugger.expressions.scope import signature
+from ggmltool.debugger.expressions.values import CValue, dereferenced
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import hash_size
 from ggmltool.state.errors import AttachError, LinkError, NoBytes
 from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.declarations import ExpressionError, NoMemoryError, TokenCursor, read_type
 from ggmltool.structs.layout import Layout
-from ggmltool.structs.types import LONG, VOID, CType, Enum, Int, Language, Pointer, Struct, Void, bare
+from ggmltool.structs.types import LONG, VOID, CType, Enum, Int, Pointer, Struct, Void, bare
 
 _TALK = frozenset(("ggml_graph_print", "ggml_init"))
 """Functions that print, or take memory."""
@@ -67,12 +68,10 @@ class LiveMemory(ImageMemory):
         return self._names[address]
 
 
-class LiveScope:
+class LiveScope(EvalScope):
     """The names of a program at a stop. `things` are the addresses of `sched`, `galloc` and `graph`, as far as they
     are known, `tensors` those of tensors by name, `functions` those of functions and tables;
     `release` decides as the program's ggml does."""
-
-    language: Language = "c"
 
     def __init__(
         self,
@@ -86,18 +85,21 @@ class LiveScope:
         variables: dict[str, CValue],
     ) -> None:
         self._link = link
-        self.memory = memory
+        self._memory = memory
         self.layout = layout
         self.things = things
         self.tensors = tensors
         self._functions = functions
         self.release = release
         self.variables = variables
-        self.values: Sequence[CValue] = ()
+
+    @property
+    def memory(self) -> ImageMemory:
+        return self._memory
 
     def pointer(self, struct: str, address: int) -> CValue:
         """A pointer to a struct."""
-        return whole(self.memory, Pointer(self.layout.struct(struct)), address)
+        return self.of(Pointer(self.layout.struct(struct)), address)
 
     def name(self, name: str, quoted: bool = False) -> CValue:
         """The value of a name; a variable of the program comes first, quoted names are tensors' and functions'. Raises
@@ -114,7 +116,7 @@ class LiveScope:
             return self.pointer(_STRUCTS[name], self.things[name])
         if name in self.tensors:
             return self.pointer("ggml_tensor", self.tensors[name])
-        found = constant(name, self.memory, self.layout, self.language)
+        found = self.constant(name)
         if found is not None:
             return found
         if name in FUNCTIONS and self._functions.get(name):
@@ -134,7 +136,7 @@ class LiveScope:
         type = self._type(said["type"])
         if type is None:
             return None
-        value = whole(self.memory, type, said["number"])
+        value = self.of(type, said["number"])
         return dereferenced(value) if said["at"] else value
 
     def _type(self, text: str) -> CType | None:
@@ -160,10 +162,6 @@ class LiveScope:
             raise ExpressionError(f"gdb's {text} is of no type that is known here.")
         return found
 
-    def set_variable(self, text: str, value: CValue) -> bool:
-        """`$name = value`; False of what is no convenience variable."""
-        return set_in(self.variables, text, value)
-
     def call(self, name: str, arguments: list[CValue]) -> CValue:
         """What a function of ggml returns, called in the program; `tensor("name")` is a tensor of the graph. Raises
         ExpressionError."""
@@ -184,7 +182,7 @@ class LiveScope:
                 value if isinstance(value.bare, Struct) else arithmetic.cast(p, value)
                 for p, value in zip(type.parameters, arguments, strict=True)
             ]
-            return whole(self.memory, type.result, INLINE[name](self, given_values))
+            return self.of(type.result, INLINE[name](self, given_values))
         address = self._functions.get(name)
         if address is None:
             raise ExpressionError(f"The program does not export {name}.")
@@ -197,7 +195,7 @@ class LiveScope:
             raise ExpressionError(str(error)) from None
         if result is None:
             return CValue(VOID, self.memory)
-        return whole(self.memory, type.result, result)
+        return self.of(type.result, result)
 
 
 def _returned(type: CType) -> str:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 import ggmltool
-from ggmltool.debugger.expressions.commands import complete, described, examine, type_text
-from ggmltool.debugger.expressions.evaluate import evaluate, value_of
+from ggmltool.debugger.expressions.commands import complete, examine, type_text
+from ggmltool.debugger.expressions.evaluate import EvalScope, evaluate, value_of
 from ggmltool.debugger.expressions.image.image import Images
 from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.parser import parse
@@ -22,7 +22,7 @@ from ggmltool.ggml.events import Allocated
 from ggmltool.state.story.history import History, record_history
 from ggmltool.structs.declarations import ExpressionError, TokenCursor, read_type
 from ggmltool.structs.layout import Layout, TypesFile, layout
-from ggmltool.structs.types import CType, Language
+from ggmltool.structs.types import CType
 from tests.needs import program
 
 SOURCE = Path(__file__).parent / "program.c"
@@ -133,16 +133,18 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
     return Said(printed, memory, addresses)
 
 
-class Globals:
+class Globals(EvalScope):
     """The variables of the program."""
 
-    language: Language = "c"
-
     def __init__(self, said: Said) -> None:
-        self.memory = said.memory
+        self._memory = said.memory
         self._addresses = said.addresses
         typedefs = {"buffer_t": "struct buffer *"}
         self.layout = Layout("program", TypesFile(typedefs=typedefs, enums=ENUMS, structs=STRUCTS))
+
+    @property
+    def memory(self) -> ImageMemory:
+        return self._memory
 
     def name(self, name: str, quoted: bool = False) -> CValue:
         if name in VARIABLES:
@@ -151,20 +153,11 @@ class Globals:
             return CValue(self._type("int (void)"), self.memory, self._addresses[name])
         if name in self.layout.constants:
             enum, value = self.layout.constants[name]
-            return CValue(enum, self.memory, own=value.to_bytes(4, "little"))
+            return self.of(enum, value)
         raise ExpressionError(f'No symbol "{name}" in current context.')
 
     def _type(self, text: str) -> CType:
         return read_type(TokenCursor(text), self.layout)
-
-    def variable(self, text: str) -> CValue:
-        raise ExpressionError("There are no convenience variables.")
-
-    def set_variable(self, text: str, value: CValue) -> bool:
-        return False
-
-    def call(self, name: str, arguments: list[CValue]) -> CValue:
-        raise ExpressionError("Nothing can be called.")
 
 
 def ours(command: str, names: Globals) -> str:
@@ -172,7 +165,7 @@ def ours(command: str, names: Globals) -> str:
     verb, text = command.split(" ", 1)
     try:
         if verb in ("ptype", "whatis"):
-            return described(text, names, names.layout, verb == "whatis")
+            return type_text(text, names, verb == "whatis")
         letter, text = (text[0], text[1:]) if verb == "print/" else ("", text)
         return formatted(value_of(parse(text, names.layout), names), letter)
     except ExpressionError as error:
