@@ -5,28 +5,7 @@ From ggml 0.20.2, src/ggml-cann/ggml-cann.cpp: ggml_backend_cann_supports_op, gg
 
 from __future__ import annotations
 
-from ggmltool.ggml.devices.combinators import (
-    ALWAYS,
-    F32_OR_F16,
-    FLOATS,
-    NEVER,
-    Rule,
-    absent,
-    all_of,
-    at_most,
-    by_op,
-    contiguous,
-    contiguous_rows,
-    f32,
-    f32_or_f16,
-    floats,
-    holds,
-    param,
-    saying,
-    types,
-    types_of,
-    unless,
-)
+from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices.conditions import RESULT, source, word
 from ggmltool.ggml.devices.op_rules import NO_SOFTCAP, PADS_WITH_ZEROS, ZERO, multiplies, same_ne, takes_rows_of
 from ggmltool.ggml.devices.profile import pinned
@@ -38,16 +17,16 @@ ROW_PADDING = 512
 """MATRIX_ROW_PADDING: elements that rows of quantized tensors are padded to."""
 
 _LONGEST_ROTATION = 896
-_QUANTIZED = types("q8_0 q4_0")
+_QUANTIZED = r.types("q8_0 q4_0")
 
 
-def _product(plain: frozenset[DType]) -> Rule:
+def _product(plain: frozenset[DType]) -> r.Rule:
     """MUL_MAT or MUL_MAT_ID; weights that are not plain have to be contiguous."""
-    return all_of(multiplies(plain | _QUANTIZED), unless(types_of(0, plain), contiguous(0, 1)))
+    return r.all_of(multiplies(plain | _QUANTIZED), r.unless(r.types_of(0, plain), r.contiguous(0, 1)))
 
 
-def _no_sinks(slot: int) -> Rule:
-    return saying("it has no sinks", absent(slot))
+def _no_sinks(slot: int) -> r.Rule:
+    return r.saying("it has no sinks", r.absent(slot))
 
 
 def _scales_alike(op: Tensor) -> bool:
@@ -64,38 +43,40 @@ def _half(n: int) -> int:
     return n // 2 if n >= 0 else -(-n // 2)
 
 
-RULES: dict[int, Rule] = by_op(
+RULES: dict[int, r.Rule] = r.by_op(
     {
-        "MUL_MAT": _product(FLOATS),
-        "MUL_MAT_ID": _product(F32_OR_F16),
-        "GET_ROWS": takes_rows_of(FLOATS | types("q8_0")),
-        "SET_ROWS": floats(RESULT),
-        "CPY": floats(0, RESULT),
-        "CONT": floats(0),
-        "ROPE": saying("it rotates heads of up to 896, and these have {ne0[0]}", at_most(0, "ne0", _LONGEST_ROTATION)),
-        "UPSCALE": all_of(
-            holds("channels and images are not scaled alike", _scales_alike),
-            param(0, (0,), "it scales to the nearest only"),
+        "MUL_MAT": _product(r.FLOATS),
+        "MUL_MAT_ID": _product(r.F32_OR_F16),
+        "GET_ROWS": takes_rows_of(r.FLOATS | r.types("q8_0")),
+        "SET_ROWS": r.floats(RESULT),
+        "CPY": r.floats(0, RESULT),
+        "CONT": r.floats(0),
+        "ROPE": r.saying(
+            "it rotates heads of up to 896, and these have {ne0[0]}", r.at_most(0, "ne0", _LONGEST_ROTATION)
         ),
-        "POOL_2D": holds("the padding is more than half of the window", _pads_half_a_window),
-        "SUM": contiguous_rows(0),
+        "UPSCALE": r.all_of(
+            r.holds("channels and images are not scaled alike", _scales_alike),
+            r.param(0, (0,), "it scales to the nearest only"),
+        ),
+        "POOL_2D": r.holds("the padding is more than half of the window", _pads_half_a_window),
+        "SUM": r.contiguous_rows(0),
         "PAD": PADS_WITH_ZEROS,
-        "OUT_PROD": f32_or_f16(0),
-        "SCALE": param(1, ZERO, "it adds no bias"),
+        "OUT_PROD": r.f32_or_f16(0),
+        "SCALE": r.param(1, ZERO, "it adds no bias"),
         "SOFT_MAX": _no_sinks(2),
-        "FLASH_ATTN_EXT": all_of(
-            types_of((1, 2), F16),
-            floats(RESULT),
+        "FLASH_ATTN_EXT": r.all_of(
+            r.types_of((1, 2), F16),
+            r.floats(RESULT),
             _no_sinks(4),
             same_ne(0, 1, 2),
             NO_SOFTCAP,
         ),
-        "CUMSUM TRI FILL DIAG SOLVE_TRI": f32(0),
+        "CUMSUM TRI FILL DIAG SOLVE_TRI": r.f32(0),
         "ABS NEG GELU SILU RELU SIGMOID HARDSIGMOID HARDSWISH GELU_QUICK TANH EXP ELU SGN STEP GELU_ERF SOFTPLUS "
         "GLU L2_NORM CROSS_ENTROPY_LOSS DUP IM2COL CONCAT REPEAT NORM ADD ADD1 SUB MUL DIV RMS_NORM SQR SQRT "
         "CLAMP DIAG_MASK_INF SUM_ROWS ARGSORT ACC SET GROUP_NORM ARANGE TIMESTEP_EMBEDDING LEAKY_RELU ARGMAX COS "
-        "SIN LOG MEAN PAD_REFLECT_1D COUNT_EQUAL GATED_LINEAR_ATTN CONV_TRANSPOSE_1D SSM_CONV": ALWAYS,
-        "SWIGLU_OAI": NEVER,
+        "SIN LOG MEAN PAD_REFLECT_1D COUNT_EQUAL GATED_LINEAR_ATTN CONV_TRANSPOSE_1D SSM_CONV": r.ALWAYS,
+        "SWIGLU_OAI": r.NEVER,
     }
 )
 """All that CANN runs."""

@@ -8,26 +8,7 @@ ggml_backend_amx_buffer_type_get_alloc_size).
 from __future__ import annotations
 
 from ggmltool.ggml.device import OpRule
-from ggmltool.ggml.devices.combinators import (
-    QUANTIZED,
-    Rule,
-    all_of,
-    among,
-    any_of,
-    by_op,
-    contiguous,
-    f32,
-    f32_or_f16,
-    holds,
-    multiple,
-    not_types,
-    on,
-    param,
-    present,
-    type_pairs,
-    types,
-    types_of,
-)
+from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices.conditions import RESULT, optional, source
 from ggmltool.ggml.devices.op_rules import NO_ALIBI, same_ne
 from ggmltool.ggml.devices.profile import ExtraBuft, Features
@@ -35,35 +16,35 @@ from ggmltool.ggml.dtypes import F16, F32, TYPES, DType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, n_dims
 
-CAN_WRITE = not_types(
-    RESULT, types("iq3_xxs iq3_s iq2_xxs iq2_xs iq2_s iq1_s iq1_m"), "to which it has no conversion from f32"
+CAN_WRITE = r.not_types(
+    RESULT, r.types("iq3_xxs iq3_s iq2_xxs iq2_xs iq2_s iq1_s iq1_m"), "to which it has no conversion from f32"
 )
 
-MUL_MAT = type_pairs(
+MUL_MAT = r.type_pairs(
     0,
     1,
     {type: frozenset((F32, TYPES[type.vec_dot_type or "f32"])) for type in TYPES.values()},
     "it multiplies {type0} by f32 or by the type that it converts f32 to, not by {type1}",
 )
 
-SOFT_MAX_BACK = all_of(f32(0, 1), NO_ALIBI)
+SOFT_MAX_BACK = r.all_of(r.f32(0, 1), NO_ALIBI)
 
-OUT_PROD = all_of(
-    present(0, 1),
-    f32(1, RESULT),
-    any_of(f32(0), all_of(types_of(0, QUANTIZED | {F16}), same_ne(2, 0, 1), same_ne(3, 0, 1))),
+OUT_PROD = r.all_of(
+    r.present(0, 1),
+    r.f32(1, RESULT),
+    r.any_of(r.f32(0), r.all_of(r.types_of(0, r.QUANTIZED | {F16}), same_ne(2, 0, 1), same_ne(3, 0, 1))),
 )
 
-RULES: dict[int, Rule] = by_op(
+RULES: dict[int, r.Rule] = r.by_op(
     {
         "CPY SET_ROWS": CAN_WRITE,
         "MUL_MAT": MUL_MAT,
         "SOFT_MAX_BACK": SOFT_MAX_BACK,
-        "IM2COL_BACK": all_of(f32(0), f32_or_f16(1)),
-        "GET_ROWS_BACK": f32_or_f16(0),
+        "IM2COL_BACK": r.all_of(r.f32(0), r.f32_or_f16(1)),
+        "GET_ROWS_BACK": r.f32_or_f16(0),
         "OUT_PROD": OUT_PROD,
-        "CONV_2D": contiguous(0),
-        "SSM_SCAN": any_of(param(0, (1,), "it keeps several states"), among(3, "ne0", 1)),
+        "CONV_2D": r.contiguous(0),
+        "SSM_SCAN": r.any_of(r.param(0, (1,), "it keeps several states"), r.among(3, "ne0", 1)),
     }
 )
 """The ops it runs only under a condition; it runs all others."""
@@ -100,33 +81,33 @@ def _row_groups(kernels: Kernels, features: Features) -> dict[DType, frozenset[i
     return {type: frozenset(rows) for type, rows in groups.items()}
 
 
-_ON_HOST_IN_F32 = all_of(
-    present(1),
-    on(1, "source 1 lies in {buft1}, which is not host memory", lambda t: t.buffer is None or t.buffer.buft.host),
-    f32(1),
+_ON_HOST_IN_F32 = r.all_of(
+    r.present(1),
+    r.on(1, "source 1 lies in {buft1}, which is not host memory", lambda t: t.buffer is None or t.buffer.buft.host),
+    r.f32(1),
 )
 
 
-def _only_source_0_in(family: str) -> Rule:
+def _only_source_0_in(family: str) -> r.Rule:
     def test(op: Tensor) -> bool:
         w = optional(op, 0)
         return w is not None and w.buffer is not None and w.buffer.buft.family == family
 
-    return holds(f"a source lies in {family} memory, and only source 0 may", test)
+    return r.holds(f"a source lies in {family} memory, and only source 0 may", test)
 
 
 def repack(features: Features, kernels: Kernels = KERNELS) -> OpRule:
     """What the CPU runs of weights in CPU_REPACK: ggml_repack_get_optimal_repack_type and supports_op of the type."""
     groups = _row_groups(kernels, features)
-    return all_of(
-        holds("out of CPU_REPACK it runs MUL_MAT and MUL_MAT_ID, no {op}", lambda op: op.op in _DIMS),
+    return r.all_of(
+        r.holds("out of CPU_REPACK it runs MUL_MAT and MUL_MAT_ID, no {op}", lambda op: op.op in _DIMS),
         _only_source_0_in(REPACK),
-        holds(
+        r.holds(
             "packed weights of MUL_MAT are a matrix, and of MUL_MAT_ID a stack of matrices",
             lambda op: n_dims(source(op, 0)) == _DIMS[op.op],
         ),
-        types_of(0, groups.keys(), "which this CPU does not pack"),
-        on(
+        r.types_of(0, groups.keys(), "which this CPU does not pack"),
+        r.on(
             0,
             "packed {type0} needs whole groups of rows, and source 0 has {ne0[1]} rows",
             lambda w: any(w.ne[1] % n == 0 for n in groups[w.type]),
@@ -147,14 +128,14 @@ _AMX_EXTRA = {TYPES["q8_0"]: 4, TYPES["q4_K"]: 4, TYPES["q5_K"]: 4, TYPES["iq4_x
 _AMX_PACKED = frozenset(type for type in _AMX_COLUMNS if type.quantized)
 
 
-_AMX_RULE = all_of(
-    holds("out of AMX memory it runs MUL_MAT, no {op}", lambda op: op.op == Op.MUL_MAT),
-    present(0, 1),
+_AMX_RULE = r.all_of(
+    r.holds("out of AMX memory it runs MUL_MAT, no {op}", lambda op: op.op == Op.MUL_MAT),
+    r.present(0, 1),
     _only_source_0_in(AMX),
-    contiguous(0, 1),
-    multiple(RESULT, "ne0", _TILE_ROWS),
-    types_of(0, _AMX_COLUMNS.keys(), "which AMX does not multiply"),
-    on(
+    r.contiguous(0, 1),
+    r.multiple(RESULT, "ne0", _TILE_ROWS),
+    r.types_of(0, _AMX_COLUMNS.keys(), "which AMX does not multiply"),
+    r.on(
         0,
         "rows of {type0} are {ne0[0]} long, not a whole number of tiles",
         lambda w: w.ne[0] % _AMX_COLUMNS[w.type] == 0,

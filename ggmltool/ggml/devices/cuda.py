@@ -10,54 +10,9 @@ from enum import Enum
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
-from ggmltool.ggml.devices.combinators import (
-    FLOATS,
-    NEVER,
-    QUANTIZED,
-    Rule,
-    all_of,
-    among,
-    any_of,
-    at_least,
-    at_most,
-    by_op,
-    contiguous,
-    contiguous_rows,
-    f32,
-    f32_or_f16,
-    holds,
-    multiple,
-    not_types,
-    param,
-    same_type,
-    saying,
-    types,
-    types_of,
-    unless,
-)
+from ggmltool.ggml.devices import combinators as r
+from ggmltool.ggml.devices import op_rules as o
 from ggmltool.ggml.devices.conditions import RESULT, optional, source
-from ggmltool.ggml.devices.op_rules import (
-    COL2IM_1D,
-    DSV4_IN_F32,
-    F16_BY_F16,
-    KQ_STRIDE,
-    KV_AND_MASK,
-    MAMBA_2,
-    NO_ALIBI,
-    NO_KERNEL,
-    ROW_NUMBERS,
-    aligned_strides,
-    copies,
-    groups_queries,
-    is_view_of_keys,
-    matrix,
-    multiplies,
-    padded_size,
-    queries_per_key,
-    takes_rows_of,
-    unit_stride,
-    writes_rows,
-)
 from ggmltool.ggml.devices.profile import Features, Hardware, SizeFacts, pinned
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
 from ggmltool.ggml.errors import GgmlAssert
@@ -95,9 +50,9 @@ def best_kernel(dst: Tensor, has: Features = NVIDIA) -> Kernel:
     if FLASH_ATTN.ask(dst) is not None:
         return Kernel.NONE
     q, k = source(dst, 0), source(dst, 1)
-    gqa = queries_per_key(dst, _BEST_KERNEL)
-    gqa_opt = groups_queries(dst, gqa)
-    vec_ok = q.ne[0] <= 256 and q.ne[0] % 64 == 0 and q.ne[0] != 192 and k.ne[1] % KQ_STRIDE == 0
+    gqa = o.queries_per_key(dst, _BEST_KERNEL)
+    gqa_opt = o.groups_queries(dst, gqa)
+    vec_ok = q.ne[0] <= 256 and q.ne[0] % 64 == 0 and q.ne[0] != 192 and k.ne[1] % o.KQ_STRIDE == 0
     has_matrix_kernel = q.ne[0] not in (40, 72)
     if "turing" in has and has_matrix_kernel:
         return Kernel.VEC if vec_ok and _rather_vectors(q, k, gqa, gqa_opt, "ada" in has) else Kernel.MMA
@@ -155,15 +110,15 @@ def nbytes_with_copies(dst: Tensor, k: Tensor, v: Tensor, need_k: bool, need_v: 
     end = dst.nbytes
     if need_k and k.type is not F16:
         end = pad(end, _EXTRA_ALIGNMENT) + 2 * nelements(k)
-    if need_v and v.type is not F16 and not is_view_of_keys(k, v):
+    if need_v and v.type is not F16 and not o.is_view_of_keys(k, v):
         end = pad(end, _EXTRA_ALIGNMENT) + 2 * nelements(v)
     return end
 
 
 def _heads_refusal(dst: Tensor) -> str | None:
-    gqa = queries_per_key(dst, _BEST_KERNEL)
+    gqa = o.queries_per_key(dst, _BEST_KERNEL)
     k, v = source(dst, 1).ne[0], source(dst, 2).ne[0]
-    if _head_size_ok(k, v, gqa, groups_queries(dst, gqa)):
+    if _head_size_ok(k, v, gqa, o.groups_queries(dst, gqa)):
         return None
     if not _head_size_ok(k, v, _KERNEL_GROUP, True):
         return "no kernel for heads of {ne1[0]} in K and {ne2[0]} in V"
@@ -185,10 +140,10 @@ def _head_size_ok(k: int, v: int, gqa: int, gqa_opt: bool) -> bool:
     return False
 
 
-HEADS = Rule(_heads_refusal)
+HEADS = r.Rule(_heads_refusal)
 """What kernels ask of the sizes of heads."""
 
-FLASH_ATTN = all_of(HEADS, KV_AND_MASK)
+FLASH_ATTN = r.all_of(HEADS, o.KV_AND_MASK)
 """Whether there is a kernel at all."""
 
 
@@ -202,21 +157,21 @@ FEATURES = ("turing", "ada")
 AMD_FEATURES = ("wmma", "mfma")
 """What decides which attention kernel there is; see `cuda_fattn.best_kernel`."""
 
-MUL_MAT_TYPES = types(
+MUL_MAT_TYPES = r.types(
     "f32 f16 bf16 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 mxfp4 nvfp4 q2_K q3_K q4_K q5_K q6_K q8_K iq1_s iq1_m "
     "iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s iq4_nl iq4_xs"
 )
-_GET_ROWS_TYPES = types(
+_GET_ROWS_TYPES = r.types(
     "f32 f16 bf16 i32 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 q2_K q3_K q4_K q5_K q6_K iq2_xxs iq2_xs iq2_s iq3_xxs "
     "iq3_s iq1_s iq1_m iq4_xs"
 )
-_SET_ROWS = {F32: types("f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl"), F16: types("f16")}
+_SET_ROWS = {F32: r.types("f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl"), F16: r.types("f16")}
 _COPIES = (
-    dict.fromkeys(FLOATS, FLOATS)
-    | {F32: FLOATS | types("q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl i32"), I32: types("f32 i32")}
-    | dict.fromkeys(types("q8_0 q4_0 q4_1 q5_0 q5_1"), types("f32"))
+    dict.fromkeys(r.FLOATS, r.FLOATS)
+    | {F32: r.FLOATS | r.types("q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl i32"), I32: r.types("f32 i32")}
+    | dict.fromkeys(r.types("q8_0 q4_0 q4_1 q5_0 q5_1"), r.types("f32"))
 )
-_INDEXER_KEYS = types("f32 bf16 f16 q8_0 q5_1 q5_0 q4_1 q4_0")
+_INDEXER_KEYS = r.types("f32 bf16 f16 q8_0 q5_1 q5_0 q4_1 q4_0")
 _MOST_MATRICES = 1 << 15
 
 
@@ -230,82 +185,83 @@ def _whole_blocks(op: Tensor) -> bool:
     return all(source(op, i).ne[0] % source(op, i).type.block_size == 0 for i in range(2))
 
 
-GET_ROWS_BACK = all_of(f32(0, RESULT), matrix(RESULT))
-REPEAT_BACK = all_of(
-    f32(RESULT),
-    holds(
+GET_ROWS_BACK = r.all_of(r.f32(0, RESULT), o.matrix(RESULT))
+REPEAT_BACK = r.all_of(
+    r.f32(RESULT),
+    r.holds(
         "ne[2] * ne[3] of source 0 is more than 32768",
         lambda op: source(op, 0).ne[2] * source(op, 0).ne[3] <= _MOST_MATRICES,
     ),
 )
-_MUL_MAT = all_of(
-    unit_stride(0, 1),
-    F16_BY_F16,
-    multiplies(MUL_MAT_TYPES),
+_MUL_MAT = r.all_of(
+    o.unit_stride(0, 1),
+    o.F16_BY_F16,
+    o.multiplies(MUL_MAT_TYPES),
 )
-_BLOCKS = all_of(
-    holds("the sources are {type0} and not contiguous", _whole_batches),
-    holds("rows of {type0} are not whole blocks", _whole_blocks),
+_BLOCKS = r.all_of(
+    r.holds("the sources are {type0} and not contiguous", _whole_batches),
+    r.holds("rows of {type0} are not whole blocks", _whole_blocks),
 )
-MAMBA_1 = all_of(
-    at_least(3, "ne0", 2),
-    among(0, "ne0", 16),
-    among(0, "ne1", 1),
-    multiple(0, "ne2", 128),
-    among(4, "ne1", 1),
-    param(0, (0, 1), "it keeps one state in Mamba-1"),
+MAMBA_1 = r.all_of(
+    r.at_least(3, "ne0", 2),
+    r.among(0, "ne0", 16),
+    r.among(0, "ne1", 1),
+    r.multiple(0, "ne2", 128),
+    r.among(4, "ne1", 1),
+    r.param(0, (0, 1), "it keeps one state in Mamba-1"),
 )
 
 
-def lightning_indexer(*heads: int) -> Rule:
+def lightning_indexer(*heads: int) -> r.Rule:
     """ggml_cuda_lightning_indexer_supported: so many heads."""
-    return all_of(
-        among(0, "ne0", 128),
-        among(0, "ne1", *heads),
-        types_of(1, _INDEXER_KEYS, NO_KERNEL),
-        *(unless(types_of(i, QUANTIZED), aligned_strides(i, 16)) for i in (0, 1)),
+    return r.all_of(
+        r.among(0, "ne0", 128),
+        r.among(0, "ne1", *heads),
+        r.types_of(1, _INDEXER_KEYS, o.NO_KERNEL),
+        *(r.unless(r.types_of(i, r.QUANTIZED), o.aligned_strides(i, 16)) for i in (0, 1)),
     )
 
 
-RULES: dict[int, Rule] = by_op(
+RULES: dict[int, r.Rule] = r.by_op(
     {
-        "UNARY GROUP_NORM RMS_NORM_BACK SUM_ROWS MEAN": contiguous(0),
-        "GLU": contiguous(0, kind="from 1"),
+        "UNARY GROUP_NORM RMS_NORM_BACK SUM_ROWS MEAN": r.contiguous(0),
+        "GLU": r.contiguous(0, kind="from 1"),
         "MUL_MAT MUL_MAT_ID": _MUL_MAT,
-        "OUT_PROD": f32(RESULT, 0, 1),
-        "GET_ROWS": any_of(
-            takes_rows_of(_GET_ROWS_TYPES), all_of(takes_rows_of(types("iq4_nl mxfp4")), multiple(0, "ne0", 256))
+        "OUT_PROD": r.f32(RESULT, 0, 1),
+        "GET_ROWS": r.any_of(
+            o.takes_rows_of(_GET_ROWS_TYPES),
+            r.all_of(o.takes_rows_of(r.types("iq4_nl mxfp4")), r.multiple(0, "ne0", 256)),
         ),
         "GET_ROWS_BACK": GET_ROWS_BACK,
-        "SET_ROWS": all_of(writes_rows(_SET_ROWS), ROW_NUMBERS),
-        "SET": all_of(types_of(RESULT, (F32, I32)), same_type(RESULT, 0, 1)),
-        "CPY": any_of(copies(_COPIES, to=1), all_of(same_type(0, 1), contiguous(0, 1))),
-        "DUP": not_types(0, (I32, I16)),
-        "REPEAT": f32_or_f16(0),
+        "SET_ROWS": r.all_of(o.writes_rows(_SET_ROWS), o.ROW_NUMBERS),
+        "SET": r.all_of(r.types_of(RESULT, (F32, I32)), r.same_type(RESULT, 0, 1)),
+        "CPY": r.any_of(o.copies(_COPIES, to=1), r.all_of(r.same_type(0, 1), r.contiguous(0, 1))),
+        "DUP": r.not_types(0, (I32, I16)),
+        "REPEAT": r.f32_or_f16(0),
         "REPEAT_BACK": REPEAT_BACK,
-        "CONCAT": all_of(same_type(0, 1, RESULT), unless(not_types(0, QUANTIZED), _BLOCKS)),
-        "CONV_TRANSPOSE_1D": f32(0, 1),
-        "COL2IM_1D": COL2IM_1D,
-        "SILU_BACK ROLL": all_of(f32(0), contiguous(0)),
-        "NORM RMS_NORM L2_NORM SUM": contiguous_rows(0),
-        "ADD SUB MUL DIV": f32_or_f16(0, 1, RESULT),
-        "SSM_SCAN": any_of(MAMBA_2, MAMBA_1),
-        "SSM_CONV": multiple(0, "ne1", 128),
-        "SOFT_MAX_BACK": NO_ALIBI,
-        "ROPE ROPE_BACK": all_of(unit_stride(0), contiguous(0, kind="from 2")),
-        "IM2COL IM2COL_3D CONV_2D ACC": contiguous(0, 1),
-        "CONV_2D_DW": f32(0),
-        **DSV4_IN_F32,
+        "CONCAT": r.all_of(r.same_type(0, 1, RESULT), r.unless(r.not_types(0, r.QUANTIZED), _BLOCKS)),
+        "CONV_TRANSPOSE_1D": r.f32(0, 1),
+        "COL2IM_1D": o.COL2IM_1D,
+        "SILU_BACK ROLL": r.all_of(r.f32(0), r.contiguous(0)),
+        "NORM RMS_NORM L2_NORM SUM": r.contiguous_rows(0),
+        "ADD SUB MUL DIV": r.f32_or_f16(0, 1, RESULT),
+        "SSM_SCAN": r.any_of(o.MAMBA_2, MAMBA_1),
+        "SSM_CONV": r.multiple(0, "ne1", 128),
+        "SOFT_MAX_BACK": o.NO_ALIBI,
+        "ROPE ROPE_BACK": r.all_of(o.unit_stride(0), r.contiguous(0, kind="from 2")),
+        "IM2COL IM2COL_3D CONV_2D ACC": r.contiguous(0, 1),
+        "CONV_2D_DW": r.f32(0),
+        **o.DSV4_IN_F32,
         "LIGHTNING_INDEXER": lightning_indexer(32, 64),
         "FLASH_ATTN_EXT": FLASH_ATTN,
         "DIAG_MASK_ZERO IM2COL_BACK CONV_3D POOL_1D POOL_2D_BACK FLASH_ATTN_BACK WIN_PART WIN_UNPART GET_REL_POS "
-        "ADD_REL_POS MAP_CUSTOM1 MAP_CUSTOM2 MAP_CUSTOM3 CUSTOM": NEVER,
+        "ADD_REL_POS MAP_CUSTOM1 MAP_CUSTOM2 MAP_CUSTOM3 CUSTOM": r.NEVER,
     }
 )
 """What CUDA runs under a condition, or not at all; it runs all other ops."""
 
-AMD_RULES = RULES | by_op(
-    {"ARGSORT TOP_K": saying("it sorts rows of up to 1024, and source 0 has {ne0[0]}", at_most(0, "ne0", 1024))}
+AMD_RULES = RULES | r.by_op(
+    {"ARGSORT TOP_K": r.saying("it sorts rows of up to 1024, and source 0 has {ne0[0]}", r.at_most(0, "ne0", 1024))}
 )
 """The rules of a build for ROCm, which has none of NVIDIA's library for sorting."""
 
@@ -329,7 +285,7 @@ def sources_here(buft: BufferType, _: Hardware) -> OpRule:
 
 def alloc_size(memory: SizeFacts) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows padded, and room for f16 copies of attention's K and V."""
-    return padded_size(memory, flash_attn_nbytes)
+    return o.padded_size(memory, flash_attn_nbytes)
 
 
 EXTRA = (pinned("CUDA_Host"),)

@@ -13,27 +13,7 @@ from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import Keep, OpRule, UseCount
-from ggmltool.ggml.devices.combinators import (
-    ALWAYS,
-    Rule,
-    all_of,
-    among,
-    at_least,
-    by_op,
-    contiguous,
-    contiguous_rows,
-    f32,
-    f32_or_f16,
-    holds,
-    multiple,
-    not_types,
-    ops,
-    same_shape,
-    same_type,
-    saying,
-    types,
-    types_of,
-)
+from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
 from ggmltool.ggml.devices.op_rules import COL2IM_1D, NO_KERNEL, PADS_WITH_ZEROS, copies, writes_rows
 from ggmltool.ggml.devices.profile import ExtraBuft, Hardware, SizeFacts
@@ -48,91 +28,93 @@ FEATURES = ("bfloat", "simdgroup_mm", "simdgroup_reduction")
 """What Apple's own GPUs have from the M1 on; bfloat needs Metal 3."""
 
 HEAD_SIZES = (32, 40, 48, 64, 72, 80, 96, 112, 128, 192, 256, 320, 512, 576)
-KV_TYPES = types("f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1")
-_TO_FLOAT = types("f32 f16")
+KV_TYPES = r.types("f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1")
+_TO_FLOAT = r.types("f32 f16")
 _COPIES = {
-    F32: types("f32 f16 bf16 q8_0 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 iq4_nl tq2_0 i32"),
+    F32: r.types("f32 f16 bf16 q8_0 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 iq4_nl tq2_0 i32"),
     F16: _TO_FLOAT,
-    BF16: types("f32 bf16"),
-    I32: types("f32 i32"),
-} | dict.fromkeys(types("q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 tq2_0"), _TO_FLOAT)
-_SET_ROWS = {F16: types("f16"), F32: types("f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl tq2_0")}
+    BF16: r.types("f32 bf16"),
+    I32: r.types("f32 i32"),
+} | dict.fromkeys(r.types("q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 tq2_0"), _TO_FLOAT)
+_SET_ROWS = {F16: r.types("f16"), F32: r.types("f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl tq2_0")}
 
 
-def _four_connections(*rules: Rule) -> Rule:
-    return saying("there are not 4 hyper-connections", all_of(*rules))
+def _four_connections(*rules: r.Rule) -> r.Rule:
+    return r.saying("there are not 4 hyper-connections", r.all_of(*rules))
 
 
-RULES: dict[int, Rule] = by_op(
+RULES: dict[int, r.Rule] = r.by_op(
     {
-        "SCALE FILL CLAMP SQR SQRT SIN COS LOG UNARY": all_of(contiguous_rows(0), f32_or_f16(0)),
-        "SILU_BACK": all_of(f32(0, 1, RESULT), contiguous(0, 1, RESULT), same_shape(0, 1)),
-        "GLU": all_of(contiguous(0, kind="from 1"), f32_or_f16(0)),
-        "CONCAT": all_of(same_type(0, 1, RESULT), types_of(0, types("f32 f16 bf16 i8 i16 i32 i64"), NO_KERNEL)),
-        "ADD SUB MUL DIV ADD_ID": all_of(contiguous_rows(0, 1), f32_or_f16(0), same_type(0, 1)),
-        "ACC": all_of(contiguous_rows(0, 1), f32(0)),
-        "CONV_TRANSPOSE_2D": all_of(contiguous(0, 1), f32_or_f16(0), f32(1, RESULT)),
+        "SCALE FILL CLAMP SQR SQRT SIN COS LOG UNARY": r.all_of(r.contiguous_rows(0), r.f32_or_f16(0)),
+        "SILU_BACK": r.all_of(r.f32(0, 1, RESULT), r.contiguous(0, 1, RESULT), r.same_shape(0, 1)),
+        "GLU": r.all_of(r.contiguous(0, kind="from 1"), r.f32_or_f16(0)),
+        "CONCAT": r.all_of(r.same_type(0, 1, RESULT), r.types_of(0, r.types("f32 f16 bf16 i8 i16 i32 i64"), NO_KERNEL)),
+        "ADD SUB MUL DIV ADD_ID": r.all_of(r.contiguous_rows(0, 1), r.f32_or_f16(0), r.same_type(0, 1)),
+        "ACC": r.all_of(r.contiguous_rows(0, 1), r.f32(0)),
+        "CONV_TRANSPOSE_2D": r.all_of(r.contiguous(0, 1), r.f32_or_f16(0), r.f32(1, RESULT)),
         "COL2IM_1D": COL2IM_1D,
-        "CONV_3D": all_of(contiguous(0, 1), f32_or_f16(0), f32(1)),
-        "SUM ROLL": contiguous(0),
-        "TRI SUM_ROWS CUMSUM MEAN SOFT_MAX GROUP_NORM L2_NORM NORM RMS_NORM": contiguous_rows(0),
-        "COUNT_EQUAL": all_of(types_of((0, 1), I32), types_of(RESULT, I64)),
-        "IM2COL": all_of(contiguous(1), f32(1), f32_or_f16(RESULT)),
-        "CONV_2D": all_of(contiguous(0), f32(1, RESULT), f32_or_f16(0)),
-        "CONV_2D_DW": all_of(f32(1, RESULT), f32_or_f16(0)),
-        "UPSCALE POOL_2D PAD_REFLECT_1D TIMESTEP_EMBEDDING": f32(0),
-        "POOL_1D": all_of(contiguous(0), f32(0)),
-        "PAD": all_of(
-            PADS_WITH_ZEROS, holds("it pads at the end only", lambda op: not any(word(op, i) for i in (0, 2, 4, 6)))
+        "CONV_3D": r.all_of(r.contiguous(0, 1), r.f32_or_f16(0), r.f32(1)),
+        "SUM ROLL": r.contiguous(0),
+        "TRI SUM_ROWS CUMSUM MEAN SOFT_MAX GROUP_NORM L2_NORM NORM RMS_NORM": r.contiguous_rows(0),
+        "COUNT_EQUAL": r.all_of(r.types_of((0, 1), I32), r.types_of(RESULT, I64)),
+        "IM2COL": r.all_of(r.contiguous(1), r.f32(1), r.f32_or_f16(RESULT)),
+        "CONV_2D": r.all_of(r.contiguous(0), r.f32(1, RESULT), r.f32_or_f16(0)),
+        "CONV_2D_DW": r.all_of(r.f32(1, RESULT), r.f32_or_f16(0)),
+        "UPSCALE POOL_2D PAD_REFLECT_1D TIMESTEP_EMBEDDING": r.f32(0),
+        "POOL_1D": r.all_of(r.contiguous(0), r.f32(0)),
+        "PAD": r.all_of(
+            PADS_WITH_ZEROS, r.holds("it pads at the end only", lambda op: not any(word(op, i) for i in (0, 2, 4, 6)))
         ),
-        "LEAKY_RELU": f32_or_f16(0),
-        "FLASH_ATTN_EXT": all_of(among(0, "ne0", *HEAD_SIZES), same_type(1, 2), types_of(1, KV_TYPES, NO_KERNEL)),
-        "LIGHTNING_INDEXER": all_of(
-            among(0, "ne0", 128),
-            among(0, "ne1", 64),
-            types_of(3, F16),
-            types_of(1, KV_TYPES, NO_KERNEL),
-            f32(0, 2, RESULT),
-            contiguous_rows(0, 1, 2, 3),
+        "LEAKY_RELU": r.f32_or_f16(0),
+        "FLASH_ATTN_EXT": r.all_of(
+            r.among(0, "ne0", *HEAD_SIZES), r.same_type(1, 2), r.types_of(1, KV_TYPES, NO_KERNEL)
         ),
-        "DSV4_HC_COMB": all_of(
-            f32(0, 1, 2, RESULT),
-            _four_connections(among((0, 2), "ne0", 24), at_least(1, "ne0", 3)),
-            contiguous_rows(0, 1, 2),
+        "LIGHTNING_INDEXER": r.all_of(
+            r.among(0, "ne0", 128),
+            r.among(0, "ne1", 64),
+            r.types_of(3, F16),
+            r.types_of(1, KV_TYPES, NO_KERNEL),
+            r.f32(0, 2, RESULT),
+            r.contiguous_rows(0, 1, 2, 3),
         ),
-        "DSV4_HC_PRE": all_of(
-            f32(0, 1, RESULT),
-            _four_connections(among(0, "ne1", 4), among(1, "ne0", 4)),
-            contiguous_rows(0, 1),
+        "DSV4_HC_COMB": r.all_of(
+            r.f32(0, 1, 2, RESULT),
+            _four_connections(r.among((0, 2), "ne0", 24), r.at_least(1, "ne0", 3)),
+            r.contiguous_rows(0, 1, 2),
         ),
-        "DSV4_HC_POST": all_of(
-            f32(0, 1, 2, 3, RESULT),
-            _four_connections(among((1, 3), "ne1", 4), among((2, 3), "ne0", 4)),
-            contiguous_rows(0, 1, 2, 3),
+        "DSV4_HC_PRE": r.all_of(
+            r.f32(0, 1, RESULT),
+            _four_connections(r.among(0, "ne1", 4), r.among(1, "ne0", 4)),
+            r.contiguous_rows(0, 1),
         ),
-        "GATED_DELTA_NET": multiple(2, "ne0", 32),
-        "SOLVE_TRI MUL_MAT MUL_MAT_ID GET_ROWS": not_types(0, TYPES["nvfp4"], NO_KERNEL),
+        "DSV4_HC_POST": r.all_of(
+            r.f32(0, 1, 2, 3, RESULT),
+            _four_connections(r.among((1, 3), "ne1", 4), r.among((2, 3), "ne0", 4)),
+            r.contiguous_rows(0, 1, 2, 3),
+        ),
+        "GATED_DELTA_NET": r.multiple(2, "ne0", 32),
+        "SOLVE_TRI MUL_MAT MUL_MAT_ID GET_ROWS": r.not_types(0, TYPES["nvfp4"], NO_KERNEL),
         "SET CPY DUP CONT": copies(_COPIES),
         "SET_ROWS": writes_rows(_SET_ROWS),
         "REPEAT CONV_TRANSPOSE_1D ARGMAX ROPE ROPE_BACK ARGSORT TOP_K ARANGE SSM_SCAN SSM_CONV RWKV_WKV6 RWKV_WKV7 "
-        "DIAG OPT_STEP_ADAMW OPT_STEP_SGD": ALWAYS,
+        "DIAG OPT_STEP_ADAMW OPT_STEP_SGD": r.ALWAYS,
     }
 )
 """All that Metal runs, on hardware that has every feature."""
 
-_NEEDS_REDUCTION = ops(
+_NEEDS_REDUCTION = r.ops(
     "SUM SUM_ROWS CUMSUM MEAN SOFT_MAX GROUP_NORM L2_NORM COUNT_EQUAL ARGMAX NORM RMS_NORM DSV4_HC_COMB DSV4_HC_PRE "
     "DSV4_HC_POST SSM_SCAN SSM_CONV GATED_DELTA_NET SOLVE_TRI MUL_MAT MUL_MAT_ID OPT_STEP_ADAMW OPT_STEP_SGD"
 )
-_NEEDS_MATRICES = ops("FLASH_ATTN_EXT LIGHTNING_INDEXER")
+_NEEDS_MATRICES = r.ops("FLASH_ATTN_EXT LIGHTNING_INDEXER")
 
-WITHOUT: dict[str, Rule] = {
-    "bfloat": not_types((RESULT, 0, 1, 2), BF16, "which this GPU has not"),
-    "simdgroup_reduction": holds(
+WITHOUT: dict[str, r.Rule] = {
+    "bfloat": r.not_types((RESULT, 0, 1, 2), BF16, "which this GPU has not"),
+    "simdgroup_reduction": r.holds(
         "this GPU cannot reduce over a simdgroup, which {op} needs",
         lambda op: op.op not in _NEEDS_REDUCTION,
     ),
-    "simdgroup_mm": holds(
+    "simdgroup_mm": r.holds(
         "this GPU has no matrices of a simdgroup, which {op} needs",
         lambda op: op.op not in _NEEDS_MATRICES,
     ),
@@ -145,10 +127,10 @@ def hardware_limits(_: BufferType, hardware: Hardware) -> OpRule | None:
     return without(hardware, WITHOUT)
 
 
-def without(hardware: Hardware, asks: Mapping[str, Rule]) -> OpRule | None:
+def without(hardware: Hardware, asks: Mapping[str, r.Rule]) -> OpRule | None:
     """What `asks`, by feature, is asked of every op on a GPU that has not all of these features."""
     missing = [rule for feature, rule in asks.items() if feature not in hardware.features]
-    return all_of(*missing).ask if missing else None
+    return r.all_of(*missing).ask if missing else None
 
 
 def batch_size(op: Tensor) -> int:
@@ -169,7 +151,7 @@ def alloc_size(_: SizeFacts) -> AllocSize:
     return _size_of
 
 
-_TAKES_MORE = ops("MUL_MAT_ID FLASH_ATTN_EXT CUMSUM ARGSORT TOP_K")
+_TAKES_MORE = r.ops("MUL_MAT_ID FLASH_ATTN_EXT CUMSUM ARGSORT TOP_K")
 
 
 def sizes(attention: Callable[[Tensor], int], product: int = 0) -> AllocSize:
@@ -225,9 +207,9 @@ EXTRA = extra_bufts(_size_of)
 _MAX_FUSE = 16
 _LOOK_AHEAD = 64
 
-_STARTS_A_GROUP = ops("ADD NORM RMS_NORM")
-_JOINS_A_GROUP = ops("ADD MUL NORM RMS_NORM")
-_MAY_BE_PASSED = frozenset(EMPTY_OPS) | ops(
+_STARTS_A_GROUP = r.ops("ADD NORM RMS_NORM")
+_JOINS_A_GROUP = r.ops("ADD MUL NORM RMS_NORM")
+_MAY_BE_PASSED = frozenset(EMPTY_OPS) | r.ops(
     "MUL_MAT MUL_MAT_ID ROPE NORM RMS_NORM GROUP_NORM L2_NORM SUM_ROWS SSM_CONV SSM_SCAN CLAMP TRI DIAG MUL ADD SUB "
     "DIV GLU SCALE UNARY GET_ROWS SET_ROWS SET CPY CONT REPEAT"
 )
@@ -266,21 +248,21 @@ class _Ranges:
         self._writes.clear()
 
     def add(self, group: KernelGroup) -> None:
-        for r in group.reads:
-            self._reads.setdefault(r.of, []).append(r)
-        for w in group.writes:
-            self._writes.setdefault(w.of, []).append(w)
+        for read in group.reads:
+            self._reads.setdefault(read.of, []).append(read)
+        for written in group.writes:
+            self._writes.setdefault(written.of, []).append(written)
 
     def is_free_for(self, group: KernelGroup) -> bool:
         """Whether a group reads nothing that is written, and writes nothing that is read or written."""
-        if self._writes and any(_meets(self._writes.get(r.of), r) for r in group.reads):
+        if self._writes and any(_meets(self._writes.get(read.of), read) for read in group.reads):
             return False
         return not any(_meets(self._reads.get(w.of), w) or _meets(self._writes.get(w.of), w) for w in group.writes)
 
 
-def _meets(ranges: list[Range] | None, r: Range) -> bool:
+def _meets(ranges: list[Range] | None, one: Range) -> bool:
     # As in ggml, a range that ends where another begins counts as meeting it, seen from the first of the two.
-    return ranges is not None and any(r.first < other.last and r.last >= other.first for other in ranges)
+    return ranges is not None and any(one.first < other.last and one.last >= other.first for other in ranges)
 
 
 def graph_optimize(nodes: list[Tensor], use_count: UseCount, _: Keep) -> list[Tensor]:

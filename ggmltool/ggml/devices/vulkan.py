@@ -10,47 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Keep, OpRule
-from ggmltool.ggml.devices.combinators import (
-    ALL_TYPES,
-    ALWAYS,
-    F32_OR_F16,
-    QUANTIZED,
-    Rule,
-    all_of,
-    among,
-    any_of,
-    at_most,
-    by_op,
-    contiguous,
-    contiguous_rows,
-    f32,
-    f32_or_f16,
-    floats,
-    holds,
-    multiple,
-    not_types,
-    on,
-    ops,
-    present,
-    same_type,
-    saying,
-    type_pairs,
-    types,
-    types_of,
-    unless,
-)
+from ggmltool.ggml.devices import combinators as r
+from ggmltool.ggml.devices import op_rules as o
 from ggmltool.ggml.devices.conditions import RESULT, source, word
-from ggmltool.ggml.devices.op_rules import (
-    COL2IM_1D,
-    MAMBA_2_STATE,
-    NO_KERNEL,
-    ROW_NUMBERS,
-    copies,
-    multiplies_by,
-    same_ne,
-    takes_rows_of,
-    writes_rows,
-)
 from ggmltool.ggml.devices.profile import Hardware, pinned
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, DType
 from ggmltool.ggml.op import EMPTY_OPS, Op
@@ -64,27 +26,30 @@ MAX_TENSOR_SIZE = (1 << 32) - 1
 
 _SHARED_MEMORY = 32 << 10
 _WORKGROUP = 1024
-_MOST_FOUND = 1023
 
-MUL_MAT_TYPES = types(
+MUL_MAT_TYPES = r.types(
     "f32 f16 bf16 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 q2_K q3_K q4_K q5_K q6_K iq1_s iq1_m iq2_xxs iq2_xs iq2_s iq3_xxs "
     "iq3_s iq4_xs iq4_nl mxfp4 nvfp4 tq2_0"
 )
 """Weights that it multiplies."""
 
-KV_TYPES = types("f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl")
+KV_TYPES = r.types("f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl")
 """Keys and values that attention reads."""
 
-_COPY_TYPES = types("f16 bf16 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl")
-_COPIES = dict.fromkeys(_COPY_TYPES, types("f32")) | {F32: _COPY_TYPES | {F32, I32}, F16: F32_OR_F16, I32: types("f32")}
-_SET_ROWS = dict.fromkeys(F32_OR_F16, _COPY_TYPES | {F32})
-_ADD1 = {F32: types("f32"), F16: F32_OR_F16}
+_COPY_TYPES = r.types("f16 bf16 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl")
+_COPIES = dict.fromkeys(_COPY_TYPES, r.types("f32")) | {
+    F32: _COPY_TYPES | {F32, I32},
+    F16: r.F32_OR_F16,
+    I32: r.types("f32"),
+}
+_SET_ROWS = dict.fromkeys(r.F32_OR_F16, _COPY_TYPES | {F32})
+_ADD1 = {F32: r.types("f32"), F16: r.F32_OR_F16}
 _BY_SIZE = {
-    type: frozenset(other for other in ALL_TYPES if other.type_size == type.type_size)
-    for type in ALL_TYPES
+    type: frozenset(other for other in r.ALL_TYPES if other.type_size == type.type_size)
+    for type in r.ALL_TYPES
     if type.type_size in (2, 4)
 }
-_EVEN = frozenset(type for type in ALL_TYPES if type.type_size % 2 == 0)
+_EVEN = frozenset(type for type in r.ALL_TYPES if type.type_size % 2 == 0)
 
 
 def _has_dense_rows(t: Tensor) -> bool:
@@ -94,29 +59,29 @@ def _has_dense_rows(t: Tensor) -> bool:
     return dense and (t.ne[3] == 1 or nb3 == nb2 * t.ne[2])
 
 
-def _dense_rows(i: int) -> Rule:
-    return on(i, f"rows of source {i} have gaps", _has_dense_rows)
+def _dense_rows(i: int) -> r.Rule:
+    return r.on(i, f"rows of source {i} have gaps", _has_dense_rows)
 
 
-def product(batch: int, weights: frozenset[DType] = MUL_MAT_TYPES) -> Rule:
+def product(batch: int, weights: frozenset[DType] = MUL_MAT_TYPES) -> r.Rule:
     """MUL_MAT or MUL_MAT_ID by weights of these types; ne[3] of source `batch` is that of source 1."""
-    return all_of(
-        multiplies_by(dict.fromkeys(weights, ALL_TYPES) | {BF16: ALL_TYPES - {F16}}),
-        same_ne(3, batch, 1),
-        unless(floats(0), _dense_rows(0)),
-        unless(f32_or_f16(1), _dense_rows(1)),
+    return r.all_of(
+        o.multiplies_by(dict.fromkeys(weights, r.ALL_TYPES) | {BF16: r.ALL_TYPES - {F16}}),
+        o.same_ne(3, batch, 1),
+        r.unless(r.floats(0), _dense_rows(0)),
+        r.unless(r.f32_or_f16(1), _dense_rows(1)),
     )
 
 
-def _convolution(of: int, made: int) -> Rule:
+def _convolution(of: int, made: int) -> r.Rule:
     """The kernel's channels are those of the result and of source 1; dimensions of the kernel."""
 
     def test(op: Tensor) -> bool:
         kernel = source(op, 0)
         return kernel.ne[made] == op.ne[2] and kernel.ne[of] == source(op, 1).ne[2]
 
-    channels = holds("the kernel's channels are not those of source 1 and the result", test)
-    return all_of(_CONVOLVED, channels, _ALL_WHOLE)
+    channels = r.holds("the kernel's channels are not those of source 1 and the result", test)
+    return r.all_of(_CONVOLVED, channels, _ALL_WHOLE)
 
 
 def _fits_into_shared_memory(op: Tensor) -> bool:
@@ -128,92 +93,93 @@ def _smooths_bilinear_only(op: Tensor) -> bool:
     return not mode & 512 or mode & 255 == 1
 
 
-_AS_IT_IS = all_of(
-    types_of(0, _EVEN, "of an odd number of bytes"), unless(not_types(0, QUANTIZED), contiguous(0, RESULT))
+_AS_IT_IS = r.all_of(
+    r.types_of(0, _EVEN, "of an odd number of bytes"), r.unless(r.not_types(0, r.QUANTIZED), r.contiguous(0, RESULT))
 )
-_F32_WHOLE = all_of(contiguous(0), f32(0))
-_CONVOLVED = all_of(f32_or_f16(0), f32(1, RESULT))
-_ALL_WHOLE = contiguous(0, 1, RESULT)
-_SAME_HALF_OR_FULL = all_of(f32_or_f16(RESULT), same_type(0, RESULT))
-_FLASH_ATTN = all_of(
-    multiple((1, 2), "ne0", 8),
-    f32(4, 0, RESULT),
-    types_of(3, F16),
-    types_of((1, 2), KV_TYPES, NO_KERNEL),
-    any_of(types_of((1, 2), BF16), not_types((1, 2), BF16)),
+_F32_WHOLE = r.all_of(r.contiguous(0), r.f32(0))
+_CONVOLVED = r.all_of(r.f32_or_f16(0), r.f32(1, RESULT))
+_ALL_WHOLE = r.contiguous(0, 1, RESULT)
+_SAME_HALF_OR_FULL = r.all_of(r.f32_or_f16(RESULT), r.same_type(0, RESULT))
+_FLASH_ATTN = r.all_of(
+    r.multiple((1, 2), "ne0", 8),
+    r.f32(4, 0, RESULT),
+    r.types_of(3, F16),
+    r.types_of((1, 2), KV_TYPES, o.NO_KERNEL),
+    r.any_of(r.types_of((1, 2), BF16), r.not_types((1, 2), BF16)),
 )
 
-RULES: dict[int, Rule] = by_op(
+RULES: dict[int, r.Rule] = r.by_op(
     {
         "UNARY": _SAME_HALF_OR_FULL,
-        "GLU": all_of(same_type(0, 1), _SAME_HALF_OR_FULL),
+        "GLU": r.all_of(r.same_type(0, 1), _SAME_HALF_OR_FULL),
         "MUL_MAT": product(0),
         "MUL_MAT_ID": product(2),
         "FLASH_ATTN_EXT": _FLASH_ATTN,
-        "GET_ROWS": takes_rows_of(MUL_MAT_TYPES | {I32}),
-        "GET_ROWS_BACK REPEAT_BACK NORM L2_NORM": f32(0, RESULT),
-        "SET_ROWS": all_of(writes_rows(_SET_ROWS), ROW_NUMBERS),
-        "CPY DUP CONT": all_of(
-            any_of(copies(_COPIES, to=1), all_of(same_type(0, 1), _AS_IT_IS)), unless(present(1), _AS_IT_IS)
+        "GET_ROWS": o.takes_rows_of(MUL_MAT_TYPES | {I32}),
+        "GET_ROWS_BACK REPEAT_BACK NORM L2_NORM": r.f32(0, RESULT),
+        "SET_ROWS": r.all_of(o.writes_rows(_SET_ROWS), o.ROW_NUMBERS),
+        "CPY DUP CONT": r.all_of(
+            r.any_of(o.copies(_COPIES, to=1), r.all_of(r.same_type(0, 1), _AS_IT_IS)), r.unless(r.present(1), _AS_IT_IS)
         ),
-        "REPEAT": type_pairs(0, RESULT, _BY_SIZE, "it repeats elements of 2 or 4 bytes, no {type0} to {type}"),
-        "ROPE": contiguous_rows(0, RESULT),
-        "GROUP_NORM": contiguous(0),
-        "ADD SUB MUL DIV": f32_or_f16(0, 1, RESULT),
-        "ADD_ID": all_of(f32(0, 1, RESULT), types_of(2, I32)),
+        "REPEAT": r.type_pairs(0, RESULT, _BY_SIZE, "it repeats elements of 2 or 4 bytes, no {type0} to {type}"),
+        "ROPE": r.contiguous_rows(0, RESULT),
+        "GROUP_NORM": r.contiguous(0),
+        "ADD SUB MUL DIV": r.f32_or_f16(0, 1, RESULT),
+        "ADD_ID": r.all_of(r.f32(0, 1, RESULT), r.types_of(2, I32)),
         "SILU_BACK RMS_NORM_BACK OPT_STEP_ADAMW OPT_STEP_SGD SCALE DIAG_MASK_INF ARGMAX POOL_1D POOL_2D": _F32_WHOLE,
-        "SQR SQRT SIN COS CLAMP LEAKY_RELU LOG TRI DIAG": all_of(f32_or_f16(0), same_type(0, RESULT)),
-        "OUT_PROD": all_of(contiguous(0, 1), f32(0, 1, RESULT)),
-        "ARGSORT": contiguous(0, RESULT),
-        "TOP_K": all_of(
-            contiguous(0, RESULT), saying("it finds the first 1023 at most, not {ne[0]}", at_most(RESULT, "ne0", 1023))
+        "SQR SQRT SIN COS CLAMP LEAKY_RELU LOG TRI DIAG": r.all_of(r.f32_or_f16(0), r.same_type(0, RESULT)),
+        "OUT_PROD": r.all_of(r.contiguous(0, 1), r.f32(0, 1, RESULT)),
+        "ARGSORT": r.contiguous(0, RESULT),
+        "TOP_K": r.all_of(
+            r.contiguous(0, RESULT),
+            r.saying("it finds the first 1023 at most, not {ne[0]}", r.at_most(RESULT, "ne0", 1023)),
         ),
-        "UPSCALE": all_of(holds("it smooths only bilinear scaling", _smooths_bilinear_only), f32(0)),
-        "ACC": f32(0, 1, RESULT),
-        "SET": all_of(types_of(0, (F32, I32)), same_type(0, 1, RESULT)),
-        "CONCAT": all_of(
-            same_type(0, 1, RESULT),
-            unless(not_types(0, QUANTIZED), contiguous_rows(0, 1, RESULT)),
+        "UPSCALE": r.all_of(r.holds("it smooths only bilinear scaling", _smooths_bilinear_only), r.f32(0)),
+        "ACC": r.f32(0, 1, RESULT),
+        "SET": r.all_of(r.types_of(0, (F32, I32)), r.same_type(0, 1, RESULT)),
+        "CONCAT": r.all_of(
+            r.same_type(0, 1, RESULT),
+            r.unless(r.not_types(0, r.QUANTIZED), r.contiguous_rows(0, 1, RESULT)),
         ),
-        "ADD1": type_pairs(0, 1, _ADD1, "it adds no {type1} to {type0}"),
-        "ARANGE": f32(RESULT),
-        "FILL": f32_or_f16(RESULT),
-        "PAD ROLL TIMESTEP_EMBEDDING SSM_CONV": f32(0),
-        "SOFT_MAX": all_of(_F32_WHOLE, f32_or_f16(1)),
-        "SOFT_MAX_BACK": all_of(contiguous(0, 1), f32(0, 1)),
-        "SUM SUM_ROWS MEAN CUMSUM": all_of(f32(0), contiguous_rows(0)),
-        "SOLVE_TRI": all_of(
-            f32(0, RESULT),
-            at_most(1, "ne0", _WORKGROUP),
-            holds("a matrix of {ne0[0]} does not fit into shared memory", _fits_into_shared_memory),
+        "ADD1": r.type_pairs(0, 1, _ADD1, "it adds no {type1} to {type0}"),
+        "ARANGE": r.f32(RESULT),
+        "FILL": r.f32_or_f16(RESULT),
+        "PAD ROLL TIMESTEP_EMBEDDING SSM_CONV": r.f32(0),
+        "SOFT_MAX": r.all_of(_F32_WHOLE, r.f32_or_f16(1)),
+        "SOFT_MAX_BACK": r.all_of(r.contiguous(0, 1), r.f32(0, 1)),
+        "SUM SUM_ROWS MEAN CUMSUM": r.all_of(r.f32(0), r.contiguous_rows(0)),
+        "SOLVE_TRI": r.all_of(
+            r.f32(0, RESULT),
+            r.at_most(1, "ne0", _WORKGROUP),
+            r.holds("a matrix of {ne0[0]} does not fit into shared memory", _fits_into_shared_memory),
         ),
-        "COUNT_EQUAL": all_of(contiguous(0, 1), types_of((0, 1), I32)),
-        "IM2COL": all_of(contiguous(1), f32(1), f32_or_f16(RESULT)),
-        "IM2COL_3D": all_of(f32(1), f32_or_f16(RESULT)),
-        "CONV_2D_DW": all_of(f32_or_f16(0), f32(1)),
-        "GATED_LINEAR_ATTN": all_of(f32(0, RESULT), among(0, "ne0", 64)),
-        "GATED_DELTA_NET": all_of(
-            among(2, "ne0", 16, 32, 64, 128), present(0, 1, 2, 3, 4, 5), f32(0, 1, 2, 3, 4, 5, RESULT)
+        "COUNT_EQUAL": r.all_of(r.contiguous(0, 1), r.types_of((0, 1), I32)),
+        "IM2COL": r.all_of(r.contiguous(1), r.f32(1), r.f32_or_f16(RESULT)),
+        "IM2COL_3D": r.all_of(r.f32(1), r.f32_or_f16(RESULT)),
+        "CONV_2D_DW": r.all_of(r.f32_or_f16(0), r.f32(1)),
+        "GATED_LINEAR_ATTN": r.all_of(r.f32(0, RESULT), r.among(0, "ne0", 64)),
+        "GATED_DELTA_NET": r.all_of(
+            r.among(2, "ne0", 16, 32, 64, 128), r.present(0, 1, 2, 3, 4, 5), r.f32(0, 1, 2, 3, 4, 5, RESULT)
         ),
-        "SSM_SCAN": all_of(
-            f32(0, RESULT),
-            not_types((1, 2, 3, 4, 5), QUANTIZED),
-            types_of(6, I32),
-            present(3),
-            among(3, "nb1", 4),
-            MAMBA_2_STATE,
+        "SSM_SCAN": r.all_of(
+            r.f32(0, RESULT),
+            r.not_types((1, 2, 3, 4, 5), r.QUANTIZED),
+            r.types_of(6, I32),
+            r.present(3),
+            r.among(3, "nb1", 4),
+            o.MAMBA_2_STATE,
         ),
-        "CONV_TRANSPOSE_1D": f32(0, 1),
-        "COL2IM_1D": COL2IM_1D,
+        "CONV_TRANSPOSE_1D": r.f32(0, 1),
+        "COL2IM_1D": o.COL2IM_1D,
         "CONV_2D": _convolution(of=2, made=3),
         "CONV_TRANSPOSE_2D": _convolution(of=3, made=2),
-        "CONV_3D": all_of(_CONVOLVED, _ALL_WHOLE),
-        "ROPE_BACK RMS_NORM RWKV_WKV6 RWKV_WKV7": ALWAYS,
+        "CONV_3D": r.all_of(_CONVOLVED, _ALL_WHOLE),
+        "ROPE_BACK RMS_NORM RWKV_WKV6 RWKV_WKV7": r.ALWAYS,
     }
 )
 """All that Vulkan runs."""
 
-BY_ADDRESS = ops("IM2COL IM2COL_3D")
+BY_ADDRESS = r.ops("IM2COL IM2COL_3D")
 """Ops that get addresses, which reach all of a buffer."""
 
 _TOO_LARGE = tuple(f"source {i} is larger than the largest buffer that a shader can see" for i in range(MAX_SRC))

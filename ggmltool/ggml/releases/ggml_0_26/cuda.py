@@ -7,56 +7,25 @@ ggml_cuda_op_mul_mat_use_fwht; lightning-indexer.cu: ggml_cuda_lightning_indexer
 from __future__ import annotations
 
 from ggmltool.ggml.buffer import AllocSize
+from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices import cuda as before
-from ggmltool.ggml.devices.combinators import (
-    ALWAYS,
-    FLOATS,
-    Rule,
-    all_of,
-    among,
-    any_of,
-    at_most,
-    by_op,
-    contiguous,
-    contiguous_rows,
-    f32,
-    f32_or_f16,
-    not_types,
-    param,
-    same_shape,
-    same_type,
-    saying,
-    types,
-    types_of,
-)
+from ggmltool.ggml.devices import op_rules as o
 from ggmltool.ggml.devices.conditions import RESULT, optional, source
 from ggmltool.ggml.devices.cuda import HEADS, NVIDIA, Kernel, nbytes_with_copies, queries_at_once
-from ggmltool.ggml.devices.op_rules import (
-    F16_BY_F16,
-    KQ_STRIDE,
-    ONE_MASK,
-    groups_queries,
-    has_no_alibi,
-    mamba_2_state,
-    multiplies,
-    padded_size,
-    queries_per_key,
-    unit_stride,
-)
 from ggmltool.ggml.devices.profile import Features, SizeFacts
 from ggmltool.ggml.dtypes import BF16, F16, F32, DType
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.releases.ggml_0_26.fusing import NO_F32_PRECISION
 from ggmltool.ggml.tensor import Tensor
 
-_KV_TYPES = types("f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0")
-_COMPILED = types("f16 bf16 q4_0 q8_0")
+_KV_TYPES = r.types("f32 f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0")
+_COMPILED = r.types("f16 bf16 q4_0 q8_0")
 """Types for which the default build has a vector kernel, for K and V both of one (GGML_CUDA_FA_QUANTS)."""
 
 ALL_QUANTS = "fa_all_quants"
 """What a build with GGML_CUDA_FA_QUANTS=all has: a vector kernel for all types of K and V."""
 
-FLASH_ATTN = all_of(HEADS, types_of((1, 2), _KV_TYPES, "for which attention has no kernel"), ONE_MASK)
+FLASH_ATTN = r.all_of(HEADS, r.types_of((1, 2), _KV_TYPES, "for which attention has no kernel"), o.ONE_MASK)
 """Whether there is a kernel at all."""
 
 _BEST_KERNEL = "ggml_cuda_get_best_fattn_kernel"
@@ -69,15 +38,15 @@ def best_kernel(dst: Tensor, has: Features = NVIDIA) -> Kernel:
     if FLASH_ATTN.ask(dst) is not None:
         return Kernel.NONE
     q, k, v = source(dst, 0), source(dst, 1), source(dst, 2)
-    gqa = queries_per_key(dst, _BEST_KERNEL)
-    gqa_opt = groups_queries(dst, gqa)
-    vec_ok = q.ne[0] <= 256 and q.ne[0] % 64 == 0 and q.ne[0] != 192 and k.ne[1] % KQ_STRIDE == 0
+    gqa = o.queries_per_key(dst, _BEST_KERNEL)
+    gqa_opt = o.groups_queries(dst, gqa)
+    vec_ok = q.ne[0] <= 256 and q.ne[0] % 64 == 0 and q.ne[0] != 192 and k.ne[1] % o.KQ_STRIDE == 0
     quantized = k.type.quantized or v.type.quantized
     has_matrix_kernel = q.ne[0] not in (40, 72)
     if "turing" in has and has_matrix_kernel:
         vectors = vec_ok and _rather_vectors(q, k, gqa, gqa_opt, quantized, "ada" in has)
         return Kernel.VEC if vectors else Kernel.MMA
-    if has_matrix_kernel and _amd_has_matrices_for(q, gqa if has_no_alibi(dst) else 1, gqa_opt, has):
+    if has_matrix_kernel and _amd_has_matrices_for(q, gqa if o.has_no_alibi(dst) else 1, gqa_opt, has):
         return Kernel.MMA
     if vec_ok and (q.ne[1] <= 2 if quantized else q.ne[1] == 1 and not gqa_opt):
         return Kernel.VEC
@@ -143,40 +112,41 @@ _AMD_SHARED_MEMORY = 64 << 10
 
 _MOST_SORTED = _AMD_SHARED_MEMORY // 4
 
-_HADAMARD = all_of(
-    param(1, (_HINT_SRC0_IS_HADAMARD,), "it multiplies f16 by no other type but in a Hadamard transform"),
-    saying(
+_HADAMARD = r.all_of(
+    r.param(1, (_HINT_SRC0_IS_HADAMARD,), "it multiplies f16 by no other type but in a Hadamard transform"),
+    r.saying(
         "in a Hadamard transform of f16, {why}",
-        all_of(f32(0, RESULT), types_of(1, (F32, F16)), contiguous(1, RESULT), same_shape(1, RESULT)),
+        r.all_of(r.f32(0, RESULT), r.types_of(1, (F32, F16)), r.contiguous(1, RESULT), r.same_shape(1, RESULT)),
     ),
 )
-_WEIGHTS = multiplies(before.MUL_MAT_TYPES)
-_GLU = contiguous(0, kind="from 1")
-_SUMS = all_of(f32(0, RESULT), contiguous_rows(0))
+_WEIGHTS = o.multiplies(before.MUL_MAT_TYPES)
+_GLU = r.contiguous(0, kind="from 1")
+_SUMS = r.all_of(r.f32(0, RESULT), r.contiguous_rows(0))
 
-RULES: dict[int, Rule] = before.RULES | by_op(
+RULES: dict[int, r.Rule] = before.RULES | r.by_op(
     {
-        "UNARY": types_of(0, FLOATS),
-        "XIELU": f32_or_f16(0),
-        "SWIGLU_OAI SWIGLU_CLAMP": all_of(not_types(0, BF16, "for which this function has no kernel"), _GLU),
-        "MUL_MAT": all_of(unit_stride(0, 1), any_of(F16_BY_F16, _HADAMARD), _WEIGHTS),
-        "MUL_MAT_ID": all_of(
-            unit_stride(0, 1),
-            F16_BY_F16,
+        "UNARY": r.types_of(0, r.FLOATS),
+        "XIELU": r.f32_or_f16(0),
+        "SWIGLU_OAI SWIGLU_CLAMP": r.all_of(r.not_types(0, BF16, "for which this function has no kernel"), _GLU),
+        "MUL_MAT": r.all_of(o.unit_stride(0, 1), r.any_of(o.F16_BY_F16, _HADAMARD), _WEIGHTS),
+        "MUL_MAT_ID": r.all_of(
+            o.unit_stride(0, 1),
+            o.F16_BY_F16,
             NO_F32_PRECISION,
             _WEIGHTS,
         ),
-        "DUP POOL_1D": ALWAYS,
-        "SCALE": all_of(types_of(0, (F32, BF16)), same_type(0, RESULT)),
-        "CLAMP": contiguous_rows(0),
-        "ADD SUB MUL DIV": any_of(
-            f32_or_f16(0, 1, RESULT), all_of(types_of(0, BF16), types_of(RESULT, BF16), types_of(1, (F32, BF16)))
+        "DUP POOL_1D": r.ALWAYS,
+        "SCALE": r.all_of(r.types_of(0, (F32, BF16)), r.same_type(0, RESULT)),
+        "CLAMP": r.contiguous_rows(0),
+        "ADD SUB MUL DIV": r.any_of(
+            r.f32_or_f16(0, 1, RESULT),
+            r.all_of(r.types_of(0, BF16), r.types_of(RESULT, BF16), r.types_of(1, (F32, BF16))),
         ),
-        "SSM_SCAN": any_of(all_of(among(3, "ne0", 1), mamba_2_state(96, 128, 256)), before.MAMBA_1),
-        "ROLL": f32(0),
-        "CONV_3D": all_of(f32_or_f16(0), f32(1, RESULT), contiguous(0, 1, RESULT)),
-        "CONV_2D_DW": all_of(f32_or_f16(0), f32(1, RESULT)),
-        "TOP_K ARGSORT": at_most(0, "ne0", _INT_MAX),
+        "SSM_SCAN": r.any_of(r.all_of(r.among(3, "ne0", 1), o.mamba_2_state(96, 128, 256)), before.MAMBA_1),
+        "ROLL": r.f32(0),
+        "CONV_3D": r.all_of(r.f32_or_f16(0), r.f32(1, RESULT), r.contiguous(0, 1, RESULT)),
+        "CONV_2D_DW": r.all_of(r.f32_or_f16(0), r.f32(1, RESULT)),
+        "TOP_K ARGSORT": r.at_most(0, "ne0", _INT_MAX),
         "SUM_ROWS MEAN": _SUMS,
         "LIGHTNING_INDEXER": before.lightning_indexer(4, 32, 64),
         "FLASH_ATTN_EXT": FLASH_ATTN,
@@ -184,10 +154,10 @@ RULES: dict[int, Rule] = before.RULES | by_op(
 )
 """What CUDA runs under a condition, or not at all; it runs all other ops."""
 
-AMD_RULES = RULES | by_op(
+AMD_RULES = RULES | r.by_op(
     {
-        "ARGSORT": saying(
-            f"it sorts rows of up to {_MOST_SORTED}, and source 0 has {{ne0[0]}}", at_most(0, "ne0", _MOST_SORTED)
+        "ARGSORT": r.saying(
+            f"it sorts rows of up to {_MOST_SORTED}, and source 0 has {{ne0[0]}}", r.at_most(0, "ne0", _MOST_SORTED)
         )
     }
 )
@@ -196,4 +166,4 @@ AMD_RULES = RULES | by_op(
 
 def alloc_size(memory: SizeFacts) -> AllocSize:
     """ggml_backend_cuda_buffer_type_get_alloc_size: rows padded, and room for f16 copies of attention's K and V."""
-    return padded_size(memory, flash_attn_nbytes)
+    return o.padded_size(memory, flash_attn_nbytes)

@@ -9,28 +9,8 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
+from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices import metal as before
-from ggmltool.ggml.devices.combinators import (
-    Rule,
-    all_of,
-    among,
-    any_of,
-    at_least,
-    between,
-    by_op,
-    contiguous,
-    contiguous_rows,
-    f32,
-    holds,
-    not_types,
-    on,
-    param,
-    same_shape,
-    same_type,
-    types,
-    types_of,
-    unless,
-)
 from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
 from ggmltool.ggml.devices.op_rules import NO_KERNEL
 from ggmltool.ggml.devices.profile import Hardware, SizeFacts
@@ -43,43 +23,45 @@ from ggmltool.ggml.version import pad
 _LARGER_KEYS = frozenset(((96, 64), (128, 96), (192, 128), (320, 256), (576, 512)))
 """Head sizes of K and V that differ."""
 
-_NOT_MULTIPLIED = types("nvfp4 tq1_0")
+_NOT_MULTIPLIED = r.types("nvfp4 tq1_0")
 
 _IS_HADAMARD = 1
-_HADAMARD = all_of(
-    param(1, (_IS_HADAMARD,), "source 0 is not known to be a Hadamard matrix"),
-    f32(0, RESULT),
-    contiguous(1, RESULT),
-    same_shape(1, RESULT),
-    among(1, "ne0", 64, 128, 256, 512, 1024, 2048, 4096, 8192),
+_HADAMARD = r.all_of(
+    r.param(1, (_IS_HADAMARD,), "source 0 is not known to be a Hadamard matrix"),
+    r.f32(0, RESULT),
+    r.contiguous(1, RESULT),
+    r.same_shape(1, RESULT),
+    r.among(1, "ne0", 64, 128, 256, 512, 1024, 2048, 4096, 8192),
 )
 """A product that is a fast Walsh-Hadamard transform."""
 
 
-def _not_transposed(i: int) -> Rule:
-    return on(i, f"source {i} is transposed", lambda t: t.nb[0] <= t.nb[1])
+def _not_transposed(i: int) -> r.Rule:
+    return r.on(i, f"source {i} is transposed", lambda t: t.nb[0] <= t.nb[1])
 
 
-_LONG_ROWS = at_least(0, "ne0", 64)
-_BY_MATRICES = all_of(_not_transposed(0), _not_transposed(1), _LONG_ROWS, at_least(1, "ne1", 9))
-_EXPERTS_BY_MATRICES = all_of(_LONG_ROWS, at_least(2, "ne1", 32))
-_NOT_BY_F16 = not_types(1, F16)
+_LONG_ROWS = r.at_least(0, "ne0", 64)
+_BY_MATRICES = r.all_of(_not_transposed(0), _not_transposed(1), _LONG_ROWS, r.at_least(1, "ne1", 9))
+_EXPERTS_BY_MATRICES = r.all_of(_LONG_ROWS, r.at_least(2, "ne1", 32))
+_NOT_BY_F16 = r.not_types(1, F16)
 
 
-def _by_f16(rule: Rule) -> Rule:
+def _by_f16(rule: r.Rule) -> r.Rule:
     """Weights that are multiplied by all types but f16, and by f16 where the rule holds."""
-    return all_of(not_types(0, _NOT_MULTIPLIED, NO_KERNEL), unless(_NOT_BY_F16, all_of(not_types(0, BF16), rule)))
+    return r.all_of(
+        r.not_types(0, _NOT_MULTIPLIED, NO_KERNEL), r.unless(_NOT_BY_F16, r.all_of(r.not_types(0, BF16), rule))
+    )
 
 
-RULES: dict[int, Rule] = before.RULES | by_op(
+RULES: dict[int, r.Rule] = before.RULES | r.by_op(
     {
-        "CONCAT": all_of(
-            same_type(0, 1, RESULT),
-            types_of(0, types("f32 f16 bf16 i8 i16 i32 i64 q4_0 q4_1 q5_0 q5_1 q8_0"), NO_KERNEL),
+        "CONCAT": r.all_of(
+            r.same_type(0, 1, RESULT),
+            r.types_of(0, r.types("f32 f16 bf16 i8 i16 i32 i64 q4_0 q4_1 q5_0 q5_1 q8_0"), NO_KERNEL),
         ),
-        "PAD SOLVE_TRI": f32(0),
-        "FLASH_ATTN_EXT": all_of(
-            between(
+        "PAD SOLVE_TRI": r.f32(0),
+        "FLASH_ATTN_EXT": r.all_of(
+            r.between(
                 1,
                 2,
                 "no kernel for heads of {ne1[0]} in K and {ne2[0]} in V",
@@ -87,17 +69,17 @@ RULES: dict[int, Rule] = before.RULES | by_op(
             ),
             before.RULES[Op.FLASH_ATTN_EXT],
         ),
-        "LIGHTNING_INDEXER": all_of(
-            among(0, "ne0", 128),
-            types_of(3, F16),
-            types_of(1, before.KV_TYPES, NO_KERNEL),
-            f32(0, 2, RESULT),
-            contiguous_rows(0, 1, 2, 3),
+        "LIGHTNING_INDEXER": r.all_of(
+            r.among(0, "ne0", 128),
+            r.types_of(3, F16),
+            r.types_of(1, before.KV_TYPES, NO_KERNEL),
+            r.f32(0, 2, RESULT),
+            r.contiguous_rows(0, 1, 2, 3),
         ),
-        "DSV4_HC_PRE": all_of(f32(0, 1, RESULT), contiguous_rows(0, 1)),
-        "MUL_MAT": any_of(_by_f16(any_of(types_of(0, F16), _BY_MATRICES)), _HADAMARD),
+        "DSV4_HC_PRE": r.all_of(r.f32(0, 1, RESULT), r.contiguous_rows(0, 1)),
+        "MUL_MAT": r.any_of(_by_f16(r.any_of(r.types_of(0, F16), _BY_MATRICES)), _HADAMARD),
         "MUL_MAT_ID": _by_f16(_EXPERTS_BY_MATRICES),
-        "GET_ROWS": not_types(0, _NOT_MULTIPLIED, NO_KERNEL),
+        "GET_ROWS": r.not_types(0, _NOT_MULTIPLIED, NO_KERNEL),
     }
 )
 """All that Metal runs, on hardware that has every feature."""
@@ -111,9 +93,9 @@ def _is_by_f16(op: Tensor) -> bool:
 
 
 _WITHOUT = before.WITHOUT | {
-    "simdgroup_mm": all_of(
+    "simdgroup_mm": r.all_of(
         before.WITHOUT["simdgroup_mm"],
-        holds(
+        r.holds(
             "this GPU has no matrices of a simdgroup, which {op} of {type0} by f16 needs", lambda op: not _is_by_f16(op)
         ),
     )

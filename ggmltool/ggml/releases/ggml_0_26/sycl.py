@@ -9,33 +9,10 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
+from ggmltool.ggml.devices import combinators as r
+from ggmltool.ggml.devices import op_rules as o
 from ggmltool.ggml.devices import sycl as before
-from ggmltool.ggml.devices.combinators import (
-    Rule,
-    all_of,
-    among,
-    any_of,
-    at_least,
-    between,
-    by_op,
-    contiguous,
-    f32,
-    f32_or_f16,
-    holds,
-    not_types,
-    types,
-    types_of,
-)
 from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
-from ggmltool.ggml.devices.op_rules import (
-    NO_KERNEL,
-    ZERO,
-    copies,
-    has_no_alibi,
-    is_view_of_keys,
-    padded_size,
-    queries_per_key,
-)
 from ggmltool.ggml.devices.profile import Features, Hardware, SizeFacts
 from ggmltool.ggml.dtypes import F16, I32
 from ggmltool.ggml.op import Op
@@ -45,7 +22,7 @@ from ggmltool.ggml.version import pad
 FEATURES = ("onednn",)
 """What a build and its GPU may have: attention by oneDNN (but for head size 64 on an Alchemist)."""
 
-_TERNARY = types("tq1_0 tq2_0")
+_TERNARY = r.types("tq1_0 tq2_0")
 _COPIES = {type: to - _TERNARY for type, to in before.COPIES.items() if type not in _TERNARY}
 
 _MLA = (576, 576, 512)
@@ -61,7 +38,7 @@ def _mkl_takes(op: Tensor) -> bool:
         return before.has_whole_rows(k) and before.has_whole_rows(v)
     if (q.ne[0], k.ne[0], v.ne[0]) != _MLA or k.type is not F16 or v.type is not F16:
         return False
-    if queries_per_key(op, "ggml_sycl_get_best_fattn_kernel") != _MLA_QUERIES_PER_KEY:
+    if o.queries_per_key(op, "ggml_sycl_get_best_fattn_kernel") != _MLA_QUERIES_PER_KEY:
         return False
     like_keys = v.view_src is not None and v.nb[1] == k.nb[1]
     return before.has_whole_rows(k) and (like_keys or before.has_whole_rows(v))
@@ -69,7 +46,7 @@ def _mkl_takes(op: Tensor) -> bool:
 
 _FIRST_PROMPT = 32
 _FIRST_QUANTIZED = 1024
-_STAGED = types("f32 q4_0 q4_1 q5_0 q5_1 q8_0")
+_STAGED = r.types("f32 q4_0 q4_1 q5_0 q5_1 q8_0")
 
 
 def _onednn_has_kernel(op: Tensor) -> bool:
@@ -79,7 +56,7 @@ def _onednn_has_kernel(op: Tensor) -> bool:
         return False
     if mask is None or mask.type is not F16 or mask.ne[2:] != (1, 1) or optional(op, 4) is not None:
         return False
-    if not has_no_alibi(op) or word(op, 2) not in ZERO:
+    if not o.has_no_alibi(op) or word(op, 2) not in o.ZERO:
         return False
     return v.ne[0] == k.ne[0] and q.ne[3] == 1 and k.ne[2] != 0 and q.ne[2] % k.ne[2] == 0
 
@@ -93,22 +70,22 @@ def _onednn_takes(op: Tensor) -> bool:
 
 _ATTENTION = before.attention(_mkl_takes)
 
-RULES: dict[int, Rule] = before.RULES | by_op(
+RULES: dict[int, r.Rule] = before.RULES | r.by_op(
     {
-        "MUL_MAT MUL_MAT_ID": all_of(before.RULES[Op.MUL_MAT], not_types(0, _TERNARY, NO_KERNEL)),
-        "GET_ROWS_BACK": all_of(
-            f32(RESULT), f32_or_f16(0), types_of(1, I32), among(RESULT, "ne2", 1), among(RESULT, "ne3", 1)
+        "MUL_MAT MUL_MAT_ID": r.all_of(before.RULES[Op.MUL_MAT], r.not_types(0, _TERNARY, o.NO_KERNEL)),
+        "GET_ROWS_BACK": r.all_of(
+            r.f32(RESULT), r.f32_or_f16(0), r.types_of(1, I32), r.among(RESULT, "ne2", 1), r.among(RESULT, "ne3", 1)
         ),
-        "SET_ROWS": all_of(before.RULES[Op.SET_ROWS], not_types(RESULT, _TERNARY, NO_KERNEL)),
-        "CPY": copies(_COPIES, to=1),
-        "TOP_K": all_of(
-            types_of(RESULT, I32),
-            at_least(RESULT, "ne0", 1),
-            between(RESULT, 0, "the result has {ne[0]} of {ne0[0]} in a row", lambda op, src: op.ne[0] <= src.ne[0]),
-            f32(0),
-            contiguous(0),
+        "SET_ROWS": r.all_of(before.RULES[Op.SET_ROWS], r.not_types(RESULT, _TERNARY, o.NO_KERNEL)),
+        "CPY": o.copies(_COPIES, to=1),
+        "TOP_K": r.all_of(
+            r.types_of(RESULT, I32),
+            r.at_least(RESULT, "ne0", 1),
+            r.between(RESULT, 0, "the result has {ne[0]} of {ne0[0]} in a row", lambda op, src: op.ne[0] <= src.ne[0]),
+            r.f32(0),
+            r.contiguous(0),
         ),
-        "FLASH_ATTN_EXT": any_of(_ATTENTION, holds("it is no prompt for oneDNN", _onednn_takes)),
+        "FLASH_ATTN_EXT": r.any_of(_ATTENTION, r.holds("it is no prompt for oneDNN", _onednn_takes)),
     }
 )
 """All that SYCL runs, with every feature."""
@@ -128,7 +105,7 @@ _F16 = 2
 
 def alloc_size(memory: SizeFacts) -> AllocSize:
     """ggml_backend_sycl_buffer_type_get_alloc_size: rows padded, and the most that any kernel of an attention needs."""
-    return padded_size(memory, _attention_nbytes)
+    return o.padded_size(memory, _attention_nbytes)
 
 
 def _attention_nbytes(t: Tensor, has: Features) -> int:
@@ -140,7 +117,13 @@ def _attention_nbytes(t: Tensor, has: Features) -> int:
     v_copy = nelements(v) if staged or v.type is not F16 else 0
     q_copy = q.ne[2] * q.ne[1] * k.ne[0] if by_onednn else 0
     size = t.nbytes
-    for elements in (q_copy, k_copy, 0 if is_view_of_keys(k, v) and not by_onednn else v_copy, int(by_onednn), q_copy):
+    for elements in (
+        q_copy,
+        k_copy,
+        0 if o.is_view_of_keys(k, v) and not by_onednn else v_copy,
+        int(by_onednn),
+        q_copy,
+    ):
         if elements:
             size = pad(size, _ALIGNMENT) + _F16 * elements
     return size

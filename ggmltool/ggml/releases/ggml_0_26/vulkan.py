@@ -7,22 +7,8 @@ from __future__ import annotations
 
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.device import Keep, OpRule, UseCount
+from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices import vulkan as before
-from ggmltool.ggml.devices.combinators import (
-    Rule,
-    all_of,
-    among,
-    any_of,
-    at_most,
-    by_op,
-    contiguous,
-    f32,
-    not_types,
-    on,
-    same_shape,
-    types,
-    types_of,
-)
 from ggmltool.ggml.devices.conditions import RESULT, in_turn, name_of, word
 from ggmltool.ggml.devices.op_rules import takes_rows_of
 from ggmltool.ggml.devices.profile import Hardware
@@ -37,18 +23,18 @@ FEATURES = ("fp16", "subgroup_shuffle", "subgroup_arithmetic", "subgroup_16", "m
 of them at least, and Vulkan's memory model.
 """
 
-_TYPES = before.MUL_MAT_TYPES | types("tq1_0")
+_TYPES = before.MUL_MAT_TYPES | r.types("tq1_0")
 _INDEXED = (0, 1, 2, 3, RESULT)
 
 
-def _single(operand: int) -> Rule:
-    return on(operand, f"{name_of(operand)} has more than one element", lambda t: nelements(t) == 1)
+def _single(operand: int) -> r.Rule:
+    return r.on(operand, f"{name_of(operand)} has more than one element", lambda t: nelements(t) == 1)
 
 
-def _product(batch: int) -> Rule:
+def _product(batch: int) -> r.Rule:
     """MUL_MAT or MUL_MAT_ID: what is bf16 multiplies weights in bf16 only."""
-    bf16_alone = any_of(types_of(0, BF16), not_types(1, BF16))
-    return all_of(before.product(batch, _TYPES), bf16_alone)
+    bf16_alone = r.any_of(r.types_of(0, BF16), r.not_types(1, BF16))
+    return r.all_of(before.product(batch, _TYPES), bf16_alone)
 
 
 def _in_elements(t: Tensor) -> bool:
@@ -57,33 +43,35 @@ def _in_elements(t: Tensor) -> bool:
     return t.nb[0] == size and all(n % size == 0 for n in t.nb)
 
 
-_DSV4 = f32(*range(MAX_SRC), RESULT)
+_DSV4 = r.f32(*range(MAX_SRC), RESULT)
 
-RULES: dict[int, Rule] = before.RULES | by_op(
+RULES: dict[int, r.Rule] = before.RULES | r.by_op(
     {
         "MUL_MAT": _product(0),
-        "MUL_MAT_ID": all_of(NO_F32_PRECISION, _product(2)),
+        "MUL_MAT_ID": r.all_of(NO_F32_PRECISION, _product(2)),
         "GET_ROWS": takes_rows_of(_TYPES | {I32}),
-        "TOP_K": contiguous(0, RESULT),
-        "PAD_REFLECT_1D": f32(0),
+        "TOP_K": r.contiguous(0, RESULT),
+        "PAD_REFLECT_1D": r.f32(0),
         "DSV4_HC_COMB": _DSV4,
-        "DSV4_HC_PRE": all_of(_DSV4, among(0, "ne1", 4)),
-        "DSV4_HC_POST": all_of(_DSV4, among(1, "ne1", 4)),
-        "CROSS_ENTROPY_LOSS": all_of(contiguous(0, 1, RESULT), f32(0, 1, RESULT), same_shape(0, 1), _single(RESULT)),
-        "CROSS_ENTROPY_LOSS_BACK": all_of(
-            contiguous(0, 1, 2, RESULT), f32(0, 1, 2, RESULT), _single(0), same_shape(1, 2, RESULT)
+        "DSV4_HC_PRE": r.all_of(_DSV4, r.among(0, "ne1", 4)),
+        "DSV4_HC_POST": r.all_of(_DSV4, r.among(1, "ne1", 4)),
+        "CROSS_ENTROPY_LOSS": r.all_of(
+            r.contiguous(0, 1, RESULT), r.f32(0, 1, RESULT), r.same_shape(0, 1), _single(RESULT)
         ),
-        "LIGHTNING_INDEXER": all_of(
-            types_of(1, before.KV_TYPES),
-            among(0, "ne0", 128),
-            *(on(i, f"strides of {name_of(i)} are no multiples of an element", _in_elements) for i in _INDEXED),
+        "CROSS_ENTROPY_LOSS_BACK": r.all_of(
+            r.contiguous(0, 1, 2, RESULT), r.f32(0, 1, 2, RESULT), _single(0), r.same_shape(1, 2, RESULT)
+        ),
+        "LIGHTNING_INDEXER": r.all_of(
+            r.types_of(1, before.KV_TYPES),
+            r.among(0, "ne0", 128),
+            *(r.on(i, f"strides of {name_of(i)} are no multiples of an element", _in_elements) for i in _INDEXED),
         ),
     }
 )
 """All that Vulkan runs, with a driver that has every feature."""
 
 
-def _lacks(what: str, op: Op, rule: Rule | None = None) -> OpRule:
+def _lacks(what: str, op: Op, rule: r.Rule | None = None) -> OpRule:
     """What a driver asks of an op that lacks something: that it is another op, or meets a rule."""
     ask = None if rule is None else rule.ask
     return lambda t: None if t.op != op or (ask is not None and ask(t) is None) else what
@@ -101,7 +89,7 @@ _WITHOUT: dict[str, tuple[OpRule, ...]] = {
         _lacks(
             "without Vulkan's memory model it sorts 1024 elements at most, not {ne[0]}",
             Op.ARGSORT,
-            at_most(RESULT, "ne0", 1024),
+            r.at_most(RESULT, "ne0", 1024),
         ),
     ),
 }
@@ -265,8 +253,8 @@ def _is_gate(function: Tensor, product: Tensor) -> bool:
     other = two if one is function else one
     if one is None or other is None or of is None:
         return False
-    types = function.type in (F32, F16) and product.type is function.type and other.type is function.type
-    if word(function, 0) not in _GATES or not types:
+    alike = function.type in (F32, F16) and product.type is function.type and other.type is function.type
+    if word(function, 0) not in _GATES or not alike:
         return False
     small, large = (other, function) if one is function else (function, one)
     return is_contiguous_1(other) and is_contiguous_1(of) and can_repeat(small, large)
