@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
-from ggmltool.ggml.ops.registry import Arrays, Raw, float_of
+from ggmltool.ggml.ops.registry import Arrays, Build, Raw, float_of
 from ggmltool.ggml.tensor import Dims, Tensor, n_dims, op_desc
 from ggmltool.ggml.version import SIZE_MAX
 
@@ -99,6 +100,19 @@ def target_shape(function: str, b: Tensor | None, ne: list[int] | tuple[int, ...
         raise ValueError(f"{function} needs the tensor whose shape the result gets, or ne")
     dims = [*list(ne), 1, 1, 1]
     return (dims[0], dims[1], dims[2], dims[3])
+
+
+def taking(build: Build, parameters: Iterable[inspect.Parameter], about: str) -> Build:
+    """A constructor with these parameters, given in order or by name; the one that it calls gets them by name."""
+    signature = inspect.Signature(list(parameters))
+
+    def made(*args: Any, **params: Any) -> Tensor:
+        given = dict(zip(signature.parameters, args, strict=False)) | params
+        return build(**{name: given[name] for name in signature.parameters if name in given})
+
+    made.__signature__ = signature  # type: ignore[attr-defined]
+    made.__doc__ = about
+    return made
 
 
 def read_ne(raw: Raw) -> dict[str, Any]:

@@ -6,15 +6,28 @@ number. The modes differ in which elements are a pair and, for several positions
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import F32, I32
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import not_computable, param_f32, param_i32, requirer, show
-from ggmltool.ggml.ops.registry import Arrays, OpPart, Raw, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.ops.operands import not_computable, param_f32, param_i32, requirer, same_as, show, taking
+from ggmltool.ggml.ops.registry import (
+    Arrays,
+    Build,
+    Constructor,
+    OpPart,
+    Raw,
+    constructor,
+    float_bits,
+    float_of,
+    kernel,
+    words,
+)
 from ggmltool.ggml.tensor import Tensor, is_vector
 
 NORMAL, NEOX, MROPE, VISION, IMROPE = 0, 2, 8, 24, 40
@@ -87,30 +100,6 @@ def _require_offset(offset: int, mode: int) -> None:
     require(not offset or mode != VISION, "mode != GGML_ROPE_TYPE_VISION", why)
 
 
-def _rope(
-    ctx: Context,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    n_dims: int,
-    mode: int,
-    n_ctx_orig: int,
-    floats: Sequence[float],
-    sections: Sequence[int],
-    inplace: bool,
-    offset: int = 0,
-) -> Tensor:
-    """ggml_rope_impl; `floats` are the parameters from freq_base to beta_slow."""
-    _require(a, b, c, n_dims, mode)
-    if len(sections) > N_SECTIONS:
-        raise ValueError(f"rope has {N_SECTIONS} sections, not {len(sections)}")
-    result = ctx.view_tensor(a) if inplace else ctx.dup_tensor(a)
-    _require_offset(offset, mode)
-    used = [*sections, 0, 0, 0, 0][:N_SECTIONS] if mode & MROPE else [0] * N_SECTIONS
-    params = words(0, n_dims, mode, 0, n_ctx_orig, *[float_bits(f) for f in floats], *used, offset)
-    return result.set_op(Op.ROPE, params, a, b, c)
-
-
 @constructor(
     Op.ROPE,
     "rope",
@@ -150,58 +139,45 @@ def rope_ext(
     are turned, from `offset` on (ggml_rope_set_offset). `sections` count the pairs that each of a token's four
     positions turns (ggml_rope_multi).
     """
-    floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
-    return _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace, offset)
+    _require(a, b, c, n_dims, mode)
+    if len(sections) > N_SECTIONS:
+        raise ValueError(f"rope has {N_SECTIONS} sections, not {len(sections)}")
+    result = same_as(ctx, a, inplace)
+    _require_offset(offset, mode)
+    floats = [float_bits(f) for f in (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)]
+    used = [*sections, 0, 0, 0, 0][:N_SECTIONS] if mode & MROPE else [0] * N_SECTIONS
+    params = words(0, n_dims, mode, 0, n_ctx_orig, *floats, *used, offset)
+    return result.set_op(Op.ROPE, params, a, b, c)
 
 
-@constructor(Op.ROPE, inplace=True, unpack=_read_params, choices=_CHOICES, prototype="tttipiiffffff")
-def rope_multi(
-    ctx: Context,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None = None,
-    *,
-    n_dims: int,
-    sections: Sequence[int],
-    mode: int,
-    n_ctx_orig: int = 0,
-    freq_base: float = 10000.0,
-    freq_scale: float = 1.0,
-    ext_factor: float = 0.0,
-    attn_factor: float = 1.0,
-    beta_fast: float = 0.0,
-    beta_slow: float = 0.0,
-    offset: int = 0,
-    inplace: bool = False,
-) -> Tensor:
-    """ggml_rope_multi: rope_ext for tokens with four positions."""
-    floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
-    return _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, inplace, offset)
+def _rope_back(**given: Any) -> Tensor:
+    """The turn of rope_ext, backwards."""
+    result = rope_ext(**given)
+    return result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
 
 
-@constructor(Op.ROPE, inplace=True, choices=_CHOICES)
-def rope_custom(
-    ctx: Context,
-    a: Tensor,
-    b: Tensor,
-    n_dims: int,
-    mode: int,
-    n_ctx_orig: int,
-    freq_base: float,
-    freq_scale: float,
-    ext_factor: float,
-    attn_factor: float,
-    beta_fast: float,
-    beta_slow: float,
-    *,
-    inplace: bool = False,
-) -> Tensor:
-    """ggml_rope_custom: rope_ext without frequency factors."""
-    floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
-    return _rope(ctx, a, b, None, n_dims, mode, n_ctx_orig, floats, (), inplace)
+_OWN = inspect.signature(rope_ext).parameters
+_FLOATS = "freq_base freq_scale ext_factor attn_factor beta_fast beta_slow"
+_EXT = f"ctx a b c n_dims mode n_ctx_orig {_FLOATS} sections offset"
+_MULTI = f"ctx a b c n_dims sections mode n_ctx_orig {_FLOATS} offset"
+_CUSTOM = f"n_dims mode n_ctx_orig {_FLOATS}"
 
 
-@constructor(
+def _like(build: Build, names: str, about: str, required: str = "") -> Build:
+    """A constructor with these of rope_ext's parameters, in this order, some of which are required."""
+    given = (_OWN[name] for name in names.split())
+    return taking(build, [p.replace(default=p.empty) if p.name in required.split() else p for p in given], about)
+
+
+_OF_SECTIONS = Constructor(Op.ROPE, unpack=_read_params, choices=_CHOICES, prototype="tttipiiffffff")
+
+replace(_OF_SECTIONS, name="rope_multi", inplace=True)(
+    _like(rope_ext, f"{_MULTI} inplace", "ggml_rope_multi: rope_ext for tokens with four positions.", "sections")
+)
+constructor(Op.ROPE, "rope_custom", inplace=True, choices=_CHOICES)(
+    _like(rope_ext, f"ctx a b {_CUSTOM} inplace", "ggml_rope_custom: rope_ext without frequency factors.", _CUSTOM)
+)
+constructor(
     Op.ROPE_BACK,
     "rope_back",
     "rope_ext_back",
@@ -212,54 +188,10 @@ def rope_custom(
     means=_MEANS,
     parts=_PARTS,
     prototype={"rope_ext_back": "tttiiiffffff"},
+)(_like(_rope_back, _EXT, "ggml_rope_ext_back: the turn of rope_ext, backwards."))
+replace(_OF_SECTIONS, op=Op.ROPE_BACK, name="rope_multi_back")(
+    _like(_rope_back, _MULTI, "ggml_rope_multi_back: the turn of rope_multi, backwards.", "sections")
 )
-def rope_ext_back(
-    ctx: Context,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None = None,
-    *,
-    n_dims: int,
-    mode: int,
-    n_ctx_orig: int = 0,
-    freq_base: float = 10000.0,
-    freq_scale: float = 1.0,
-    ext_factor: float = 0.0,
-    attn_factor: float = 1.0,
-    beta_fast: float = 0.0,
-    beta_slow: float = 0.0,
-    sections: Sequence[int] = (),
-    offset: int = 0,
-) -> Tensor:
-    """ggml_rope_ext_back: the turn of rope_ext, backwards."""
-    floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
-    result = _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, False, offset)
-    return result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
-
-
-@constructor(Op.ROPE_BACK, unpack=_read_params, choices=_CHOICES, prototype="tttipiiffffff")
-def rope_multi_back(
-    ctx: Context,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None = None,
-    *,
-    n_dims: int,
-    sections: Sequence[int],
-    mode: int,
-    n_ctx_orig: int = 0,
-    freq_base: float = 10000.0,
-    freq_scale: float = 1.0,
-    ext_factor: float = 0.0,
-    attn_factor: float = 1.0,
-    beta_fast: float = 0.0,
-    beta_slow: float = 0.0,
-    offset: int = 0,
-) -> Tensor:
-    """ggml_rope_multi_back: the turn of rope_multi, backwards."""
-    floats = (freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow)
-    result = _rope(ctx, a, b, c, n_dims, mode, n_ctx_orig, floats, sections, False, offset)
-    return result.set_op(Op.ROPE_BACK, result.op_params, *result.src)
 
 
 def yarn_corr_dims(

@@ -6,6 +6,7 @@ A view of a view is a view of the root, with the offsets added; op_params of a V
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import BF16, DType
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.ops.operands import read_ne, requirer, show
-from ggmltool.ggml.ops.registry import Arrays, Raw, constructor, int64_t, kernel, size_t, words
+from ggmltool.ggml.ops.operands import read_ne, requirer, show, taking
+from ggmltool.ggml.ops.registry import Arrays, Build, Raw, constructor, kernel, words
 from ggmltool.ggml.tensor import MAX_DIMS, Dims, Tensor, cut_name, is_contiguous, nelements
 from ggmltool.ggml.version import SIZE_MAX
 
@@ -57,41 +58,30 @@ def view(ctx: Context, a: Tensor, ne: Sequence[int], nb: Sequence[int] = (), off
     return result.set_op(Op.VIEW, words(offset & 0xFFFFFFFF, offset >> 32), a)
 
 
-@constructor(Op.VIEW)
-def view_1d(ctx: Context, a: Tensor, ne0: int64_t, offset: size_t) -> Tensor:
-    """ggml_view_1d: `ne0` elements from `offset` bytes within a on."""
-    return view(ctx, a, (ne0,), (), offset)
+def _by_numbers(name: str, op: Op, whole: Build, abouts: Sequence[str]) -> None:
+    """The constructors `name`_1d and so on, as `abouts` have them: a number for each extent, and of a view for each
+    stride, and where it begins."""
+
+    def build(ctx: Context, a: Tensor, **numbers: int) -> Tensor:
+        ne, nb = ([n for key, n in numbers.items() if key[:2] == kind] for kind in ("ne", "nb"))
+        return whole(ctx, a, ne=ne) if op != Op.VIEW else whole(ctx, a, ne, nb, numbers["offset"])
+
+    first = list(inspect.signature(build).parameters.values())[:2]
+    for n, about in enumerate(abouts, 1):
+        names = {f"ne{i}": "int64_t" for i in range(n)}
+        if op == Op.VIEW:
+            names |= dict.fromkeys((*(f"nb{i}" for i in range(1, n)), "offset"), "size_t")
+        numbers = [first[0].replace(name=key, annotation=of) for key, of in names.items()]
+        constructor(op, f"{name}_{n}d")(taking(build, [*first, *numbers], about))
 
 
-@constructor(Op.VIEW)
-def view_2d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, nb1: size_t, offset: size_t) -> Tensor:
-    """ggml_view_2d: rows `nb1` bytes apart."""
-    return view(ctx, a, (ne0, ne1), (nb1,), offset)
-
-
-@constructor(Op.VIEW)
-def view_3d(
-    ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, ne2: int64_t, nb1: size_t, nb2: size_t, offset: size_t
-) -> Tensor:
-    """ggml_view_3d: rows `nb1`, matrices `nb2` bytes apart."""
-    return view(ctx, a, (ne0, ne1, ne2), (nb1, nb2), offset)
-
-
-@constructor(Op.VIEW)
-def view_4d(
-    ctx: Context,
-    a: Tensor,
-    ne0: int64_t,
-    ne1: int64_t,
-    ne2: int64_t,
-    ne3: int64_t,
-    nb1: size_t,
-    nb2: size_t,
-    nb3: size_t,
-    offset: size_t,
-) -> Tensor:
-    """ggml_view_4d: all strides but the first given."""
-    return view(ctx, a, (ne0, ne1, ne2, ne3), (nb1, nb2, nb3), offset)
+_VIEWS = (
+    "ggml_view_1d: `ne0` elements from `offset` bytes within a on.",
+    "ggml_view_2d: rows `nb1` bytes apart.",
+    "ggml_view_3d: rows `nb1`, matrices `nb2` bytes apart.",
+    "ggml_view_4d: all strides but the first given.",
+)
+_by_numbers("view", Op.VIEW, view, _VIEWS)
 
 
 def _reshaped(ctx: Context, a: Tensor, ne: Sequence[int], function: str, extents: str, want: int) -> Tensor:
@@ -125,28 +115,7 @@ def reshape(ctx: Context, a: Tensor, b: Tensor | None = None, ne: Sequence[int] 
     return _reshaped(ctx, a, ne, f"ggml_reshape_{n}d", extents, math.prod(ne))
 
 
-@constructor(Op.RESHAPE)
-def reshape_1d(ctx: Context, a: Tensor, ne0: int64_t) -> Tensor:
-    """ggml_reshape_1d."""
-    return reshape(ctx, a, ne=(ne0,))
-
-
-@constructor(Op.RESHAPE)
-def reshape_2d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t) -> Tensor:
-    """ggml_reshape_2d."""
-    return reshape(ctx, a, ne=(ne0, ne1))
-
-
-@constructor(Op.RESHAPE)
-def reshape_3d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, ne2: int64_t) -> Tensor:
-    """ggml_reshape_3d."""
-    return reshape(ctx, a, ne=(ne0, ne1, ne2))
-
-
-@constructor(Op.RESHAPE)
-def reshape_4d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, ne2: int64_t, ne3: int64_t) -> Tensor:
-    """ggml_reshape_4d."""
-    return reshape(ctx, a, ne=(ne0, ne1, ne2, ne3))
+_by_numbers("reshape", Op.RESHAPE, reshape, [f"ggml_reshape_{n}d." for n in range(1, 5)])
 
 
 def _through_int(x: int, unsigned: bool) -> int:
@@ -250,28 +219,7 @@ def cont(ctx: Context, a: Tensor, ne: Sequence[int] | None = None) -> Tensor:
     return result.set_op(Op.CONT, (), a)
 
 
-@constructor(Op.CONT)
-def cont_1d(ctx: Context, a: Tensor, ne0: int64_t) -> Tensor:
-    """ggml_cont_1d."""
-    return cont(ctx, a, (ne0,))
-
-
-@constructor(Op.CONT)
-def cont_2d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t) -> Tensor:
-    """ggml_cont_2d."""
-    return cont(ctx, a, (ne0, ne1))
-
-
-@constructor(Op.CONT)
-def cont_3d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, ne2: int64_t) -> Tensor:
-    """ggml_cont_3d."""
-    return cont(ctx, a, (ne0, ne1, ne2))
-
-
-@constructor(Op.CONT)
-def cont_4d(ctx: Context, a: Tensor, ne0: int64_t, ne1: int64_t, ne2: int64_t, ne3: int64_t) -> Tensor:
-    """ggml_cont_4d."""
-    return cont(ctx, a, (ne0, ne1, ne2, ne3))
+_by_numbers("cont", Op.CONT, cont, [f"ggml_cont_{n}d." for n in range(1, 5)])
 
 
 @kernel(Op.DUP, Op.CPY, Op.CONT)
