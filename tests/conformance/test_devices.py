@@ -45,10 +45,10 @@ def repack_address(lib: Lib) -> int:
 
 
 def machine(lib: Lib) -> tuple[Device, dict[int, BufferType]]:
-    profile, features = profiles_of(release_of(lib))["CPU"], cpu_features(lib)
+    profile = profiles_of(release_of(lib))["CPU"].but(has=cpu_features(lib))
     host = make_buft(profile, "CPU", "CPU")
-    repack = make_extra_buft(profile, extra_names(profile, "CPU")["CPU_REPACK"], "CPU_REPACK", "CPU", features)
-    device = make_device(profile, "CPU", host, [repack], features=features)
+    repack = make_extra_buft(profile, extra_names(profile, "CPU")["CPU_REPACK"], "CPU_REPACK", "CPU")
+    device = make_device(profile, "CPU", host, [repack])
     return device, {repack_address(lib): repack, lib.ggml_backend_cpu_buffer_type(): host}
 
 

@@ -24,9 +24,9 @@ _BATCH = 2000
 def same_device(vulkan: Vulkan) -> Device:
     """The engine's device with the hardware of the real one."""
     hardware = hardware_of(vulkan)
-    profile = profiles_of(RELEASE)["Vulkan"]
-    buft = make_buft(profile, "Vulkan0", "Vulkan0", alignment=vulkan.alignment, max_size=vulkan.max_size)
-    return make_device(profile, "Vulkan0", buft, features=hardware.features, max_tensor_size=hardware.max_tensor_size)
+    profile = profiles_of(RELEASE)["Vulkan"].but(has=hardware.features, max_tensor_size=hardware.max_tensor_size)
+    buft = make_buft(profile.but(alignment=vulkan.alignment, max_size=vulkan.max_size), "Vulkan0", "Vulkan0")
+    return make_device(profile, "Vulkan0", buft)
 
 
 class OpsJudged:

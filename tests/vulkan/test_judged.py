@@ -97,7 +97,7 @@ def test_a_driver_without_a_feature_refuses_what_needs_it(missing: str) -> None:
     profile = profiles_of(RELEASES["0.26"])["Vulkan"]
     buft = make_buft(profile, "Vulkan0", "Vulkan0")
     whole = make_device(profile, "Vulkan0", buft)
-    device = make_device(profile, "Vulkan0", buft, features=profile.has - {missing})
+    device = make_device(profile.but(has=profile.has - {missing}), "Vulkan0", buft)
     assert {name for name, op in ASKED.items() if whole.why_not(op()) is None} == set(FEATURES) == set(ASKED)
     assert device.why_not(ASKED[missing]()) == REASONS[missing]
     others = {name for name, op in ASKED.items() if name != missing and device.why_not(op()) is not None}
@@ -113,7 +113,7 @@ def test_an_indexer_takes_no_view_amid_an_aligned_block() -> None:
     assert keys is not None
     keys.view_offs = 32
     coarse, fine = (
-        make_device(profile, "Vulkan0", make_buft(profile, "Vulkan0", "Vulkan0", alignment=n)) for n in (64, 16)
+        make_device(profile, "Vulkan0", make_buft(profile.but(alignment=n), "Vulkan0", "Vulkan0")) for n in (64, 16)
     )
     assert coarse.why_not(op) == "an operand of LIGHTNING_INDEXER begins at no multiple of 64 bytes"
     assert fine.why_not(op) is None

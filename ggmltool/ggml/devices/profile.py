@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import NO, RULE, YES, BatchSize, Device, DeviceType, GraphOrder, OpRule, batch_size, op_table
@@ -114,33 +114,24 @@ class Profile:
     slack: int = 0
     unsupported: Unsupported | None = None
 
+    def but(self, **said: Any) -> Profile:
+        """The same, with what is said of a device of this kind (None: nothing is)."""
+        given = {name: value for name, value in said.items() if value is not None}
+        return replace(self, **given) if given else self
 
-def make_buft(
-    profile: Profile,
-    name: str,
-    device: str,
-    alignment: int | None = None,
-    max_size: int | None = None,
-    row_padding: int | None = None,
-    host: bool | None = None,
-    features: Features | None = None,
-) -> BufferType:
-    """The device's own buffer type; what is None comes from the profile."""
-    memory = SizeFacts(
-        profile.alignment if alignment is None else alignment,
-        profile.row_padding if row_padding is None else row_padding,
-        profile.has if features is None else features,
-    )
+
+def make_buft(profile: Profile, name: str, device: str) -> BufferType:
+    """The device's own buffer type."""
+    memory = SizeFacts(profile.alignment, profile.row_padding, profile.has)
     return BufferType(
         name,
         device,
-        memory.alignment,
-        profile.max_size if max_size is None else max_size,
-        memory.row_padding,
-        profile.host if host is None else host,
-        None,
-        profile.alloc_size(memory) if profile.alloc_size is not None else None,
-        profile.name,
+        profile.alignment,
+        profile.max_size,
+        profile.row_padding,
+        profile.host,
+        alloc_size=profile.alloc_size(memory) if profile.alloc_size is not None else None,
+        family=profile.name,
         alloc_more=profile.alloc_more,
         slack=profile.slack,
     )
@@ -151,27 +142,17 @@ def extra_names(profile: Profile, device: str) -> dict[str, ExtraBuft]:
     return {extra.name.format(device=device): extra for extra in profile.extra}
 
 
-def make_extra_buft(
-    profile: Profile,
-    extra: ExtraBuft,
-    name: str,
-    device: str,
-    features: Features | None = None,
-    alignment: int | None = None,
-    max_size: int | None = None,
-) -> BufferType:
-    """A further buffer type of a device; `alignment` and `max_size` are the device's own where it overrides them."""
-    own_alignment = profile.alignment if alignment is None else alignment
-    own_max_size = profile.max_size if max_size is None else max_size
+def make_extra_buft(profile: Profile, extra: ExtraBuft, name: str, device: str) -> BufferType:
+    """A further buffer type of a device."""
     return BufferType(
         name,
         device,
-        own_alignment if extra.alignment is None else extra.alignment,
-        own_max_size if extra.max_size is None else extra.max_size,
+        profile.alignment if extra.alignment is None else extra.alignment,
+        profile.max_size if extra.max_size is None else extra.max_size,
         host=extra.host,
         alloc_size=extra.alloc_size,
         family=extra.family,
-        rule=extra.rule(profile.has if features is None else features) if extra.rule is not None else None,
+        rule=extra.rule(profile.has) if extra.rule is not None else None,
         alloc_more=extra.alloc_more,
         slack=extra.slack,
     )
@@ -234,50 +215,33 @@ def make_device(
     buft: BufferType,
     bufts: Collection[BufferType] = (),
     *,
-    type: DeviceType | None = None,
     supports: OwnSupports | None = None,
-    any_host: bool | None = None,
-    offload_min_batch: int | None = None,
-    never_offloads: bool = False,
-    events: bool | None = None,
     memory: int | None = None,
-    features: Features | None = None,
-    max_tensor_size: int | None = None,
-    graph_optimize: bool = True,
-    copies_async: bool | None = None,
-    sets_async: bool | None = None,
     op_rules: OpRules = SHARED,
 ) -> Device:
-    """The engine's device for a profile with what is overridden (None: as the profile says).
-
-    `supports` replaces the profile's ops and rules, or some of them; `bufts` are the further buffer types it can use.
-    `graph_optimize` false: nodes stay in their order. `op_rules` are those of its release's kernels.
+    """The engine's device for a profile. `supports` replaces the profile's ops and rules, or some of them; `bufts` are
+    the further buffer types it can use, `op_rules` those of its release's kernels.
     """
-    hardware = Hardware(
-        profile.has if features is None else features,
-        profile.max_tensor_size if max_tensor_size is None else max_tensor_size,
-    )
+    hardware = Hardware(profile.has, profile.max_tensor_size)
     ops = profile_ops(profile, buft, hardware) if supports is None or supports.profile else own_ops(supports)
     if supports is not None:
         ops = with_rules(ops, supports)
-    if offload_min_batch is None and not never_offloads:
-        offload_min_batch = profile.offload_min_batch
     return Device(
         name,
-        profile.type if type is None else type,
+        profile.type,
         buft,
         ops.table,
         ops.rules,
         bufts,
-        profile.any_host if any_host is None else any_host,
-        offload_min_batch,
+        profile.any_host,
+        profile.offload_min_batch,
         profile.batch_size,
-        profile.events if events is None else events,
+        profile.events,
         memory,
         ops.check,
-        profile.copies_async if copies_async is None else copies_async,
-        profile.sets_async if sets_async is None else sets_async,
-        profile.graph_optimize if graph_optimize else None,
+        profile.copies_async,
+        profile.sets_async,
+        profile.graph_optimize,
         op_rules,
         profile.unsupported,
     )

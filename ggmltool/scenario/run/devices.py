@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,9 +34,7 @@ def make_bufts(model: ScenarioSpec, all_known: bool = False) -> dict[str, Buffer
         profile = profiles[spec.family]
         name = spec.buft or profile.buft or spec.name
         if name == spec.name:
-            bufts[name] = make_buft(
-                profile, name, spec.name, spec.alignment, spec.max_size, spec.row_padding, spec.host, spec.features
-            )
+            bufts[name] = make_buft(_said(spec, profile), name, spec.name)
             bufts[name].largest = _largest_buffer(spec, profiles)
     # Where a device cannot pin so much host memory, ggml takes memory that is not pinned.
     extras = [extra for b in model.backends for extra in extra_names(_like(b, profiles), b.name).items()]
@@ -70,17 +69,25 @@ def _known_bufts(model: ScenarioSpec, wanted: Container[str | None] | None) -> I
     profiles = profiles_of(model.release)
     for spec in model.backends:
         profile = profiles[spec.family]
-        if profile.extra:
-            for name, extra in extra_names(profile, spec.name).items():
-                if wanted is None or name in wanted:
-                    buft = make_extra_buft(
-                        profile, extra, name, spec.name, spec.features, spec.alignment, spec.max_size
-                    )
-                    if extra.family == PINNED:
-                        buft.largest = SIZE_MAX
-                    elif extra.max_size is None:
-                        buft.largest = _largest_buffer(spec, profiles)
-                    yield name, buft
+        for name, extra in extra_names(profile, spec.name).items():
+            if wanted is None or name in wanted:
+                buft = make_extra_buft(_said(spec, profile), extra, name, spec.name)
+                if extra.family == PINNED:
+                    buft.largest = SIZE_MAX
+                elif extra.max_size is None:
+                    buft.largest = _largest_buffer(spec, profiles)
+                yield name, buft
+
+
+def _said(spec: BackendSpec, profile: Profile) -> Profile:
+    """A device's profile, with what the scenario says of its memory and its hardware."""
+    return profile.but(
+        alignment=spec.alignment,
+        max_size=spec.max_size,
+        row_padding=spec.row_padding,
+        host=spec.host,
+        has=spec.features,
+    )
 
 
 def _like(spec: BackendSpec, profiles: Mapping[str, Profile]) -> Profile:
@@ -124,25 +131,23 @@ def _backend(spec: BackendSpec, profile: Profile, bufts: dict[str, BufferType], 
     limit, largest_tensor = _own_limit(spec, profile), spec.max_tensor_size
     if largest_tensor is None and limit is not None and profile.max_tensor_size != SIZE_MAX:
         largest_tensor = min(limit, profile.max_tensor_size)
-    device = make_device(
-        profile,
-        spec.name,
-        bufts[spec.buft or profile.buft or spec.name],
-        [*own, *listed],
+    buft = bufts[spec.buft or profile.buft or spec.name]
+    profile = profile.but(
         type=spec.type,
-        supports=spec.supports,
         any_host=False if said else None,
         offload_min_batch=spec.offload_min_batch,
-        never_offloads=spec.never_offloads,
         events=spec.events,
-        memory=spec.memory,
-        features=spec.features,
+        has=spec.features,
         max_tensor_size=largest_tensor,
-        graph_optimize=spec.graph_optimize is not False,
         copies_async=spec.copies_async,
         sets_async=spec.sets_async,
-        op_rules=ops,
     )
+    if spec.never_offloads:
+        profile = replace(profile, offload_min_batch=None)
+    if spec.graph_optimize is False:
+        profile = replace(profile, graph_optimize=None)
+    more = [*own, *listed]
+    device = make_device(profile, spec.name, buft, more, supports=spec.supports, memory=spec.memory, op_rules=ops)
     if answers is not None:
         device = RecordedDevice(device, answers, spec.like, spec.graph_optimize is not False)
     return Backend(spec.name, device)

@@ -18,9 +18,9 @@ CUDA = make_buft(PROFILES["CUDA"], "CUDA0", "CUDA0")
 
 
 def machine(*features: str) -> tuple[Device, dict[str, BufferType]]:
-    has = frozenset(features)
-    bufts = {n: make_extra_buft(CPU, e, n, "CPU", has) for n, e in extra_names(CPU, "CPU").items()}
-    return make_device(CPU, "CPU", HOST, bufts.values(), features=has), bufts
+    cpu = CPU.but(has=frozenset(features))
+    bufts = {n: make_extra_buft(cpu, e, n, "CPU") for n, e in extra_names(cpu, "CPU").items()}
+    return make_device(cpu, "CPU", HOST, bufts.values()), bufts
 
 
 def put(t: Tensor, buft: BufferType) -> Tensor:

@@ -231,7 +231,7 @@ def test_the_room_behind_attention_depends_on_what_the_gpu_has() -> None:
     n = attention(128, 2, type="q8_0")
     sizes = {}
     for features in ((), ("turing",), ("turing", "ada")):
-        buft = make_buft(PROFILES["CUDA"], "CUDA0", "CUDA0", features=frozenset(features))
+        buft = make_buft(PROFILES["CUDA"].but(has=frozenset(features)), "CUDA0", "CUDA0")
         sizes[features] = buft.get_alloc_size(n)
     assert sizes[()] == sizes["turing", "ada"] == n.nbytes < sizes[("turing",)]
 

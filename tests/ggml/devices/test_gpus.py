@@ -70,8 +70,8 @@ def test_sycl_counts_the_rows_of_a_rotations_gradient_and_vulkan_its_tokens() ->
 
 
 def test_vulkan_takes_no_tensor_that_a_shader_cannot_see_but_unfolds_images_of_any_size() -> None:
-    profile = PROFILES["Vulkan"]
-    device = make_device(profile, "Vulkan0", make("Vulkan")[1], max_tensor_size=1 << 20)
+    profile = PROFILES["Vulkan"].but(max_tensor_size=1 << 20)
+    device = make_device(profile, "Vulkan0", make("Vulkan")[1])
     b = Builder()
     large, small = b.leaf("large", 1 << 18, 2), b.leaf("small", 1 << 18)
     assert device.supports_op(b.node("n", Op.SCALE, small))
@@ -111,7 +111,7 @@ def test_metals_further_memory_is_like_its_own() -> None:
     b = Builder()
     n = b.node("n", Op.ARGSORT, b.leaf("x", 8))
     for name, extra in names.items():
-        buft = make_extra_buft(profile, extra, name, "MTL0", None, None, 1 << 20)
+        buft = make_extra_buft(profile.but(max_size=1 << 20), extra, name, "MTL0")
         assert (buft.alignment, buft.max_size, buft.host, buft.family) == (32, 1 << 20, False, "Metal")
         assert buft.get_alloc_size(n) == 2 * n.nbytes
 
@@ -124,7 +124,7 @@ def test_metals_further_memory_is_like_its_own() -> None:
     ],
 )
 def test_a_metal_gpu_without_a_feature_says_so(features: tuple[str, ...], why: str) -> None:
-    device = make_device(PROFILES["Metal"], "MTL0", make("Metal")[1], features=frozenset(features))
+    device = make_device(PROFILES["Metal"].but(has=frozenset(features)), "MTL0", make("Metal")[1])
     b = Builder()
     n = b.node("n", Op.MUL_MAT, b.leaf("w", 64, 64, type="bf16"), b.leaf("x", 64, 2), ne=(64, 2), type="f32")
     assert device.why_not(n) == why
@@ -151,7 +151,7 @@ def test_memory_of_another_rocm_device_is_as_far_away_as_that_of_another_cuda_de
 
 @pytest.mark.parametrize("alignment", [64, 128, 256])
 def test_opencl_takes_quantized_tensors_apart_and_leaves_room_for_the_gaps(alignment: int) -> None:
-    buft = make_buft(PROFILES["OpenCL"], "OpenCL", "OpenCL", alignment)
+    buft = make_buft(PROFILES["OpenCL"].but(alignment=alignment), "OpenCL", "OpenCL")
     b = Builder()
     for type, more in (("q8_0", 4 * alignment), ("f16", 0)):
         w = b.leaf("w", 256, 3, type=type)

@@ -14,9 +14,8 @@ from tests.ggml.graphs import Builder
 
 
 def device(profile: str, release: str, *features: str) -> Device:
-    of = profiles_of(RELEASES[release])[profile]
-    has = frozenset(features) if features else None
-    return make_device(of, "D", make_buft(of, "D", "D", features=has), features=has)
+    of = profiles_of(RELEASES[release])[profile].but(has=frozenset(features) if features else None)
+    return make_device(of, "D", make_buft(of, "D", "D"))
 
 
 def attention(

@@ -20,10 +20,8 @@ _SHOWN = 5
 
 def device_of(hardware: Hardware, release: Release) -> Device:
     """The device of a release with this hardware."""
-    profile = profiles_of(release)[hardware.profile]
-    return make_device(
-        profile, "D", make_buft(profile, "D", "D", features=hardware.features), features=hardware.features
-    )
+    profile = profiles_of(release)[hardware.profile].but(has=hardware.features)
+    return make_device(profile, "D", make_buft(profile, "D", "D"))
 
 
 def supports(device: Device, op: Tensor) -> bool | None:

@@ -78,8 +78,8 @@ RECORDED = json.loads((Path(__file__).parent / "recorded" / "answers_2025_03.jso
 
 
 def make(profile: str, name: str = "D", features: frozenset[str] | None = None) -> Device:
-    p = PROFILES[profile]
-    return make_device(p, name, make_buft(p, name, name), features=features)
+    p = PROFILES[profile].but(has=features)
+    return make_device(p, name, make_buft(p, name, name))
 
 
 @pytest.mark.parametrize("name", sorted(RECORDED["supports"]))
