@@ -94,28 +94,14 @@ def test_a_device(copy: Copy) -> None:
         '''"""A device that adds and multiplies float32, and nothing else. From src/ggml-toy/ggml-toy.cpp."""
 
 from ggmltool.ggml.devices.combinators import ALWAYS, by_op, f32
+from ggmltool.ggml.devices.profile import Profile
+from ggmltool.ggml.devices.unsupported import asserts
 
 RULES = by_op({"NONE RESHAPE VIEW PERMUTE TRANSPOSE": ALWAYS, "ADD MUL": f32(0, 1)})
+PROFILE = Profile("Toy", others=False, rules=RULES, unsupported=asserts("ggml_backend_toy_compute"))
 ''',
     )
-    copy.add(
-        "ggml/devices/profiles.py",
-        "PROFILES = ReleaseProfiles(\n    {\n",
-        '        "Toy": _toy,\n',
-    )
-    copy.add(
-        "ggml/devices/profiles.py",
-        "import re\n",
-        """
-
-def _toy() -> Profile:
-    from ggmltool.ggml.devices import toy
-
-    return Profile("Toy", others=False, rules=toy.RULES, unsupported=asserts("ggml_backend_toy_compute"))
-
-""",
-    )
-    copy.add("ggml/devices/profiles.py", "_BY_NAME = (\n", '    (re.compile(r"Toy\\d*"), "Toy"),\n')
+    copy.add("ggml/devices/profiles.py", "_KNOWN = {\n", '    "Toy": ("toy.PROFILE", r"Toy\\d*"),\n')
     copy.add(
         "data/devices.toml", "", '\n[Toy]\nnames = "Toy0, Toy1, …"\ndescription = "a toy"\nleaves_out = "all else"\n'
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices.conditions import RESULT, word
 from ggmltool.ggml.devices.op_rules import matrix
+from ggmltool.ggml.devices.profile import Profile
+from ggmltool.ggml.devices.unsupported import aborts
 from ggmltool.ggml.dtypes import F32, NO_TO_FLOAT
 from ggmltool.ggml.tensor import is_transposed
 
@@ -49,3 +51,14 @@ RULES: dict[int, r.Rule] = r.by_op(
     }
 )
 """All that BLAS runs."""
+
+PROFILE = Profile(
+    "BLAS",
+    type="accel",
+    buft="CPU",
+    any_host=True,
+    others=False,
+    rules=RULES,
+    caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
+    unsupported=aborts("ggml_backend_blas_graph_compute"),
+)

@@ -8,13 +8,11 @@ from __future__ import annotations
 from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices.conditions import RESULT, source, word
 from ggmltool.ggml.devices.op_rules import NO_SOFTCAP, PADS_WITH_ZEROS, ZERO, multiplies, same_ne, takes_rows_of
-from ggmltool.ggml.devices.profile import pinned
+from ggmltool.ggml.devices.profile import MATRIX_ROW_PADDING, Profile, pinned
+from ggmltool.ggml.devices.unsupported import asserts
 from ggmltool.ggml.dtypes import F16, DType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor
-
-ROW_PADDING = 512
-"""MATRIX_ROW_PADDING: elements that rows of quantized tensors are padded to."""
 
 _LONGEST_ROTATION = 896
 _QUANTIZED = r.types("q8_0 q4_0")
@@ -87,4 +85,16 @@ def batch_size(op: Tensor) -> int:
     return -1 if op.op == Op.GET_ROWS else op.ne[1]
 
 
-EXTRA = (pinned("CANN_Host"),)
+PROFILE = Profile(
+    "CANN",
+    row_padding=MATRIX_ROW_PADDING,
+    others=False,
+    rules=RULES,
+    offload_min_batch=32,
+    batch_size=batch_size,
+    events=True,
+    copies_async=True,
+    extra=(pinned("CANN_Host"),),
+    caps=frozenset(("host_buffer", "mmap_support")),
+    unsupported=asserts("evaluate_and_capture_cann_graph"),
+)

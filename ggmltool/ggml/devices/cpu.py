@@ -11,10 +11,11 @@ from ggmltool.ggml.device import OpRule
 from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices.conditions import RESULT, optional, source
 from ggmltool.ggml.devices.op_rules import NO_ALIBI, same_ne
-from ggmltool.ggml.devices.profile import ExtraBuft, Features
+from ggmltool.ggml.devices.profile import ExtraBuft, Features, Profile
 from ggmltool.ggml.dtypes import F16, F32, TYPES, DType
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, n_dims
+from ggmltool.ggml.version import TENSOR_ALIGNMENT
 
 CAN_WRITE = r.not_types(
     RESULT, r.types("iq3_xxs iq3_s iq2_xxs iq2_xs iq2_s iq1_s iq1_m"), "to which it has no conversion from f32"
@@ -162,4 +163,17 @@ EXTRA = (
     ExtraBuft(AMX, AMX, rule=amx, alloc_size=amx_nbytes, alloc_more="packed quantized rows with compensation"),
     ExtraBuft("CPU_Mapped", "CPU", host=True),
     ExtraBuft("CPU_HBM", "CPU", host=True),
+)
+
+PROFILE = Profile(
+    "CPU",
+    type="cpu",
+    alignment=TENSOR_ALIGNMENT,
+    host=True,
+    any_host=True,
+    rules=RULES,
+    extra=EXTRA,
+    features=FEATURES,
+    has=frozenset({"avx2"}),
+    caps=frozenset(("buffer_from_host_ptr", "mmap_support")),
 )

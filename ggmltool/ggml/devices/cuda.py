@@ -6,6 +6,7 @@ ggml_backend_cuda_buffer_type_get_alloc_size.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
@@ -13,7 +14,8 @@ from ggmltool.ggml.device import OpRule
 from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices import op_rules as o
 from ggmltool.ggml.devices.conditions import RESULT, optional, source
-from ggmltool.ggml.devices.profile import Features, Hardware, SizeFacts, pinned
+from ggmltool.ggml.devices.profile import MATRIX_ROW_PADDING, Features, Hardware, Profile, SizeFacts, pinned
+from ggmltool.ggml.devices.unsupported import asserts
 from ggmltool.ggml.dtypes import F16, F32, I16, I32
 from ggmltool.ggml.errors import GgmlAssert
 from ggmltool.ggml.tensor import MAX_SRC, Tensor, is_contiguous_to, nelements
@@ -146,9 +148,6 @@ HEADS = r.Rule(_heads_refusal)
 FLASH_ATTN = r.all_of(HEADS, o.KV_AND_MASK)
 """Whether there is a kernel at all."""
 
-
-ROW_PADDING = 512
-"""MATRIX_ROW_PADDING: elements that rows of quantized tensors are padded to."""
 
 FAMILIES = frozenset(("CUDA", "ROCm"))
 """The memory of devices of this kind."""
@@ -288,5 +287,28 @@ def alloc_size(memory: SizeFacts) -> AllocSize:
     return o.padded_size(memory, flash_attn_nbytes)
 
 
-EXTRA = (pinned("CUDA_Host"),)
-AMD_EXTRA = (pinned("ROCm_Host"),)
+PROFILE = Profile(
+    "CUDA",
+    row_padding=MATRIX_ROW_PADDING,
+    rules=RULES,
+    check=sources_here,
+    alloc_size=alloc_size,
+    offload_min_batch=32,
+    events=True,
+    copies_async=True,
+    features=FEATURES,
+    has=frozenset(FEATURES),
+    caps=frozenset(("async", "host_buffer", "mmap_support")),
+    alloc_more="f16 copies of K and V behind FLASH_ATTN_EXT",
+    extra=(pinned("CUDA_Host"),),
+    unsupported=asserts("ggml_cuda_graph_evaluate_and_capture"),
+)
+
+ROCM = replace(
+    PROFILE,
+    name="ROCm",
+    rules=AMD_RULES,
+    features=AMD_FEATURES,
+    has=frozenset({"wmma"}),
+    extra=(pinned("ROCm_Host"),),
+)

@@ -16,7 +16,8 @@ from ggmltool.ggml.device import Keep, OpRule, UseCount
 from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
 from ggmltool.ggml.devices.op_rules import COL2IM_1D, NO_KERNEL, PADS_WITH_ZEROS, copies, writes_rows
-from ggmltool.ggml.devices.profile import ExtraBuft, Hardware, SizeFacts
+from ggmltool.ggml.devices.profile import ExtraBuft, Hardware, Profile, SizeFacts
+from ggmltool.ggml.devices.unsupported import aborts
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, I64, TYPES
 from ggmltool.ggml.op import EMPTY_OPS, Op
 from ggmltool.ggml.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor, are_same_shape, nelements
@@ -342,3 +343,24 @@ def memory_of(t: Tensor) -> Range:
     if root.buffer is None:
         return Range(id(root), 0, 1024)
     return Range(id(root.buffer), root.data, root.data + root.buffer.buft.get_alloc_size(root))
+
+
+PROFILE = Profile(
+    "Metal",
+    alignment=32,
+    others=False,
+    rules=RULES,
+    check=hardware_limits,
+    alloc_size=alloc_size,
+    offload_min_batch=32,
+    batch_size=batch_size,
+    events=True,
+    copies_async=True,
+    graph_optimize=graph_optimize,
+    extra=EXTRA,
+    features=FEATURES,
+    has=frozenset(FEATURES),
+    caps=frozenset(("async", "buffer_from_host_ptr", "mmap_support")),
+    alloc_more="room behind MUL_MAT_ID, FLASH_ATTN_EXT, CUMSUM, ARGSORT and TOP_K for what their kernels need",
+    unsupported=aborts("ggml_metal_op_encode_impl", "unsupported op", "refused"),
+)

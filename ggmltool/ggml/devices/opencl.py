@@ -10,7 +10,8 @@ from ggmltool.ggml.buffer import AllocSize
 from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices import op_rules as o
 from ggmltool.ggml.devices.conditions import RESULT, source, word
-from ggmltool.ggml.devices.profile import SizeFacts
+from ggmltool.ggml.devices.profile import Profile, SizeFacts
+from ggmltool.ggml.devices.unsupported import asserts
 from ggmltool.ggml.dtypes import F16, F32, I32
 from ggmltool.ggml.tensor import Tensor
 
@@ -112,3 +113,13 @@ def alloc_size(memory: SizeFacts) -> AllocSize:
         return t.nbytes + more if t.type.quantized else t.nbytes
 
     return size_of
+
+
+PROFILE = Profile(
+    "OpenCL",
+    others=False,
+    rules=RULES,
+    alloc_size=alloc_size,
+    alloc_more="room for the gaps between the parts of a quantized tensor",
+    unsupported=asserts("ggml_backend_opencl_graph_compute", "error: "),
+)

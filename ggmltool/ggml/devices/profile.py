@@ -20,6 +20,9 @@ from ggmltool.ggml.version import SIZE_MAX, TENSOR_ALIGNMENT
 CAPS = ("async", "host_buffer", "buffer_from_host_ptr", "events", "mmap_support")
 """ggml_backend_dev_caps."""
 
+MATRIX_ROW_PADDING = 512
+"""Elements that rows of quantized tensors are padded to on several GPUs."""
+
 Features = frozenset[str]
 """What a piece of hardware can do, by the names that its profile knows."""
 

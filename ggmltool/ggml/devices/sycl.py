@@ -11,13 +11,11 @@ from collections.abc import Callable
 from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices import op_rules as o
 from ggmltool.ggml.devices.conditions import RESULT, optional, source, word
-from ggmltool.ggml.devices.profile import pinned
+from ggmltool.ggml.devices.profile import MATRIX_ROW_PADDING, Profile, pinned
+from ggmltool.ggml.devices.unsupported import asserts
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, TYPES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import Tensor, is_contiguous, is_permuted, nrows
-
-ROW_PADDING = 512
-"""MATRIX_ROW_PADDING: elements that rows of quantized tensors are padded to."""
 
 _GET_ROWS_TYPES = r.types(
     "i32 f16 bf16 f32 q1_0 mxfp4 nvfp4 iq2_xxs iq2_xs iq2_s iq3_xxs iq1_s iq1_m iq3_s iq4_nl iq4_xs q2_K q3_K q4_0 "
@@ -153,4 +151,16 @@ def batch_size(op: Tensor) -> int:
     return op.ne[2] if op.op in (Op.MUL_MAT_ID, Op.ROPE) else nrows(op)
 
 
-EXTRA = (pinned("SYCL_Host", max_size=None),)
+PROFILE = Profile(
+    "SYCL",
+    row_padding=MATRIX_ROW_PADDING,
+    others=False,
+    rules=RULES,
+    offload_min_batch=32,
+    batch_size=batch_size,
+    events=True,
+    sets_async=True,
+    extra=(pinned("SYCL_Host", max_size=None),),
+    caps=frozenset(("async", "host_buffer", "mmap_support")),
+    unsupported=asserts("ggml_backend_sycl_graph_compute_impl", "error: "),
+)

@@ -13,7 +13,8 @@ from ggmltool.ggml.device import Keep, OpRule
 from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices import op_rules as o
 from ggmltool.ggml.devices.conditions import RESULT, source, word
-from ggmltool.ggml.devices.profile import Hardware, pinned
+from ggmltool.ggml.devices.profile import Hardware, Profile, pinned
+from ggmltool.ggml.devices.unsupported import passes_over
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, DType
 from ggmltool.ggml.op import EMPTY_OPS, Op
 from ggmltool.ggml.tensor import MAX_SRC, Tensor
@@ -201,9 +202,6 @@ def size_limits(_: BufferType, hardware: Hardware) -> OpRule:
     """A shader sees buffers up to a size; no tensor of an op may be larger."""
     fits = within(hardware.max_tensor_size)
     return lambda op: None if op.op in BY_ADDRESS else fits(op)
-
-
-EXTRA = (pinned("Vulkan_Host", max_size=None, alignment=64, slack=32),)
 
 
 _LOOK_AHEAD = 20
@@ -425,3 +423,21 @@ class Ordering:
                     taken.append(i)
                     self.used[i] = 1
                 return
+
+
+PROFILE = Profile(
+    "Vulkan",
+    alignment=64,
+    max_size=BLOCK_SIZE,
+    others=False,
+    rules=RULES,
+    check=size_limits,
+    offload_min_batch=32,
+    events=True,
+    sets_async=True,
+    graph_optimize=graph_optimize,
+    extra=(pinned("Vulkan_Host", max_size=None, alignment=64, slack=32),),
+    max_tensor_size=MAX_TENSOR_SIZE,
+    caps=frozenset(("async", "host_buffer", "mmap_support")),
+    unsupported=passes_over("ggml_vk_build_graph"),
+)
