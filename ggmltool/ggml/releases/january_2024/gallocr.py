@@ -11,7 +11,7 @@ from copy import copy
 from ggmltool.ggml.alloc.common import INVALID, AnyGallocr, HashNodes, TensorAlloc
 from ggmltool.ggml.buffer import BufferType
 from ggmltool.ggml.errors import GgmlCrash, LineAssert, advice
-from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Freed, Left, Listener, NotReused, Reused
+from ggmltool.ggml.events import Allocated, AllocationStarted, Entered, Event, Freed, Left, Listener, NotReused, Reused
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.january_2024.tallocr import Tallocr
 from ggmltool.ggml.tensor import Tensor, are_same_layout
@@ -33,14 +33,15 @@ class Gallocr(AnyGallocr):
     what their memories are called.
 
     A node that is put into the memory of a source has its `view_src` set to it. `placed` are tensors that were given to
-    an allocator before the walk.
+    an allocator before the walk. With `tell` it tells what it does, and writes down where it placed the tensors of each
+    graph.
     """
 
-    __slots__ = ("_ids", "_tallocs", "placed")
+    __slots__ = ("_holders", "_ids", "_tallocs", "placed", "tell")
 
     inplace: set[int]
 
-    def __init__(self, bufts: Sequence[BufferType] = (), names: Sequence[str] = ()) -> None:
+    def __init__(self, bufts: Sequence[BufferType], names: Sequence[str], tell: Listener | None) -> None:
         super().__init__([copy(buft) for buft in bufts])
         for buft, name in zip(self.bufts, names, strict=True):
             buft.name = name
@@ -49,6 +50,9 @@ class Gallocr(AnyGallocr):
         self.placed: Sequence[tuple[Tallocr, Tensor]] = ()
         self._ids: Sequence[int] = ()
         self._tallocs: list[Tallocr | None] = []
+        self.tell = tell
+        self._holders: dict[int, Tensor] = {}
+        """The node that was computed last in the memory of a tensor, by that one's index."""
 
     def alloc_graph_n(
         self,
@@ -76,18 +80,44 @@ class Gallocr(AnyGallocr):
         self.planned_nodes, self.planned_leafs = nodes, leafs
         self.buf_tallocs = tallocs
         self._walk(nodes, ids, tallocs)
+        if self.tell:
+            self.node_allocs = [
+                (self._place_of(n), tuple(INVALID if s is None else self._place_of(s) for s in n.src)) for n in nodes
+            ]
+            self.leaf_allocs = [self._place_of(t) for t in leafs]
+
+    def _place_of(self, t: Tensor) -> TensorAlloc:
+        tallocr = self._tallocr(t)
+        if t.view_src is not None or tallocr is None or t.buffer is not tallocr.buffer:
+            return INVALID
+        return TensorAlloc(self._ids[t.index], 0, t.data - tallocr.base, t.buffer.buft.get_alloc_size(t))
+
+    def _say(self, event: Event) -> None:
+        if self.tell:
+            self.tell(event)
+
+    def _say_place(self, alloc: Tallocr, t: Tensor) -> None:
+        if self.tell:
+            self.tell(Allocated(t.label, alloc.name, 0, t.data - alloc.base, alloc.size_of(t)))
 
     def _walk(self, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[Tallocr]) -> None:
         """ggml_tallocr_alloc_graph_impl, in the graph's order: ggml's `parse_seq` is never set by its scheduler."""
+        self._say(Entered("ggml_gallocr_alloc_graph_n"))
+        self._holders = {}
         self.hash_nodes = HashNodes(len(ids))
         self.refused = None
         self.inplace = set()
         self._ids = ids
         self._tallocs = [*tallocs, None]
+        self._say(AllocationStarted(-1, ""))
+        for alloc, t in self.placed:
+            self._say_place(alloc, t)
         self._count(nodes)
         for i, n in enumerate(nodes):
-            self._allocate(i, n)
+            self._say(AllocationStarted(i, n.label))
+            self._allocate(n)
             self._update_parents(n)
+        self._say(Left("ggml_gallocr_alloc_graph_n"))
 
     def _count(self, nodes: list[Tensor]) -> None:
         """Count children and views; views of what has memory already get it now."""
@@ -105,7 +135,7 @@ class Gallocr(AnyGallocr):
                 if parent.view_src is not None and parent.buffer is None and parent.data:
                     self._init_view(parent)
 
-    def _allocate(self, i: int, n: Tensor) -> None:
+    def _allocate(self, n: Tensor) -> None:
         """Memory for a node and, before it, for its sources."""
         for parent in n.src:
             if parent is None:
@@ -153,13 +183,10 @@ class Gallocr(AnyGallocr):
                 return
         if alloc is None:
             raise _no_allocr("ggml_tallocr_alloc", n)
-        self._place(alloc, n)
+        alloc.alloc(n)
+        self._say_place(alloc, n)
         self._placed(alloc, n)
         self.hash_nodes.allocated[n.index] = 1
-
-    def _place(self, alloc: Tallocr, n: Tensor) -> None:
-        """A tensor gets a place of its own."""
-        alloc.alloc(n)
 
     def _placed(self, alloc: Tallocr, n: Tensor) -> None:
         """Write the place down in the tensor's hash node."""
@@ -172,9 +199,12 @@ class Gallocr(AnyGallocr):
         for parent in n.src:
             if parent is None:
                 return False
-            if self._why_not(alloc, n, parent) is None:
+            why = self._why_not(alloc, n, parent)
+            if why is None:
                 self._take_over(alloc, n, parent.view_src or parent)
                 return True
+            if self.tell:
+                self.tell(NotReused(n.label, parent.label, why, self._facts(why, alloc, parent)))
         return False
 
     def _take_over(self, alloc: Tallocr, n: Tensor, root: Tensor) -> None:
@@ -183,6 +213,9 @@ class Gallocr(AnyGallocr):
         self.hash_nodes.n_views[root.index] += 1
         self._init_view(n)
         self.inplace.add(n.index)
+        holder = self._holders.get(root.index, root)
+        self._say(Reused(n.label, holder.label, alloc.name, 0, n.data - alloc.base))
+        self._holders[root.index] = n
 
     def _why_not(self, alloc: Tallocr, n: Tensor, parent: Tensor) -> Why | None:
         """Why a node cannot be computed in the memory of this source; None if it can."""
@@ -201,6 +234,21 @@ class Gallocr(AnyGallocr):
         if hn.n_views[root.index] != 1 or hn.n_children[root.index] != 0:
             return Why.ROOT_IN_USE
         return Why.INSIDE_ROOT if root.data != parent.data else None
+
+    def _facts(self, why: Why, alloc: Tallocr, parent: Tensor) -> Facts:
+        hn, root = self.hash_nodes, parent.view_src or parent
+        match why:
+            case Why.OTHER_BUFFER:
+                return Facts(buft=alloc.name)
+            case Why.IN_USE:
+                return Facts(n_children=hn.n_children[parent.index], n_views=hn.n_views[parent.index])
+            case Why.ROOT_IN_USE:
+                n_children, n_views = hn.n_children[root.index], hn.n_views[root.index]
+                return Facts(tensor=root.label, n_children=n_children, n_views=n_views)
+            case Why.INSIDE_ROOT:
+                return Facts(tensor=root.label)
+            case _:
+                return NO_FACTS
 
     def _update_parents(self, n: Tensor) -> None:
         """The node is computed: give back the sources that nobody needs any more."""
@@ -226,96 +274,8 @@ class Gallocr(AnyGallocr):
             raise _no_allocr("ggml_tallocr_is_own", n)
         alloc.free_tensor(n)
         self.hash_nodes.allocated[n.index] = 0
-
-
-class Telling(Gallocr):
-    """A graph allocator that tells `tell` what it does, and writes down where it placed the tensors of each graph.
-
-    `_holders` has the node that was computed last in the memory of a tensor, by that one's index.
-    """
-
-    __slots__ = ("_holders", "tell")
-
-    def __init__(self, bufts: Sequence[BufferType], names: Sequence[str], tell: Listener) -> None:
-        super().__init__(bufts, names)
-        self.tell = tell
-        self._holders: dict[int, Tensor] = {}
-
-    def alloc_graph_n(
-        self,
-        nodes: list[Tensor],
-        leafs: list[Tensor],
-        hash_size: int,
-        ids: Sequence[int],
-        tallocs: Sequence[Tallocr],
-    ) -> None:
-        super().alloc_graph_n(nodes, leafs, hash_size, ids, tallocs)
-        self.node_allocs = [
-            (self._place_of(n), tuple(INVALID if s is None else self._place_of(s) for s in n.src)) for n in nodes
-        ]
-        self.leaf_allocs = [self._place_of(t) for t in leafs]
-
-    def _place_of(self, t: Tensor) -> TensorAlloc:
-        tallocr = self._tallocr(t)
-        if t.view_src is not None or tallocr is None or t.buffer is not tallocr.buffer:
-            return INVALID
-        return TensorAlloc(self._ids[t.index], 0, t.data - tallocr.base, t.buffer.buft.get_alloc_size(t))
-
-    def _walk(self, nodes: list[Tensor], ids: Sequence[int], tallocs: Sequence[Tallocr]) -> None:
-        self.tell(Entered("ggml_gallocr_alloc_graph_n"))
-        self._holders = {}
-        super()._walk(nodes, ids, tallocs)
-        self.tell(Left("ggml_gallocr_alloc_graph_n"))
-
-    def _count(self, nodes: list[Tensor]) -> None:
-        self.tell(AllocationStarted(-1, ""))
-        for alloc, t in self.placed:
-            self._tell_place(alloc, t)
-        super()._count(nodes)
-
-    def _tell_place(self, alloc: Tallocr, t: Tensor) -> None:
-        self.tell(Allocated(t.label, alloc.name, 0, t.data - alloc.base, alloc.size_of(t)))
-
-    def _allocate(self, i: int, n: Tensor) -> None:
-        self.tell(AllocationStarted(i, n.label))
-        super()._allocate(i, n)
-
-    def _place(self, alloc: Tallocr, n: Tensor) -> None:
-        super()._place(alloc, n)
-        self._tell_place(alloc, n)
-
-    def _why_not(self, alloc: Tallocr, n: Tensor, parent: Tensor) -> Why | None:
-        why = super()._why_not(alloc, n, parent)
-        if why is not None:
-            self.tell(NotReused(n.label, parent.label, why, self._facts(why, alloc, parent)))
-        return why
-
-    def _facts(self, why: Why, alloc: Tallocr, parent: Tensor) -> Facts:
-        hn, root = self.hash_nodes, parent.view_src or parent
-        match why:
-            case Why.OTHER_BUFFER:
-                return Facts(buft=alloc.name)
-            case Why.IN_USE:
-                return Facts(n_children=hn.n_children[parent.index], n_views=hn.n_views[parent.index])
-            case Why.ROOT_IN_USE:
-                n_children, n_views = hn.n_children[root.index], hn.n_views[root.index]
-                return Facts(tensor=root.label, n_children=n_children, n_views=n_views)
-            case Why.INSIDE_ROOT:
-                return Facts(tensor=root.label)
-            case _:
-                return NO_FACTS
-
-    def _take_over(self, alloc: Tallocr, n: Tensor, root: Tensor) -> None:
-        super()._take_over(alloc, n, root)
-        holder = self._holders.get(root.index, root)
-        self.tell(Reused(n.label, holder.label, alloc.name, 0, n.data - alloc.base))
-        self._holders[root.index] = n
-
-    def _free_node(self, n: Tensor) -> None:
-        super()._free_node(n)
         holder = self._holders.pop(n.index, n)
-        alloc = self._tallocr(n)
-        if alloc is not None and alloc.is_own(n):
+        if self.tell and alloc.is_own(n):
             self.tell(Freed(holder.label, alloc.name, 0, n.data - alloc.base, alloc.size_of(n)))
 
 

@@ -8,16 +8,18 @@ can run an op. View ops are invisible to pass 2, and the sources of a node end a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, Buffer
 from ggmltool.ggml.errors import LineAssert, advice
+from ggmltool.ggml.events import Assigned, Event, InputAdded, PassedOver, SplitStarted
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.releases.january_2024 import MAX_SPLIT_INPUTS, MAX_SPLITS
 from ggmltool.ggml.releases.january_2024.state import FREED_ALLOCR, SchedulerState
 from ggmltool.ggml.sched.arena import Split
 from ggmltool.ggml.tensor import Tensor
-from ggmltool.ggml.why import Sweep, Why
+from ggmltool.ggml.why import NO_FACTS, Facts, Sweep, Why
+
+_FUNCTION = "sched_split_graph"
+_FILE = "ggml-backend.c"
 
 SWEEPS = tuple(Sweep(down, skips_last) for skips_last in (True, False) for down in (False, True))
 """The sweeps of pass 2."""
@@ -38,7 +40,7 @@ def allocr_from_buffer(s: SchedulerState, t: Tensor, buffer: Buffer | None) -> i
             return b
     raise LineAssert(
         "sched_allocr_from_buffer",
-        "ggml-backend.c",
+        _FILE,
         851,
         'false && "tensor buffer type not supported by any backend"',
         f"{t.label} is in {buffer.buft.name}, which none of {', '.join(s.names)} can use; add the backend it belongs "
@@ -46,95 +48,113 @@ def allocr_from_buffer(s: SchedulerState, t: Tensor, buffer: Buffer | None) -> i
     )
 
 
+def _tell(s: SchedulerState, event: Event) -> None:
+    if s.events:
+        s.events(event)
+
+
+def _give(
+    s: SchedulerState, t: Tensor, b: int, rule: int, cause: str, why: Why, by: Tensor, facts: Facts = NO_FACTS
+) -> None:
+    """A tensor gets a backend."""
+    s.ids[t.index] = b
+    s.causes[t.index] = cause
+    _tell(s, Assigned(t.label, s.names[b], rule, cause, why, by.label, facts))
+
+
 def assign_from_buffers(s: SchedulerState, graph: CGraph) -> None:
-    """Pass 1: tensors that have memory, views of such, and ops with weights; the user's choices stay."""
-    for t in unassigned(s, graph):
-        s.ids[t.index] = allocr_from_cur(s, t)
-
-
-def unassigned(s: SchedulerState, graph: CGraph) -> Iterator[Tensor]:
-    """The tensors that pass 1 comes to, each as long as it has no backend.
+    """Pass 1: tensors that have memory, views of such, and ops with weights; the user's choices stay.
 
     A node that the user assigned is passed over, and so are its sources that are neither leafs nor nodes before it.
     """
     ids = s.ids
     for t in graph.leafs:
         if ids[t.index] == -1:
-            yield t
+            _allocr_from_cur(s, t)
     for n in graph.nodes:
         if ids[n.index] == -1:
-            yield n
+            _allocr_from_cur(s, n)
             for src in s.sources(n):
                 if ids[src.index] == -1:
-                    yield src
+                    _allocr_from_cur(s, src)
 
 
-def allocr_from_cur(s: SchedulerState, t: Tensor) -> int:
+def _allocr_from_cur(s: SchedulerState, t: Tensor) -> None:
     """sched_allocr_from_cur."""
-    b = allocr_from_buffer(s, t, t.buffer)
-    if b != -1:
-        s.causes[t.index] = "1.dst"
-        return b
-    if t.view_src is not None:
-        b = allocr_from_buffer(s, t, t.view_src.buffer)
-        if b != -1:
-            s.causes[t.index] = "1.vsrc"
-            return b
+    if _goes_to_memory_of(s, t, t, "1.dst", Why.MEMORY):
+        return
+    _tell(s, PassedOver(t.label, 1, "1.dst", Why.NO_MEMORY))
+    root = t.view_src
+    if root is not None:
+        if _goes_to_memory_of(s, t, root, "1.vsrc", Why.MEMORY):
+            return
+        _tell(s, PassedOver(t.label, 1, "1.vsrc", Why.NO_MEMORY, facts=Facts(tensor=root.label)))
     for i, src in enumerate(s.sources(t)):
         if src.buffer is not None and src.buffer.usage == USAGE_WEIGHTS:
-            b = allocr_from_buffer(s, src, src.buffer)
-            s.causes[t.index] = f"1.wgt{i}"
-            return b
-    return -1
+            _goes_to_memory_of(s, t, src, f"1.wgt{i}", Why.WEIGHT)
+            return
+    if t.op:
+        _tell(s, PassedOver(t.label, 1, "1.wgt", Why.NO_WEIGHT))
+
+
+def _goes_to_memory_of(s: SchedulerState, t: Tensor, by: Tensor, cause: str, why: Why) -> bool:
+    """Give a tensor the allocator of the memory that another one has; False if that has none."""
+    b = allocr_from_buffer(s, by if why is Why.WEIGHT else t, by.buffer)
+    if b == -1 or by.buffer is None:
+        return False
+    own = s.tallocs[b].buffer is by.buffer
+    _give(s, t, b, 1, cause, why, by, Facts(buft=None if own else by.buffer.buft.name))
+    return True
 
 
 def expand(s: SchedulerState, graph: CGraph) -> None:
     """Pass 2: neighbors take the backend of assigned nodes; first those of GPUs, up and down, then all."""
     for number in range(1, len(SWEEPS) + 1):
-        expand_once(s, graph, number)
+        _expand_once(s, graph, number)
 
 
-def expand_once(s: SchedulerState, graph: CGraph, number: int) -> None:
+def _expand_once(s: SchedulerState, graph: CGraph, number: int) -> None:
     """A sweep of pass 2, by its number. Where the last backend does not expand, it ends what another one does."""
-    ids, causes = s.ids, s.causes
     sweep, cause = SWEEPS[number - 1], f"2.{number}"
     skipped = len(s.names) - 1 if sweep.skips_last else -2
-    cur = -1
-    for n in in_order(graph, sweep):
-        b = ids[n.index]
-        if b != -1:
-            cur = b if b != skipped else -1
+    facts = Facts(sweep=sweep)
+    origin: Tensor | None = None
+    for n in graph.nodes if sweep.down else reversed(graph.nodes):
+        if n.is_view_op:
+            continue
+        if s.ids[n.index] != -1:
+            origin = n
+            continue
+        s.causes[n.index] = cause
+        if origin is None:
+            _tell(s, PassedOver(n.label, 2, cause, Why.NO_NEIGHBOR, facts=facts))
+        elif s.ids[origin.index] != skipped:
+            _give(s, n, s.ids[origin.index], 2, cause, Why.NEIGHBOR, origin, facts)
         else:
-            ids[n.index] = cur
-            causes[n.index] = cause
-
-
-def in_order(graph: CGraph, sweep: Sweep) -> Iterator[Tensor]:
-    """The nodes that a sweep looks at."""
-    return (n for n in (graph.nodes if sweep.down else reversed(graph.nodes)) if not n.is_view_op)
+            of_last = Facts(tensor=origin.label, backend=s.names[skipped], sweep=sweep)
+            _tell(s, PassedOver(n.label, 2, cause, Why.SPREADS_LAST, facts=of_last))
 
 
 def assign_sources(s: SchedulerState, graph: CGraph) -> None:
     """Pass 3: views take their root's backend, sources without one their user's; there may be none to take."""
     for n in graph.nodes:
-        assign_sources_of(s, n)
+        for t in (*([n] if n.view_src is not None else []), *s.sources(n)):
+            if s.ids[t.index] != -1:
+                continue
+            by, cause, why = (n, "3.cur", Why.READER) if t.view_src is None else (t.view_src, "3.vsrc", Why.VIEW)
+            b = s.ids[by.index]
+            if b != -1:
+                _give(s, t, b, 3, cause, why, by)
+            else:
+                s.causes[t.index] = cause
+                _tell(s, PassedOver(t.label, 3, cause, Why.NO_BACKEND, facts=Facts(tensor=by.label)))
 
 
-def assign_sources_of(s: SchedulerState, n: Tensor) -> None:
-    """Pass 3 for a node that is a view, and for the sources of a node."""
-    ids, causes = s.ids, s.causes
-    for t in (*([n] if n.view_src is not None else []), *s.sources(n)):
-        if ids[t.index] == -1:
-            by = t.view_src or n
-            ids[t.index] = ids[by.index]
-            causes[t.index] = "3.cur" if t.view_src is None else "3.vsrc"
-
-
-def no_backend(t: Tensor, line: int, condition: str, of: str) -> LineAssert:
+def _no_backend(t: Tensor, line: int, condition: str, of: str = "") -> LineAssert:
     """A node, or a source, that is left without a backend when the graph is to be split."""
     return LineAssert(
-        "sched_split_graph",
-        "ggml-backend.c",
+        _FUNCTION,
+        _FILE,
         line,
         condition,
         f"{t.label}{of} has no backend: it has no memory, no neighbor gave it one, and inputs give none; "
@@ -142,106 +162,94 @@ def no_backend(t: Tensor, line: int, condition: str, of: str) -> LineAssert:
     )
 
 
-_FUNCTION = "sched_split_graph"
-_FILE = "ggml-backend.c"
+def cut(s: SchedulerState, graph: CGraph) -> None:
+    """Pass 4: begin the splits of a graph, and give its nodes the copies in place of their sources.
 
-
-class Cut:
-    """A graph that is being cut: `cur_split` is the split that its last node so far is in, the one number `i_split`."""
-
-    def __init__(self, s: SchedulerState) -> None:
-        self.s = s
-        self.i_split = 0
-        self.cur_split = s.splits[0]
-
-    def cut(self, graph: CGraph) -> None:
-        """Begin the splits of a graph, and give its nodes the copies in place of their sources.
-
-        Where no node computes anything, the first split keeps the backend it had in the graph before.
-        """
-        s = self.s
-        ids = s.ids
-        if s.first_allocr_is_freed:
-            self.cur_split.backend_id = FREED_ALLOCR
-            s.first_allocr_is_freed = False
-        first = next((n for n in graph.nodes if not n.is_view_op), None)
-        if first is not None:
-            self.cur_split.backend_id = ids[first.index]
-            _check_assigned(s, first)
-        self.begin(0, first, Why.FIRST_NODE)
-        for i, n in enumerate(graph.nodes):
-            if n.is_view_op:
-                continue
-            b = ids[n.index]
-            _check_assigned(s, n)
-            if b != self.cur_split.backend_id:
-                self.cur_split.i_end = i
-                self.i_split += 1
-                if self.i_split >= MAX_SPLITS:
-                    raise LineAssert(
-                        _FUNCTION,
-                        _FILE,
-                        1172,
-                        "cur_split < GGML_MAX_SPLITS",
-                        f"the graph falls into more than {MAX_SPLITS} splits; {advice('old_split_limits')}",
-                    ).of("splits", self.i_split + 1)
-                if self.i_split == len(s.splits):
-                    s.splits.append(Split())
-                self.cur_split = s.splits[self.i_split]
-                self.cur_split.backend_id = b
-                self.begin(i, n, Why.OTHER_BACKEND)
-            for j, t in enumerate(s.sources(n)):
-                if ids[t.index] == -1:
-                    raise no_backend(t, 1187, "src_allocr != NULL", f", a source of {n.label},")
-                if ids[t.index] != b:
-                    n.src[j] = self.copy_for_split(t, n)
-        self.cur_split.i_end = len(graph.nodes)
-        s.n_splits = self.i_split + 1
-        if s.splits[0].backend_id == FREED_ALLOCR:
-            raise LineAssert(
-                "get_allocr_backend",
-                _FILE,
-                863,
-                '!"statement should not be reached"',
-                "no node of the graph computes anything, so its split keeps the allocator of the graph that was "
-                "measured, which is freed",
-            )
-
-    def begin(self, at: int, node: Tensor | None, why: Why) -> None:
-        """The split begins at number `at`, for `node`, which has no place in the one before."""
-        self.s.n_begun = self.i_split + 1
-        self.cur_split.i_start = at
-        self.cur_split.inputs = []
-
-    def copy_for_split(self, t: Tensor, n: Tensor) -> Tensor:
-        """The copy of `t` for the split's backend, for `n` first; made once in a graph, and filled anew before every
-        split that needs it.
-        """
-        s, inputs, b = self.s, self.cur_split.inputs, self.cur_split.backend_id
-        if not any(known is t for known in inputs):
-            if len(inputs) >= MAX_SPLIT_INPUTS:
+    Where no node computes anything, the first split keeps the backend it had in the graph before.
+    """
+    ids, split = s.ids, s.splits[0]
+    if s.first_allocr_is_freed:
+        split.backend_id = FREED_ALLOCR
+        s.first_allocr_is_freed = False
+    real = [(i, n) for i, n in enumerate(graph.nodes) if not n.is_view_op]
+    if not real:
+        _begin(s, split, 0)
+    for i, n in real:
+        b = ids[n.index]
+        if b == -1:
+            raise _no_backend(n, 1167, "node_allocr != NULL")
+        if not s.n_begun:
+            split.backend_id = b
+            _begin(s, split, 0, n, Why.FIRST_NODE)
+        elif b != split.backend_id:
+            split.i_end = i
+            if s.n_begun >= MAX_SPLITS:
                 raise LineAssert(
                     _FUNCTION,
                     _FILE,
-                    1201,
-                    "n_inputs < GGML_MAX_SPLIT_INPUTS",
-                    f"split #{self.i_split} on {s.names[b]} needs {t.label} for {n.label}, after "
-                    f"{MAX_SPLIT_INPUTS} other inputs; {advice('old_split_limits')}",
-                ).of("split_inputs", len(inputs) + 1)
-            inputs.append(t)
-        of = s.copies[t.index]
-        if of is None:
-            of = s.copies[t.index] = [None] * len(s.names)
-        made = of[b]
-        if made is None:
-            copy = s.arena.dup_layout(t, *s.around_name(b))
-            made = of[b] = [copy]
-            s.grow_state()
-            s.ids[copy.index] = b
-            s.causes[copy.index] = "4.cpy"
-        return made[0]
+                    1172,
+                    "cur_split < GGML_MAX_SPLITS",
+                    f"the graph falls into more than {MAX_SPLITS} splits; {advice('old_split_limits')}",
+                ).of("splits", s.n_begun + 1)
+            if s.n_begun == len(s.splits):
+                s.splits.append(Split())
+            split = s.splits[s.n_begun]
+            split.backend_id = b
+            _begin(s, split, i, n, Why.OTHER_BACKEND)
+        for j, t in enumerate(s.sources(n)):
+            if ids[t.index] == -1:
+                raise _no_backend(t, 1187, "src_allocr != NULL", f", a source of {n.label},")
+            if ids[t.index] != b:
+                n.src[j] = _copy_for_split(s, split, t, n)
+    split.i_end = len(graph.nodes)
+    s.n_splits = s.n_begun
+    if s.splits[0].backend_id == FREED_ALLOCR:
+        raise LineAssert(
+            "get_allocr_backend",
+            _FILE,
+            863,
+            '!"statement should not be reached"',
+            "no node of the graph computes anything, so its split keeps the allocator of the graph that was "
+            "measured, which is freed",
+        )
 
 
-def _check_assigned(s: SchedulerState, n: Tensor) -> None:
-    if s.ids[n.index] == -1:
-        raise no_backend(n, 1167, "node_allocr != NULL", "")
+def _begin(s: SchedulerState, split: Split, at: int, node: Tensor | None = None, why: Why = Why.FIRST_NODE) -> None:
+    """The next split begins at number `at`, for `node`, which has no place in the one before."""
+    split.i_start = at
+    split.inputs = []
+    s.n_begun += 1
+    if node is not None:
+        _tell(s, SplitStarted(s.n_begun - 1, s.names[split.backend_id], at, node.label, why))
+
+
+def _copy_for_split(s: SchedulerState, split: Split, t: Tensor, n: Tensor) -> Tensor:
+    """The copy of `t` for the split's backend, for `n` first; made once in a graph, and filled anew before every split
+    that needs it.
+    """
+    inputs, b = split.inputs, split.backend_id
+    is_new = not any(known is t for known in inputs)
+    if is_new:
+        if len(inputs) >= MAX_SPLIT_INPUTS:
+            raise LineAssert(
+                _FUNCTION,
+                _FILE,
+                1201,
+                "n_inputs < GGML_MAX_SPLIT_INPUTS",
+                f"split #{s.n_begun - 1} on {s.names[b]} needs {t.label} for {n.label}, after {MAX_SPLIT_INPUTS} other "
+                f"inputs; {advice('old_split_limits')}",
+            ).of("split_inputs", len(inputs) + 1)
+        inputs.append(t)
+    of = s.copies[t.index]
+    if of is None:
+        of = s.copies[t.index] = [None] * len(s.names)
+    made = of[b]
+    if made is None:
+        copy = s.arena.dup_layout(t, *s.around_name(b))
+        made = of[b] = [copy]
+        s.grow_state()
+        s.ids[copy.index] = b
+        s.causes[copy.index] = "4.cpy"
+    if is_new:
+        _tell(s, InputAdded(s.n_begun - 1, s.names[b], t.label, n.label, (made[0].name,)))
+    return made[0]

@@ -15,7 +15,7 @@ from ggmltool.ggml.events import Assigned, Grown, announced
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.plan import PassPrint, TallocrPlan
 from ggmltool.ggml.releases.january_2024 import MAX_SPLIT_INPUTS, MAX_SPLITS
-from ggmltool.ggml.releases.january_2024.passes import Cut, assign_from_buffers, assign_sources, expand
+from ggmltool.ggml.releases.january_2024.passes import assign_from_buffers, assign_sources, cut, expand
 from ggmltool.ggml.releases.january_2024.state import NO_ALLOCR, SchedulerState
 from ggmltool.ggml.releases.january_2024.tallocr import (
     Tallocr,
@@ -57,10 +57,6 @@ def sanity_lines(s: SchedulerState, graph: CGraph) -> list[str]:
                 out.append(f"!!!! {n.name} has backend {names[b]}, src {j} ({t.name}) has backend {names[k]}")
             check_root("[src] ", t)
     return out
-
-
-_SILENT = (assign_from_buffers, expand, assign_sources)
-"""Passes 1 to 3."""
 
 
 class Scheduler(SchedulerState):
@@ -164,17 +160,9 @@ class Scheduler(SchedulerState):
         self.assigned, self.assigned_causes, self.made_copies = self.ids, self.causes, self.copies
 
     def _run_passes(self, graph: CGraph) -> None:
-        """Assign backends (passes 1 to 3), cut the graph (pass 4); if somebody listens, by passes that tell of it."""
-        passes, cut = _SILENT, Cut(self)
-        if self.events:
-            from ggmltool.ggml.releases.january_2024 import telling
-
-            passes, cut = telling.TELLING, telling.TellingCut(self, self.events)
-        for number in range(1, 5):
-            if number <= len(passes):
-                passes[number - 1](self, graph)
-            else:
-                cut.cut(graph)
+        """Assign backends (passes 1 to 3), cut the graph (pass 4)."""
+        for number, run in enumerate((assign_from_buffers, expand, assign_sources, cut), 1):
+            run(self, graph)
             self.check_hash_set()
             if self.debug:
                 nodes = () if self.n_splits else node_lines(self, graph, 0, graph.n_nodes)

@@ -11,7 +11,7 @@ from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import DebugAssert, LineAssert, advice
 from ggmltool.ggml.events import Listener
 from ggmltool.ggml.releases.january_2024 import MAX_SPLIT_INPUTS, MAX_SPLITS, RELEASE
-from ggmltool.ggml.releases.january_2024.gallocr import Gallocr, Telling
+from ggmltool.ggml.releases.january_2024.gallocr import Gallocr
 from ggmltool.ggml.releases.january_2024.tallocr import Tallocr, buft_alloc_buffer
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.sched.arena import AnyArena, Split
@@ -117,8 +117,7 @@ class SchedulerState(AnyScheduler):
         self.addresses = addresses
         self.misalign = misalign
         self.memory_names = memory_names(backends)
-        names = self.memory_names
-        self.gallocr = Telling(self.bufts, names, events) if events else Gallocr(self.bufts, names)
+        self.gallocr = Gallocr(self.bufts, self.memory_names, events)
         self.arena = Arena(indices)
         self.splits = [Split()]
         self.splits[0].backend_id = NO_ALLOCR
