@@ -7,6 +7,7 @@ Strides, paddings and dilations are s, p, d; 0 means along the width.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from ggmltool.ggml.context import Context
@@ -18,8 +19,8 @@ from ggmltool.ggml.ops.im2col import (
     conv_output_size,
     not_empty,
     patches,
-    volume_patches,
     window,
+    windows_of,
     with_strides,
 )
 from ggmltool.ggml.ops.operands import not_computable, param_i32, require_stride, requirer, show, source, sources_of
@@ -183,21 +184,24 @@ def _as_kernel(x: Arrays, a: Tensor, b: Tensor) -> Any:
     return x.decode(x.encode(x.f32(b), a.type), a.type)
 
 
+def _convolve(x: Arrays, dst: Tensor, windows: Sequence[Any], n: int, c: int, oc: int) -> None:
+    """Patches times kernels, one of `n` images of `c` channels at a time; a half-precision kernel rounds b."""
+    a, b = sources_of(dst)
+    images = _as_kernel(x, a, b).reshape(n, c, *b.ne[len(windows) - 1 :: -1])
+    kernels = x.f32(a).reshape(oc, -1)
+    out = x.xp.empty(dst.ne[::-1], dtype="float32")
+    parts = out.reshape(n, oc, -1)
+    for i in range(n):
+        taken = x.xp.moveaxis(patches(x.xp, images[i], *windows), 0, len(windows)).reshape(parts.shape[-1], -1)
+        parts[i] = times(kernels, taken.T)
+    x.put(dst, out)
+
+
 @kernel(Op.CONV_2D)
 def conv_2d_kernel(x: Arrays, dst: Tensor) -> None:
-    """ggml_compute_forward_conv_2d: patches times kernels, one image at a time; a half-precision kernel rounds b."""
+    """ggml_compute_forward_conv_2d."""
     a, b = sources_of(dst)
-    s0, s1, p0, p1, d0, d1 = (param_i32(dst, i) for i in range(6))
-    xp = x.xp
-    columns = window(xp, dst.ne[0], a.ne[0], s0, p0, d0, b.ne[0])
-    rows = window(xp, dst.ne[1], a.ne[1], s1, p1, d1, b.ne[1])
-    kernels = x.f32(a).reshape(a.ne[3], -1)
-    image = _as_kernel(x, a, b)
-    out = xp.empty(dst.ne[::-1], dtype="float32")
-    for i in range(b.ne[3]):
-        taken = xp.moveaxis(patches(xp, image[i], rows, columns), 0, 2).reshape(dst.ne[1] * dst.ne[0], -1)
-        out[i] = times(kernels, taken.T).reshape(dst.ne[2], dst.ne[1], dst.ne[0])
-    x.put(dst, out)
+    _convolve(x, dst, windows_of(x.xp, dst, dst.ne[:2]), b.ne[3], b.ne[2], a.ne[3])
 
 
 @kernel(Op.CONV_2D_DW)
@@ -205,10 +209,8 @@ def conv_2d_dw_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_conv_2d_dw: a sum over the kernel's elements, for all channels at once."""
     a, b = sources_of(dst)
     kernels = x.f32(with_strides(a, a.ne, contiguous_nb(a.type, a.ne)) if is_contiguous(b) else a)
-    s0, s1, p0, p1, d0, d1 = (param_i32(dst, i) for i in range(6))
     xp = x.xp
-    ix, in_x = window(xp, dst.ne[0], a.ne[0], s0, p0, d0, b.ne[0])
-    iy, in_y = window(xp, dst.ne[1], a.ne[1], s1, p1, d1, b.ne[1])
+    (iy, in_y), (ix, in_x) = windows_of(xp, dst, dst.ne[:2])
     image = x.f32(b)
     out = xp.zeros(dst.ne[::-1], dtype="float32")
     for ky in range(a.ne[1]):
@@ -221,21 +223,9 @@ def conv_2d_dw_kernel(x: Arrays, dst: Tensor) -> None:
 
 @kernel(Op.CONV_3D)
 def conv_3d_kernel(x: Arrays, dst: Tensor) -> None:
-    """ggml_compute_forward_conv_3d: patches times kernels, one volume at a time."""
-    a, b = sources_of(dst)
-    s0, s1, s2, p0, p1, p2, d0, d1, d2, c, n, oc = (param_i32(dst, i) for i in range(12))
-    xp = x.xp
-    columns = window(xp, dst.ne[0], a.ne[0], s0, p0, d0, b.ne[0])
-    rows = window(xp, dst.ne[1], a.ne[1], s1, p1, d1, b.ne[1])
-    planes = window(xp, dst.ne[2], a.ne[2], s2, p2, d2, b.ne[2])
-    kernels = x.f32(a).reshape(oc, -1)
-    volume = _as_kernel(x, a, b)
-    out = xp.empty(dst.ne[::-1], dtype="float32")
-    for i in range(n):
-        taken = volume_patches(xp, volume[i * c : (i + 1) * c], planes, rows, columns)
-        taken = xp.moveaxis(taken, 0, 3).reshape(dst.ne[2] * dst.ne[1] * dst.ne[0], -1)
-        out[i * oc : (i + 1) * oc] = times(kernels, taken.T).reshape(oc, *dst.ne[2::-1])
-    x.put(dst, out)
+    """ggml_compute_forward_conv_3d."""
+    c, n, oc = (param_i32(dst, i) for i in (9, 10, 11))
+    _convolve(x, dst, windows_of(x.xp, dst, dst.ne[:3]), n, c, oc)
 
 
 @kernel(Op.CONV_TRANSPOSE_1D)

@@ -9,7 +9,9 @@ Strides, paddings and dilations are s, p, d; 0 means along the width.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
+from operator import and_
 from typing import Any
 
 from ggmltool.ggml.context import Context
@@ -59,25 +61,24 @@ def window(xp: Any, n_out: int, kernel: int, stride: int, padding: int, dilation
     return xp.clip(places, 0, max(size - 1, 0)), inside
 
 
-def patches(xp: Any, image: Any, rows: tuple[Any, Any], columns: tuple[Any, Any]) -> Any:
-    """image [..., h, w] to [..., oh, ow, kh, kw], zero outside; `rows` and `columns` come from `window`."""
-    iy, in_y = rows
-    ix, in_x = columns
-    image = not_empty(xp, image, 2)
-    inside = in_y[:, None, :, None] & in_x[None, :, None, :]
-    taken = image[..., iy[:, None, :, None], ix[None, :, None, :]]
-    return xp.where(inside, taken, xp.zeros((), dtype=taken.dtype))
+def windows_of(xp: Any, dst: Tensor, places: Sequence[int]) -> list[tuple[Any, Any]]:
+    """The windows of a convolution with so many places in each dimension, the width first; the width's comes last.
+
+    Its first parameters are the strides, paddings and dilations of all dimensions.
+    """
+    a, b = sources_of(dst)
+    n = len(places)
+    s, p, d = ([param_i32(dst, k * n + i) for i in range(n)] for k in range(3))
+    return [window(xp, places[i], a.ne[i], s[i], p[i], d[i], b.ne[i]) for i in reversed(range(n))]
 
 
-def volume_patches(
-    xp: Any, volume: Any, planes: tuple[Any, Any], rows: tuple[Any, Any], columns: tuple[Any, Any]
-) -> Any:
-    """volume [..., d, h, w] to [..., od, oh, ow, kd, kh, kw], zero outside."""
-    (iz, in_z), (iy, in_y), (ix, in_x) = planes, rows, columns
-    volume = not_empty(xp, volume, 3)
-    z, y, c = (slice(None), None, None) * 2, (None, slice(None), None) * 2, (None, None, slice(None)) * 2
-    inside = in_z[z] & in_y[y] & in_x[c]
-    taken = volume[..., iz[z], iy[y], ix[c]]
+def patches(xp: Any, image: Any, *windows: tuple[Any, Any]) -> Any:
+    """image [..., h, w] to [..., oh, ow, kh, kw], zero outside, or as many dimensions as there are windows."""
+    n = len(windows)
+    image = not_empty(xp, image, n)
+    spread = [tuple(slice(None) if d % n == i else None for d in range(2 * n)) for i in range(n)]
+    inside = reduce(and_, (is_in[by] for (_, is_in), by in zip(windows, spread, strict=True)))
+    taken = image[(..., *(at[by] for (at, _), by in zip(windows, spread, strict=True)))]
     return xp.where(inside, taken, xp.zeros((), dtype=taken.dtype))
 
 
@@ -253,13 +254,11 @@ def col2im_1d(ctx: Context, a: Tensor, s0: int, oc: int, p0: int) -> Tensor:
 @kernel(Op.IM2COL)
 def im2col_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_im2col: it takes the planes of b for contiguous."""
-    a, b = sources_of(dst)
-    s0, s1, p0, p1, d0, d1, is_2d = (param_i32(dst, i) for i in range(7))
+    b = source(dst, 1)
     xp = x.xp
-    columns = window(xp, dst.ne[1], a.ne[0], s0, p0, d0, b.ne[0])
-    if is_2d == 1:
+    rows, columns = windows_of(xp, dst, dst.ne[1:3])
+    if param_i32(dst, 6) == 1:
         image = x.f32(contiguous_planes(b))
-        rows = window(xp, dst.ne[2], a.ne[1], s1, p1, d1, b.ne[1])
     else:
         image = x.f32(b)[0][:, :, None, :]
         rows = window(xp, 1, 1, 1, 0, 1, 1)
@@ -293,16 +292,13 @@ def im2col_back_kernel(x: Arrays, dst: Tensor) -> None:
 @kernel(Op.IM2COL_3D)
 def im2col_3d_kernel(x: Arrays, dst: Tensor) -> None:
     """ggml_compute_forward_im2col_3d."""
-    a, b = sources_of(dst)
-    s0, s1, s2, p0, p1, p2, d0, d1, d2, channels = (param_i32(dst, i) for i in range(10))
+    b, channels = source(dst, 1), param_i32(dst, 9)
     xp = x.xp
     n = b.ne[3] // channels
     volume = x.f32(b)[: n * channels].reshape(n, channels, *b.ne[2::-1])
-    columns = window(xp, dst.ne[1], a.ne[0], s0, p0, d0, b.ne[0])
-    rows = window(xp, dst.ne[2], a.ne[1], s1, p1, d1, b.ne[1])
-    planes = window(xp, dst.ne[3] // n, a.ne[2], s2, p2, d2, b.ne[2])
+    windows = windows_of(xp, dst, (dst.ne[1], dst.ne[2], dst.ne[3] // n))
     for i in range(n):
-        taken = xp.moveaxis(volume_patches(xp, volume[i], planes, rows, columns), 0, 3)
+        taken = xp.moveaxis(patches(xp, volume[i], *windows), 0, 3)
         part = taken.reshape(dst.ne[3] // n, dst.ne[2], dst.ne[1], dst.ne[0])
         x.raw(dst, "writes")[i * part.shape[0] : (i + 1) * part.shape[0]] = x.encode(part, dst.type)
 
