@@ -11,7 +11,8 @@ import re
 import signal
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,34 +96,6 @@ def quiet_child() -> None:
         pass
 
 
-def run_forked(function: Callable[[], Any], set_abort_callback: Callable[[Any], object]) -> Any:
-    """Calls `function` in a forked child and gives back what it returns, or `Abort` where ggml aborted.
-
-    `set_abort_callback` is the library's ggml_set_abort_callback. The value must be picklable. Raises ChildError if the
-    function raised.
-    """
-    read_fd, write_fd = os.pipe()
-    pid = fork_child()
-    if pid == 0:
-        os.close(read_fd)
-        _child(function, set_abort_callback, write_fd)
-    os.close(write_fd)
-    try:
-        kind, value = read_message(read_fd)
-    except EOFError:
-        kind, value = "gone", None
-    finally:
-        os.close(read_fd)
-        _, status = os.waitpid(pid, 0)
-    if kind == "value":
-        return value
-    if kind == "raised":
-        raise ChildError(value)
-    if kind == "abort":
-        return Abort(value)
-    return Abort(describe_status(status))
-
-
 def describe_status(status: int) -> str:
     """What a wait status of a child that said nothing means."""
     if os.WIFSIGNALED(status):
@@ -130,18 +103,66 @@ def describe_status(status: int) -> str:
     return f"ended with exit status {os.waitstatus_to_exitcode(status)} and said nothing"
 
 
-def _child(function: Callable[[], Any], set_abort_callback: Callable[[Any], object], fd: int) -> None:
-    quiet_child()
+Emit = Callable[[str, object], None]
+"""Sends a message of a kind to the parent."""
 
-    def on_abort(message: bytes) -> None:
-        write_message(fd, ("abort", message.decode("utf-8", "surrogateescape")))
-        os._exit(0)
 
-    callback = ABORT_CALLBACK(on_abort)
-    set_abort_callback(callback)
+def messages_of(serve: Callable[[Emit], None]) -> Generator[tuple[str, Any], None, None]:
+    """What `serve` emits in a forked child, message by message; at last "gone", and what became of the child.
+
+    Raises ChildError if `serve` raised.
+    """
+    read_fd, write_fd = os.pipe()
+    pid = fork_child()
+    if pid == 0:
+        os.close(read_fd)
+        _child(serve, lambda kind, value: write_message(write_fd, (kind, value)))
+    os.close(write_fd)
     try:
-        write_message(fd, ("value", function()))
+        while True:
+            try:
+                kind, value = read_message(read_fd)
+            except EOFError:
+                child, pid = pid, 0
+                yield "gone", describe_status(os.waitpid(child, 0)[1])
+                return
+            if kind == "raised":
+                raise ChildError(value)
+            yield kind, value
+    finally:
+        os.close(read_fd)
+        if pid:
+            os.waitpid(pid, 0)
+
+
+def _child(serve: Callable[[Emit], None], emit: Emit) -> None:
+    quiet_child()
+    try:
+        serve(emit)
+    except BrokenPipeError:
+        pass
     except BaseException:
-        write_message(fd, ("raised", traceback.format_exc()))
+        emit("raised", traceback.format_exc())
     finally:
         os._exit(0)
+
+
+def run_forked(function: Callable[[], Any], set_abort_callback: Callable[[Any], object]) -> Any:
+    """Calls `function` in a forked child and gives back what it returns, or `Abort` where ggml aborted.
+
+    `set_abort_callback` is the library's ggml_set_abort_callback. The value must be picklable. Raises ChildError if the
+    function raised.
+    """
+
+    def serve(emit: Emit) -> None:
+        def on_abort(message: bytes) -> None:
+            emit("abort", message.decode("utf-8", "surrogateescape"))
+            os._exit(0)
+
+        callback = ABORT_CALLBACK(on_abort)
+        set_abort_callback(callback)
+        emit("value", function())
+
+    with closing(messages_of(serve)) as messages:
+        kind, value = next(messages)
+        return value if kind == "value" else Abort(value)

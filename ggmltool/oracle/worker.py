@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.state import State
 from ggmltool.oracle import fork
-from ggmltool.oracle.fork import ABORT_CALLBACK, ChildError
+from ggmltool.oracle.fork import ABORT_CALLBACK
 from ggmltool.oracle.lib import Lib, load
 from ggmltool.oracle.mock import Answered
 from ggmltool.oracle.run import Places, Runner, failed_plan
@@ -108,53 +109,24 @@ def run_on(
 
 
 def _child_results(start: Callable[[], Runner], models: Sequence[ScenarioSpec]) -> Iterator[OracleRun]:
-    read_fd, write_fd = os.pipe()
-    pid = fork.fork_child()
-    if pid == 0:
-        os.close(read_fd)
-        _serve(start, models, write_fd)
-    os.close(write_fd)
-    waiting = True
-    try:
+    with closing(fork.messages_of(partial(_serve, start, models))) as messages:
         for model in models:
             result = OracleRun()
-            while True:
-                try:
-                    kind, value = fork.read_message(read_fd)
-                except EOFError:
-                    _, status = os.waitpid(pid, 0)
-                    waiting = False
-                    error: dict[str, str | None] = {
-                        "kind": "crash",
-                        "condition": None,
-                        "message": fork.describe_status(status),
-                    }
-                    planned = [step for step in model.steps if step.kind in ("reserve", "alloc")]
-                    step = planned[len(result.plans)] if len(result.plans) < len(planned) else model.steps[-1]
-                    result.add("plan", (failed_plan(model, step, error, []), b""))
-                    yield result
-                    return
-                if kind == "raised":
-                    raise ChildError(value)
-                if kind == "aborted":
-                    yield result
-                    return
-                if kind == "done":
+            for kind, value in messages:
+                if kind in ("done", "aborted", "gone"):
                     break
                 result.add(kind, value)
+            if kind == "gone":
+                error = {"kind": "crash", "condition": None, "message": value}
+                planned = [step for step in model.steps if step.kind in ("reserve", "alloc")]
+                step = planned[len(result.plans)] if len(result.plans) < len(planned) else model.steps[-1]
+                result.add("plan", (failed_plan(model, step, error, []), b""))
             yield result
-    finally:
-        os.close(read_fd)
-        if waiting:
-            os.waitpid(pid, 0)
+            if kind != "done":
+                return
 
 
-def _serve(start: Callable[[], Runner], models: Sequence[ScenarioSpec], fd: int) -> None:
-    fork.quiet_child()
-
-    def emit(kind: str, value: object) -> None:
-        fork.write_message(fd, (kind, value))
-
+def _serve(start: Callable[[], Runner], models: Sequence[ScenarioSpec], emit: fork.Emit) -> None:
     def on_abort(message: bytes) -> None:
         runner.on_abort(message)
         emit("aborted", None)
@@ -171,16 +143,9 @@ def _serve(start: Callable[[], Runner], models: Sequence[ScenarioSpec], fd: int)
         os._exit(1)
 
     sys.unraisablehook = on_callback_failure
-    try:
-        runner = start()
-        callback = ABORT_CALLBACK(on_abort)
-        runner.lib.ggml_set_abort_callback(callback)
-        for model in models:
-            runner.run(model, emit)
-            emit("done", None)
-    except BrokenPipeError:
-        pass
-    except BaseException:
-        emit("raised", traceback.format_exc())
-    finally:
-        os._exit(0)
+    runner = start()
+    callback = ABORT_CALLBACK(on_abort)
+    runner.lib.ggml_set_abort_callback(callback)
+    for model in models:
+        runner.run(model, emit)
+        emit("done", None)
