@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import astuple
@@ -43,6 +43,7 @@ def plain(state: State) -> dict[str, Any]:
         "graph": {
             "nodes": places(graph.nodes),
             "leafs": places(graph.leafs),
+            "hash_set": sorted(order[key] for key in graph.hash_set.keys),
             "use_counts": of_tensors(graph.use_counts),
         },
         "tensors": [_tensor(state, state.tensors[n], places) for n in order],
@@ -55,7 +56,7 @@ def plain(state: State) -> dict[str, Any]:
                 )
             },
             "bufts": [state.bufts[b].name for b in sched.bufts],
-            "hash_set": sched.hash_set.size,
+            "hash_set": (sched.hash_set.size, sorted(order[key] for key in sched.hash_set.keys if key in order)),
             "graph_inputs": places(sched.graph_inputs),
             "tensor_backend_ids": of_tensors(sched.tensor_backend_ids),
             "tensor_copies": of_tensors(
@@ -101,10 +102,15 @@ def _galloc(state: State, galloc: GallocState, of_tensors: Callable[..., dict[in
             galloc.hash_values,
             lambda v: [v.n_children, v.n_views, v.buffer_id, v.chunk, v.offset, v.allocated],
         ),
-        "node_allocs": [
-            [_place(dst), [_place(a) for a in srcs if a.buffer_id >= 0]] for dst, srcs in galloc.node_allocs
-        ],
-        "leaf_allocs": [_place(a) for a in galloc.leaf_allocs],
+        **allocs(galloc.node_allocs, galloc.leaf_allocs),
+    }
+
+
+def allocs(nodes: Iterable[tuple[TensorAlloc, Sequence[TensorAlloc]]], leafs: Iterable[TensorAlloc]) -> dict[str, Any]:
+    """node_allocs and leaf_allocs of an allocator."""
+    return {
+        "node_allocs": [[_place(dst), [_place(a) for a in srcs if a.buffer_id >= 0]] for dst, srcs in nodes],
+        "leaf_allocs": [_place(a) for a in leafs],
     }
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ggmltool
 from ggmltool.ggml import tensor as tensors
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.device import Device, batch_size
@@ -25,9 +24,7 @@ from ggmltool.ggml.tensor import FLAG_PARAM, Tensor, contiguous_nb
 from ggmltool.ggml.version import hash_size
 from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Lib
-from ggmltool.oracle.tensors import Builder
-from tests.conformance.fuzz import scenario
-from tests.conformance.releases import in_turn, release_of
+from tests.conformance.releases import release_of
 from tests.ggml.layouts import strided_tensors
 
 PREDICATES = (
@@ -228,29 +225,3 @@ def test_batch_sizes_grow_with_rows(lib: Lib) -> None:
     t = Tensor(F32, (2, 3, 5, 7), op=Op.ADD)
     nrows = bound(lib, "nrows", ctypes.c_int64, ctypes.c_void_p)
     assert batch_size(t) == nrows(*Mirror(t).addresses) == 105
-
-
-@in_turn("seed", range(40))
-def test_a_graph_s_hash_set_has_the_same_slots_and_use_counts(seed: int, lib: Lib) -> None:
-    try:
-        loaded = ggmltool.load(scenario(seed), ggml=release_of(lib).name)
-        name = next(iter(loaded.model.graphs))
-        ours = loaded.start().build(name)
-    except (ggmltool.GgmlError, ggmltool.ScenarioError):
-        pytest.skip("the scenario is one on which ggml fails")
-    model, size = loaded.model, ours.size
-    known: dict[str, int] = {}
-    tensors: list[Any] = [*model.tensors(), *model.graphs[name].nodes]
-    builder = Builder(lib)
-    context = builder.context(len(tensors), size)
-    builder.tensors(context, tensors, known)
-    real = structs.CGraphStruct.from_address(builder.graph(context, model.graphs[name], known, size))
-    theirs = ctypes.cast(real.visited_hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
-
-    slots = ours.hash_set(lambda t: known[t.id])
-    assert slots.size == real.visited_hash_set.size
-    taken = {i: key for i, key in enumerate(slots.keys) if key is not None}
-    assert {i: theirs[i] for i in taken} == taken
-    counts = {slots.find(known[t.id]): ours.use_count(t) for t in ours.visited}
-    assert {i: real.use_counts[i] for i in counts} == counts
-    builder.close()

@@ -23,16 +23,19 @@ from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.steps import GRAPH_STEPS
 from ggmltool.state.errors import InspectError
+from ggmltool.state.memory.graphs import MemoryGraphs
+from ggmltool.state.memory.pages import OwnMemory
+from ggmltool.state.memory.schedulers import Schedulers
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn
-from tests.conformance.test_gallocr_tables import places_of, real_tables
+from tests.conformance.states import allocs
 
 
 class StepTables(NamedTuple):
     """Hash nodes by the tensor's name (two copies may share one), and the places of nodes and leafs."""
 
     hash_nodes: list[tuple[str, tuple[int, ...]]]
-    places: tuple[Any, Any]
+    places: dict[str, Any]
 
 
 class RealTables:
@@ -40,18 +43,19 @@ class RealTables:
 
     def __init__(self, run: ScenarioRun) -> None:
         self.run = run
-        self.keys: dict[int, int] = {}
+        self.keys: frozenset[int] = frozenset()
         self.names: dict[int, str] = {}
 
     def read(self) -> StepTables:
-        sched = self.run.lib.structs["ggml_backend_sched"].from_address(self.run.sched)
-        real = real_tables(sched.galloc)
-        if real.keys != self.keys:
-            self.keys, ids = real.keys, self.run.builder.ids
-            raw = {i: structs.Tensor.from_address(key).name for i, key in real.keys.items()}
-            self.names = {i: ids.get(key) or raw[i].decode("utf-8", "surrogateescape") for i, key in real.keys.items()}
-        nodes = sorted((self.names[i], node) for i, node in real.hash_nodes.items())
-        return StepTables(nodes, (real.node_allocs, real.leaf_allocs))
+        known, memory = self.run.lib.structs, OwnMemory()
+        schedulers = Schedulers(memory, known.types, MemoryGraphs(memory, known.types))
+        galloc = schedulers.galloc(known["ggml_backend_sched"].from_address(self.run.sched).galloc)
+        if galloc.hash_set.keys != self.keys:
+            self.keys, ids = galloc.hash_set.keys, self.run.builder.ids
+            raw = {key: structs.Tensor.from_address(key).name for key in self.keys}
+            self.names = {key: ids.get(key) or raw[key].decode("utf-8", "surrogateescape") for key in self.keys}
+        nodes = sorted((self.names[key], tuple(map(int, astuple(v)))) for key, v in galloc.hash_values.items())
+        return StepTables(nodes, allocs(galloc.node_allocs, galloc.leaf_allocs))
 
 
 def tables_of_steps(lib: Lib, model: ScenarioSpec) -> list[StepTables]:
@@ -109,7 +113,7 @@ def _child(lib: Lib, model: ScenarioSpec, fd: int) -> None:
 def our_tables(watched: WatchedAllocator) -> StepTables:
     gallocr = watched.gallocr
     nodes = [(k.label, tuple(map(int, astuple(hash_node(gallocr, k.node))))) for k in watched.planned.keys]
-    return StepTables(sorted(nodes), places_of(gallocr))
+    return StepTables(sorted(nodes), allocs(gallocr.node_allocs, gallocr.leaf_allocs))
 
 
 def check_steps(model: ScenarioSpec) -> bool:

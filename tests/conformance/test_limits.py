@@ -1,4 +1,6 @@
-"""At ggml's limits the real library goes on with the same figures; one further it refuses, in the same words."""
+"""The fields of the real scheduler and its gauges: at ggml's limits it goes on with the same figures; one further it
+refuses, in the same words.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,14 @@ def taken(hashes: Any) -> int:
     return sum(byte.bit_count() for byte in used)
 
 
-def figures(lib: Lib, model: ScenarioSpec, graph: str) -> dict[str, tuple[int, int]]:
-    """(used, limit) by the gauge's key, from the library's memory after the graph was allocated."""
+Figures = dict[str, tuple[int, int]]
+Fields = tuple[dict[str, int], list[int], list[int]]
+
+
+def figures(lib: Lib, model: ScenarioSpec, graph: str) -> tuple[Figures, Fields] | None:
+    """(used, limit) by the gauge's key, from the library's memory after the graph was allocated, and the scheduler's
+    plain fields.
+    """
     runner = Runner(lib, debug=0, values=False)
     run = ScenarioRun(runner, model, World(runner.callbacks, model, False))
     run.start()
@@ -47,7 +55,7 @@ def figures(lib: Lib, model: ScenarioSpec, graph: str) -> dict[str, tuple[int, i
     run._assign(model.tensors())
     run._assign(model.graphs[graph].nodes)
     if not lib.ggml_backend_sched_alloc_graph(run.sched, built):
-        return {}
+        return None
     s = lib.structs["ggml_backend_sched"].from_address(run.sched)
     galloc = structs.KNOWN["ggml_gallocr"].from_address(s.galloc)
     g = structs.CGraphStruct.from_address(built)
@@ -71,7 +79,20 @@ def figures(lib: Lib, model: ScenarioSpec, graph: str) -> dict[str, tuple[int, i
     }
     if s.n_copies > 1:
         out["graph_inputs"] = (s.n_graph_inputs, 30)
-    return out
+    fields: dict[str, int] = {
+        "hash_set.size": s.hash_set.size, "graph.size": s.graph.size, "graph.n_nodes": s.graph.n_nodes,
+        "graph.n_leafs": s.graph.n_leafs,
+    }  # fmt: skip
+    names = (
+        "is_reset", "is_alloc", "n_backends", "n_splits", "splits_capacity", "n_copies", "cur_copy", "n_graph_inputs",
+        "context_buffer_size",
+    )  # fmt: skip
+    fields |= {name: getattr(s, name) for name in names}
+    for i, split in enumerate(splits):
+        for name in ("backend_id", "i_start", "i_end", "n_inputs"):
+            fields[f"splits[{i}].{name}"] = getattr(split, name)
+    n = s.graph.n_nodes
+    return out, (fields, s.node_backend_ids[:n], s.prev_node_backend_ids[:n])
 
 
 def compare_figures(lib: Lib, source: object) -> None:
@@ -80,8 +101,14 @@ def compare_figures(lib: Lib, source: object) -> None:
     mine = check_graph(loaded, graph)
     if not mine.plan.ok:
         pytest.skip("the scenario is one on which ggml fails")
-    theirs = lib.run_forked(lambda: figures(lib, loaded.model, graph))
-    assert not isinstance(theirs, Abort), theirs
+    made = lib.run_forked(lambda: figures(lib, loaded.model, graph))
+    assert made is not None
+    assert not isinstance(made, Abort), made
+    theirs, fields = made
+    run = loaded.start()
+    run.alloc(graph)
+    assert run.sched is not None
+    assert (run.sched.fields(), *run.sched.id_arrays().values()) == fields
     gauges = {g.key: (g.used, g.limit) for g in mine.gauges}
     room, _ = theirs.pop("room", (0, 0))
     where = next((g.where for g in mine.gauges if g.key == "sched_nodes"), "")

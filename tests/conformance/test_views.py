@@ -18,10 +18,9 @@ from ggmltool.ask.tensor.record import GdbFacts
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import signed
+from ggmltool.oracle import run_on
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
-from ggmltool.oracle.mock import World
-from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.oracle.structs import Tensor
 from ggmltool.oracle.tensors import Builder
 from ggmltool.scenario.samples import sample_name
@@ -119,55 +118,27 @@ def test_a_tensor_in_gdbs_layout_has_the_fields_of_the_librarys_struct(sample: P
         assert of_gdb(text, ids) == theirs[id], id
 
 
-Row = tuple[str, str, list[int]]
-
-
-def after_alloc(lib: Lib, model: ScenarioSpec) -> tuple[list[Row], list[Row], int, dict[str, int]]:
-    """After a fresh alloc, the model's only step: nodes and leafs of the scheduler's graph, and its hash table.
-
-    (ggml_graph_print cannot print that graph: it has no hash set.)
-    """
-    runner = Runner(lib, debug=0, values=False)
-    run = ScenarioRun(runner, model, World(runner.callbacks, model, False))
-    run.start()
-    run.step(model.steps[0], lambda *_: None)
-    state = lib.structs["ggml_backend_sched"].from_address(run.sched)
-    keys = ctypes.cast(state.hash_set.keys, ctypes.POINTER(ctypes.c_void_p))
-    used = ctypes.cast(state.hash_set.used, ctypes.POINTER(ctypes.c_uint32))
-    taken = [i for i in range(state.hash_set.size) if used[i // 32] >> i % 32 & 1]
-    ids = {run.builder.ids[keys[i] or 0]: state.hv_tensor_backend_ids[i] for i in taken if keys[i] in run.builder.ids}
-    graph = state.graph
-    nodes, leafs = (
-        [_row(ctypes.cast(array[i], ctypes.c_void_p).value or 0) for i in range(n)]
-        for array, n in ((graph.nodes, graph.n_nodes), (graph.leafs, graph.n_leafs))
-    )
-    return nodes, leafs, state.hash_set.size, ids
-
-
-def _row(address: int) -> Row:
-    t = Tensor.from_address(address)
-    return t.name.decode(), Op(t.op).name, list(t.ne)
-
-
-def test_the_schedulers_graph_and_table_are_those_of_the_library(
-    call: Call, sample: Path, release: str, lib: Lib
-) -> None:
+def test_the_schedulers_graph_and_table_are_those_of_the_library(call: Call, sample: Path, lib: Lib) -> None:
     if sample_name(sample) == REFUSED:
         pytest.skip("the scenario is one on which ggml fails")
+    release = release_of(lib).name
     loaded = ggmltool.load(sample, ggml=release)
     model = loaded.model
     model.steps[:] = [Step("alloc", loaded.graph_name())]
-    theirs = lib.run_forked(lambda: after_alloc(lib, model))
-    assert not isinstance(theirs, Abort), theirs
-    nodes, leafs, size, backends = theirs
+    (real,) = run_on(lib, [model], debug=0, values=False, states=True)
+    (state,) = real.states
+    assert state.sched is not None
     graph = json.loads(call("graph", "--sched", "--json", "--ggml", release, sample).out)
-    assert [(t["name"], t["op"], t["ne"]) for t in graph["nodes"]] == nodes
-    assert [(t["name"], t["op"], t["ne"]) for t in graph["leafs"]] == leafs
+    for name in ("nodes", "leafs"):
+        theirs = [state.tensors[t] for t in getattr(state.sched.graph, name)]
+        assert [(t["name"], t["op"], t["ne"]) for t in graph[name]] == [(t.name, t.op, list(t.ne)) for t in theirs]
     shown = json.loads(call("hash", "--sched", "--json", "--ggml", release, sample).out)
-    names = [b.name for b in model.backends]
-    assert shown["size"] == size
+    assert shown["size"] == state.sched.hash_set.size
     ours = {t["tensor"]: t["backend"] for t in shown["tensors"]}
-    assert {id: ours[id] for id in backends} == {id: names[b] if b >= 0 else None for id, b in backends.items()}
+    names = [b.name for b in model.backends]
+    ids, table = state.sched.tensor_backend_ids, state.sched.hash_set.keys & state.tensors.keys()
+    backends = {state.tensors[t].id: names[ids[t]] if t in ids else None for t in table if state.tensors[t].id}
+    assert {id: ours[id] for id in backends} == backends
 
 
 @pytest.mark.parametrize("name", SIMULATED)
