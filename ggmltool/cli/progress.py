@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 
 from ggmltool.cli.command import current_settings
-from ggmltool.inspect.work import Advance
+from ggmltool.inspect.opened import Advance
 from ggmltool.show.text import harmless, printable, size
 
 FIRST = 1.0

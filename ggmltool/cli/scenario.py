@@ -11,8 +11,7 @@ import click
 from ggmltool.cli.command import current_settings
 from ggmltool.cli.output import detail, log_lines, note
 from ggmltool.cli.progress import WRITER, progress, waiting_for
-from ggmltool.inspect.opened import Opened, environment_number
-from ggmltool.inspect.work import Work
+from ggmltool.inspect.opened import Opened, Work, environment_number
 from ggmltool.scenario.samples import DEFAULT, ENDINGS, find_sample, sample_name, samples_folder, scenario_path
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from ggmltool.debugger.walk import Evaluator, WalkError
 from ggmltool.ggml.events import Allocated, Assigned, Grown, Left, Logged, PassedOver, ReallocNeeded, Refused
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.state.story.calls import calls_of
-from ggmltool.state.story.cells import Key
 from ggmltool.state.story.frames import key_at
 from ggmltool.state.story.history import History
+from ggmltool.state.story.points import Key
 from ggmltool.structs.declarations import ExpressionError, TokenCursor, read_type
 from ggmltool.structs.layout import layout
 from ggmltool.structs.types import BOOL, CType, Function, Pointer, Struct, Void, bare

@@ -9,7 +9,7 @@ from ggmltool.ggml.state import HashNodeState, SplitState, TensorState
 from ggmltool.show.colors import colors
 from ggmltool.show.table import Cell, Column, Shown, Style, Table
 from ggmltool.show.text import dims, shortened, size
-from ggmltool.state.story.cells import ENDLESS
+from ggmltool.state.story.points import ENDLESS
 
 _NAMES = 6
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from ggmltool.debugger.breakpoints import Breakpoint, Breakpoints, StopKind
 from ggmltool.ggml.events import AllocationStarted, Assigned, Event, InputAdded, Left, PassedOver, Refused, SplitStarted
+from ggmltool.state.story.frames import Calls
 from ggmltool.state.story.history import TOLD_BEFORE, History
-from ggmltool.state.story.made import Calls
 
 
 class WalkError(Exception):

@@ -84,9 +84,9 @@ class MemoryPlan:
         """The node of each step with its number in the graph; what the scheduler put between has none."""
         return tuple(f"{numbers[name]} {name}" if name in numbers else name for name in self.nodes)
 
-    def of(self, buft: str) -> list[TensorLifetime]:
-        """The tensors of one buffer type."""
-        return [life for life in self.lifetimes if life.buft == buft]
+    def of(self, buft: str, chunk: int | None = None) -> list[TensorLifetime]:
+        """The tensors of one buffer type, or of one chunk of it."""
+        return [life for life in self.lifetimes if life.buft == buft and chunk in (None, life.chunk)]
 
     def chunk_sizes(self, buft: str) -> list[int]:
         """The bytes that each chunk of a buffer must have, by what was placed there."""
@@ -96,10 +96,10 @@ class MemoryPlan:
             sizes[life.chunk] = max(sizes[life.chunk], life.offset + life.size)
         return sizes
 
-    def alive(self, buft: str) -> list[int]:
-        """The bytes of a buffer that are alive before the first node, and while each is computed."""
+    def alive(self, buft: str, chunk: int | None = None) -> list[int]:
+        """The bytes alive in a buffer, or in a chunk of it, before the first node and while each is computed."""
         change = [0] * (len(self.nodes) + 2)
-        for life in self.of(buft):
+        for life in self.of(buft, chunk):
             change[life.start + 1] += life.size
             if life.end is not None:
                 change[life.end + 2] -= life.size

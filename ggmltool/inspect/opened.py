@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ggmltool.inspect.work import UNSEEN, Work
 from ggmltool.show.text import count
 from ggmltool.state.errors import InspectError
 
@@ -17,6 +17,40 @@ if TYPE_CHECKING:
     from ggmltool.scenario.scenario import LoadedScenario
     from ggmltool.scenario.spec import ScenarioSpec
     from ggmltool.scenario.tensor_info import Tensors
+
+
+class Advance(Protocol):
+    """Called when some of the work is done: `n` more of the total."""
+
+    def __call__(self, n: int = 1, /) -> None: ...
+
+
+class Progress(Protocol):
+    """Makes the block that work is done in; the block calls what it gets. `total` is how much there is of `unit`."""
+
+    def __call__(self, label: str, total: int = 0, unit: str = "") -> AbstractContextManager[Advance]: ...
+
+
+@contextmanager
+def _unseen(label: str, total: int = 0, unit: str = "") -> Iterator[Advance]:
+    yield lambda n=1, /: None
+
+
+def _unsaid(text: str) -> None:
+    """Nobody listens."""
+
+
+class Work(NamedTuple):
+    """Where it is said how far the work is, and what else is worth knowing; by default nowhere. `of_command`: it is a
+    command's; `checks_memory`: it is refused where it needs more memory than is free."""
+
+    progress: Progress = _unseen
+    note: Callable[[str], None] = _unsaid
+    of_command: bool = False
+    checks_memory: bool = False
+
+
+UNSEEN = Work()
 
 
 class Moment(NamedTuple):

@@ -19,8 +19,7 @@ from ggmltool.show.text import shortened, size
 from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.opened import Opened
-    from ggmltool.inspect.work import Work
+    from ggmltool.inspect.opened import Opened, Work
     from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import Step
 

@@ -49,10 +49,14 @@ def at_once(lives: tuple[TensorLifetime, TensorLifetime]) -> bool:
     return together and a.offset < b.offset + b.size and b.offset < a.offset + a.size
 
 
+def numbers_of(plan: Plan) -> dict[str, int]:
+    return {node.id: node.index for node in plan.nodes}
+
+
 def check_map(plan: Plan, memory: MemoryPlan, title: str) -> MemoryMap:
     """A drawing of these is sound, and its tiles lie as the tensors do."""
-    laid = memory_map(plan, memory)
-    assert len(check_drawing(map_svg(plan, memory, title)).texts) >= 2
+    laid = memory_map(plan, memory, numbers_of(plan))
+    assert len(check_drawing(map_svg(plan, memory, title, numbers_of(plan))).texts) >= 2
     for panel in laid.panels:
         boxes = [tile.box for tile in panel.tiles]
         for one, other in meeting(boxes):
@@ -127,7 +131,7 @@ def test_a_graph_of_thousands_of_nodes_stays_small() -> None:
             TensorLifetime(names[i], "CUDA0", 0, 1_000_003 * (i % 97), 900_000 + 17 * i, i, min(i + 89, k - 1))
             for i in range(k)
         )
-        svg = map_svg(TWO_DEVICES, MemoryPlan(tuple(lives), names[:k]), "many")
+        svg = map_svg(TWO_DEVICES, MemoryPlan(tuple(lives), names[:k]), "many", {})
         assert len(svg) < 1_000_000
         check_drawing(svg)
     assert re.search(r">[1-9]\d\d\d tensors below a pixel, drawn together<", svg)
@@ -141,15 +145,15 @@ def test_what_few_nodes_need_leaves_room_for_the_rest() -> None:
     (panel,) = check_map(TWO_DEVICES, memory, "logits").panels
     assert panel.bend == 10 << 20
     assert panel.y(0) - panel.y(panel.bend) > 0.6 * (panel.frame.y1 - panel.frame.y0)
-    svg = map_svg(TWO_DEVICES, memory, "logits")
+    svg = map_svg(TWO_DEVICES, memory, "logits", {})
     assert "the scale changes" in svg
     assert ">logits, 1 GiB<" in svg
-    (plain,) = memory_map(TWO_DEVICES, MemoryPlan(tuple(rest), memory.nodes)).panels
+    (plain,) = memory_map(TWO_DEVICES, MemoryPlan(tuple(rest), memory.nodes), {}).panels
     assert plain.bend == 0
 
 
 def test_two_devices_look_as_accepted() -> None:
-    check_golden(GOLDEN / "map.svg", map_svg(TWO_DEVICES, memory_plan(EVENTS), "two devices"))
+    check_golden(GOLDEN / "map.svg", map_svg(TWO_DEVICES, memory_plan(EVENTS), "two devices", numbers_of(TWO_DEVICES)))
 
 
 def test_a_notebook_shows_it() -> None:

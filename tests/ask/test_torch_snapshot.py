@@ -34,8 +34,9 @@ def matmul() -> Opened:
     return Opened(load("matmul"), "it")
 
 
-def written(found: Watched) -> bytes:
-    return snapshot_pickle(found.plan, found.record.memory, matmul().tensors("main"))
+def written(found: Watched, tensors: Any = None) -> bytes:
+    numbers = {node.id: node.index for node in found.plan.nodes}
+    return snapshot_pickle(found.plan, found.record.memory, tensors or matmul().tensors("main"), numbers)
 
 
 def replayed(data: bytes) -> list[tuple[int, dict[int, int]]]:
@@ -118,7 +119,7 @@ def test_the_reader_of_the_viewer_knows_every_opcode(sample: str) -> None:
 def test_a_stack_has_the_tensor_the_reason_and_ggmls_functions() -> None:
     found = watched("transformer")
     tensors = Opened(load("transformer"), "it").tensors("main")
-    trace = pickle.loads(snapshot_pickle(found.plan, found.record.memory, tensors))["device_traces"][0]
+    trace = pickle.loads(written(found, tensors))["device_traces"][0]
     texts = [[f"{f['filename']}:{f['line']}:{f['name']}" for f in event["frames"]] for event in trace]
     assert texts[0] == ["CUDA0:0:chunk 0 of the compute buffer of CUDA0"]
     assert [

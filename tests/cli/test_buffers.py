@@ -44,7 +44,7 @@ def test_a_chart_shows_the_only_tensor_that_is_there(sample: str, columns: int) 
     for buft in {life.buft for life in memory.lifetimes}:
         (nbytes,) = memory.chunk_sizes(buft)
         lives = memory.of(buft)
-        drawn = grid(lives, nbytes, len(memory.nodes), columns)
+        drawn = grid(memory, buft, 0, nbytes, columns)
         assert list(drawn.steps) == sorted(drawn.steps)
         assert len(drawn.steps) <= max(columns, len(memory.nodes) + 1)
         for offset, row in zip(drawn.offsets, drawn.cells, strict=True):

@@ -112,9 +112,9 @@ class MemoryMap:
     bottom: float
 
 
-def memory_map(plan: Plan, memory: MemoryPlan, numbers: Mapping[str, int] | None = None) -> MemoryMap:
+def memory_map(plan: Plan, memory: MemoryPlan, numbers: Mapping[str, int]) -> MemoryMap:
     """The layout of what the allocator planned; without panels where no buffer has a byte. `numbers` are those of the
-    nodes in the graph, by default in the plan."""
+    nodes in the graph."""
     there = [
         (buffer, chunk, nbytes)
         for buffer in buffers_of(plan, memory)
@@ -132,7 +132,7 @@ def memory_map(plan: Plan, memory: MemoryPlan, numbers: Mapping[str, int] | None
     for buffer, chunk, nbytes in there:
         y += HEADER
         frame = Box(LEFT, y, WIDTH - RIGHT, y + round(low + (high - low) * sqrt(nbytes / largest)))
-        lives = [life for life in memory.of(buffer.buft) if life.chunk == chunk]
+        lives = memory.of(buffer.buft, chunk)
         backend = order.index(buffer.backend)
         n_steps = len(memory.nodes)
         water: list[tuple[int, int]] = []
@@ -144,13 +144,8 @@ def memory_map(plan: Plan, memory: MemoryPlan, numbers: Mapping[str, int] | None
         panels.append(_with_tiles(panel, lives, copies, MOST_TILES // len(there)))
         y = frame.y1 + below
     turns = {name: step for step, name in enumerate(memory.nodes)}
-    steps = {number: turns[id] for id, number in (numbers or numbers_of(plan)).items() if id in turns}
+    steps = {number: turns[id] for id, number in numbers.items() if id in turns}
     return MemoryMap(tuple(panels), layers, tuple(_computing(plan, memory)), steps, y)
-
-
-def numbers_of(plan: Plan) -> dict[str, int]:
-    """The numbers of the nodes in the order in which they are computed."""
-    return {node.id: node.index for node in plan.nodes}
 
 
 def _with_tiles(panel: Panel, lives: Sequence[TensorLifetime], copies: set[str], most: int) -> Panel:
@@ -296,17 +291,12 @@ def _covered(boxes: Iterable[Box], frame: Box, cell: int) -> str:
         x0, y0 = (int(n // cell) for n in (box.x0 - frame.x0, box.y0 - frame.y0))
         x1, y1 = (int(-(-n // cell)) for n in (box.x1 - frame.x0, box.y1 - frame.y0))
         cells[min(y0, high - 1) : max(y1, y0 + 1), min(x0, wide - 1) : max(x1, x0 + 1)] = True
-    return "".join(
-        outline(
-            Box(
-                frame.x0 + x0 * cell,
-                frame.y0 + y0 * cell,
-                min(frame.x0 + x1 * cell, frame.x1),
-                min(frame.y0 + y1 * cell, frame.y1),
-            )
-        )
+    x, y = frame.x0, frame.y0
+    parts = (
+        Box(x + x0 * cell, y + y0 * cell, min(x + x1 * cell, frame.x1), min(y + y1 * cell, frame.y1))
         for x0, y0, x1, y1 in _blocks(cells)
     )
+    return "".join(map(outline, parts))
 
 
 def _blocks(cells: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Iterator[tuple[int, int, int, int]]:

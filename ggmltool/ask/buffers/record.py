@@ -163,7 +163,7 @@ class ChunksShown(ChunksDocument, kw_only=True):
         rows = []
         for buffer in buffers_of(plan, memory):
             for chunk, nbytes in enumerate(buffer.chunks):
-                lives = [life for life in memory.of(buffer.buft) if life.chunk == chunk]
+                lives = memory.of(buffer.buft, chunk)
                 first = lives[0]
                 limit = None if chunk == LAST_CHUNK else limits.get(buffer.buft)
                 during = memory.nodes[first.start] if first.start >= 0 else None

@@ -21,7 +21,6 @@ from ggmltool.ask.buffers.map import (
     callouts,
     labels,
     memory_map,
-    numbers_of,
     peak_x,
     shown_name,
     small_area,
@@ -63,12 +62,12 @@ _DEFS = (
 )
 
 
-def map_svg(plan: Plan, memory: MemoryPlan, title: str, numbers: Mapping[str, int] | None = None) -> Svg:
+def map_svg(plan: Plan, memory: MemoryPlan, title: str, numbers: Mapping[str, int]) -> Svg:
     """The drawing: a panel for each chunk of each compute buffer, a legend, and a description in words.
 
     Tensors below a pixel are drawn together, and the drawing says how many; it stays below a megabyte.
     """
-    laid, turns = memory_map(plan, memory, numbers), memory.turns(numbers or numbers_of(plan))
+    laid, turns = memory_map(plan, memory, numbers), memory.turns(numbers)
     inks = colors(name for name, _ in plan.backends)
     nodes = count(len(plan.nodes), "node")
     if len(memory.nodes) != len(plan.nodes):

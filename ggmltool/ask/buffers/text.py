@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterator
+from itertools import pairwise
 from string import ascii_lowercase
 from typing import NamedTuple
 
@@ -162,17 +162,18 @@ class Grid(NamedTuple):
     cells: tuple[tuple[TensorLifetime | None, ...], ...]
 
 
-def grid(lives: Sequence[TensorLifetime], nbytes: int, n_steps: int, columns: int) -> Grid:
+def grid(memory: MemoryPlan, buft: str, chunk: int, nbytes: int, columns: int) -> Grid:
     """Samples of a chunk of `nbytes`, the highest offset first; the first column begins before the first node.
 
     A column that stands for several steps shows the one with most bytes alive, so that no peak is missed.
     """
+    lives, n_steps = memory.of(buft, chunk), len(memory.nodes)
     total = n_steps + 1
     if total <= columns:
         wide = min(max(columns // total, 1), _STEP_WIDTH)
         steps = tuple(step for step in range(-1, n_steps) for _ in range(wide))
     else:
-        full = _alive_bytes(lives, n_steps)
+        full = memory.alive(buft, chunk)
         bounds = [c * total // columns for c in range(columns + 1)]
         steps = tuple(max(range(a, b), key=lambda i: full[i]) - 1 for a, b in pairwise(bounds))
     offsets = tuple((2 * row + 1) * nbytes // (2 * ROWS) for row in reversed(range(ROWS)))
@@ -181,16 +182,6 @@ def grid(lives: Sequence[TensorLifetime], nbytes: int, n_steps: int, columns: in
         across = [life for life in lives if life.offset <= offset < life.offset + life.size]
         cells.append(tuple(next((life for life in across if life.alive(step)), None) for step in steps))
     return Grid(steps, offsets, tuple(cells))
-
-
-def _alive_bytes(lives: Sequence[TensorLifetime], n_steps: int) -> list[int]:
-    """Bytes alive at every step, the first being -1."""
-    change = [0] * (n_steps + 2)
-    for life in lives:
-        change[life.start + 1] += life.size
-        if life.end is not None:
-            change[life.end + 2] -= life.size
-    return list(accumulate(change))
 
 
 def chart(answer: Answer[ChartShown], style: Style) -> str:
@@ -207,11 +198,11 @@ def chart(answer: Answer[ChartShown], style: Style) -> str:
         large = sorted((x for x in lives if 100 * x.size >= sum(buffer.chunks)), key=lambda x: -x.size)
         letters = {id(life): letter for life, letter in zip(large, ascii_lowercase, strict=False)}
         for chunk, nbytes in enumerate(buffer.chunks):
-            here = [life for life in lives if life.chunk == chunk]
             name = printable(buffer.backend) + (f", chunk {chunk}" if len(buffer.chunks) > 1 else "")
             head = Text.assemble((name, inks[buffer.backend]), f", {size(nbytes)}")
-            drawing = _drawing(here, nbytes, memory, letters, style, ascii)
-            parts.append(render_lines(["", head, *drawing], style))
+            columns = min(max(style.width - _MARGIN, 10), _WIDEST)
+            drawn = grid(memory, buffer.buft, chunk, nbytes, columns)
+            parts.append(render_lines(["", head, *_drawing(drawn, nbytes, memory, letters, ascii)], style))
         parts += ["\n", _legend(letters, memory).render((x for x in large if id(x) in letters), style)]
         rest = [life for life in lives if id(life) not in letters]
         if rest:
@@ -223,11 +214,8 @@ def _other(ascii: bool) -> str:
     return "." if ascii else "░"
 
 
-def _drawing(
-    lives: Sequence[TensorLifetime], nbytes: int, memory: MemoryPlan, letters: dict[int, str], style: Style, ascii: bool
-) -> Iterator[str]:
+def _drawing(drawn: Grid, nbytes: int, memory: MemoryPlan, letters: dict[int, str], ascii: bool) -> Iterator[str]:
     side, corner, bottom = ("|", "+", "-") if ascii else ("│", "└", "─")
-    drawn = grid(lives, nbytes, len(memory.nodes), min(max(style.width - _MARGIN, 10), _WIDEST))
     for row, cells in enumerate(drawn.cells):
         top = nbytes * (ROWS - row) // ROWS
         label = size(top) if row % 4 == 0 else ""

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ggmltool.ask.buffers.map import numbers_of
 from ggmltool.ask.buffers.record import buffers_of
 from ggmltool.ggml.events import Allocated, Event, Freed, Reused
 from ggmltool.ggml.plan import Plan
@@ -49,10 +48,9 @@ class _Chunk(NamedTuple):
     size: int
 
 
-def snapshot_pickle(
-    plan: Plan, memory: MemoryPlan, tensors: Tensors, numbers: Mapping[str, int] | None = None
-) -> bytes:
-    """The plan as a file for the viewer. Raises InspectError where its numbers are too large for that."""
+def snapshot_pickle(plan: Plan, memory: MemoryPlan, tensors: Tensors, numbers: Mapping[str, int]) -> bytes:
+    """The plan as a file for the viewer; `numbers` are those of the nodes in the graph. Raises InspectError where its
+    bytes are too many for that."""
     return pickle.dumps(snapshot(plan, memory, tensors, numbers), PROTOCOL)
 
 
@@ -61,11 +59,11 @@ def devices_of(plan: Plan, memory: MemoryPlan) -> list[str]:
     return [buffer.backend for buffer in buffers_of(plan, memory) if buffer.shared is None and any(buffer.chunks)]
 
 
-def snapshot(plan: Plan, memory: MemoryPlan, tensors: Tensors, numbers: Mapping[str, int] | None = None) -> _Dict:
+def snapshot(plan: Plan, memory: MemoryPlan, tensors: Tensors, numbers: Mapping[str, int]) -> _Dict:
     """The plan as builtins: segments with the blocks that are there at the end, and what happened on each device."""
     devices = devices_of(plan, memory)
     chunks = _chunks(plan, memory, devices)
-    stacks = _Stacks(plan, memory, tensors, numbers or numbers_of(plan))
+    stacks = _Stacks(plan, memory, tensors, numbers)
     traces: list[list[_Dict]] = [[] for _ in devices]
     for (buft, number), chunk in chunks.items():
         traces[chunk.device].append(_event("segment_alloc", chunk.address, chunk.size, stacks.of_chunk(buft, number)))
@@ -99,18 +97,12 @@ def _chunks(plan: Plan, memory: MemoryPlan, devices: Sequence[str]) -> Mapping[t
 def _in_order(memory: MemoryPlan) -> Iterator[tuple[TensorLifetime, bool]]:
     """Every lifetime as it begins (True) and as it ends, by the nodes that the allocator walks. What is taken over by
     the node for which it was allocated ends at once."""
-    begins: dict[int, list[TensorLifetime]] = {}
-    ends: dict[int, list[TensorLifetime]] = {}
-    for life in memory.lifetimes:
-        begins.setdefault(life.start, []).append(life)
-        if life.end is not None and life.end >= life.start:
-            ends.setdefault(life.end, []).append(life)
-    for step in range(-1, len(memory.nodes)):
-        for life in begins.get(step, ()):
-            yield life, True
-            if life.end is not None and life.end < life.start:
-                yield life, False
-        yield from ((life, False) for life in ends.get(step, ()))
+    moments: list[tuple[int, int, int, bool]] = []
+    for number, life in enumerate(memory.lifetimes):
+        moments.append((life.start, 0, number, True))
+        if life.end is not None:
+            moments.append((life.start, 0, number, False) if life.end < life.start else (life.end, 1, number, False))
+    return ((memory.lifetimes[number], begins) for *_, number, begins in sorted(moments, key=lambda at: at[:3]))
 
 
 def _event(action: str, address: int, size: int, frames: list[_Dict]) -> _Dict:
@@ -119,7 +111,7 @@ def _event(action: str, address: int, size: int, frames: list[_Dict]) -> _Dict:
 
 def _segment(chunk: _Chunk, buft: str, number: int, memory: MemoryPlan, stacks: _Stacks) -> _Dict:
     """A chunk as it is at the end: what is still there, and what is free between."""
-    left = [life for life in memory.of(buft) if life.chunk == number and life.end is None]
+    left = [life for life in memory.of(buft, number) if life.end is None]
     blocks: list[_Dict] = []
     at = 0
     for life in sorted(left, key=lambda life: life.offset):

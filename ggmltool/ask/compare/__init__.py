@@ -11,9 +11,8 @@ from msgspec import structs
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.question import Option, Question
-from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.opened import Opened, Work
 from ggmltool.inspect.ready import check_memory, check_weights
-from ggmltool.inspect.work import Work
 from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
 from ggmltool.scenario.spec import ScenarioSpec, valueless
 from ggmltool.scenario.versions import days, lacks
@@ -23,8 +22,8 @@ from ggmltool.state.errors import InspectError, WrongUse
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ggmltool.ask.compare.computed import Told
     from ggmltool.ask.compare.record import ComparedGraph, WorstNodes
-    from ggmltool.ask.compare.recorded import Told
     from ggmltool.ggml.device import Backend
     from ggmltool.ggml.graph_copy import GraphCompute
 
@@ -205,9 +204,8 @@ class Compare(Question["WorstNodes"], frozen=True, kw_only=True):
 
     def _with_recorded(self, opened: Opened, graph: str, path: Path, lacks_values: bool) -> ComparedGraph:
         """One side is computed, the other one read from `path`."""
-        from ggmltool.ask.compare.computed import make_backend
+        from ggmltool.ask.compare.computed import compare_recorded, make_backend
         from ggmltool.ask.compare.record import ComparedSide
-        from ggmltool.ask.compare.recorded import compare_recorded
         from ggmltool.ask.compare.sides import one_backend
         from ggmltool.ggml.op import VIEW_OPS
         from ggmltool.ggml.sched.compute import backend_graph_compute

@@ -6,27 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from ggmltool.ask.diff.matching import in_order, match
-from ggmltool.ask.diff.record import (
-    BufferPair,
-    BufferSide,
-    CopiesPair,
-    CopyPair,
-    DiffDocument,
-    HeldMove,
-    HeldPair,
-    NodePair,
-    NodePlace,
-    PlanDivergence,
-    PlanSide,
-    ReusePair,
-    RuleChange,
-    Shaped,
-    ShapePair,
-    SplitPair,
+from ggmltool.ask.diff import record
+from ggmltool.ask.diff.matching import (
+    copies_of,
+    in_order,
+    inputs_of,
+    pair_inputs,
+    pair_splits,
+    partners,
+    said,
 )
-from ggmltool.ask.diff.side import DiffSide, Titles, as_a_log, items_of, without_functions
-from ggmltool.ask.diff.splits import copies_of, inputs_of, pair_inputs, pair_splits, said
+from ggmltool.ask.diff.side import DiffSide, Titles, as_a_log
 from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.tensor import dims
@@ -43,23 +33,23 @@ class PlanDiff:
 
     a: DiffSide
     b: DiffSide
-    pairs: tuple[NodePair, ...]
-    divergences: tuple[PlanDivergence, ...]
-    only_in_a: tuple[NodePlace, ...]
-    only_in_b: tuple[NodePlace, ...]
-    reordered: tuple[NodePair, ...]
-    moved: tuple[NodePair, ...]
-    other_cause: tuple[NodePair, ...]
-    sizes: tuple[ShapePair, ...]
-    splits: tuple[SplitPair, ...]
-    copies: tuple[CopiesPair, ...]
-    copied: tuple[CopyPair, ...]
-    buffers: tuple[BufferPair, ...]
-    reuse: tuple[ReusePair, ...]
+    pairs: tuple[record.NodePair, ...]
+    divergences: tuple[record.PlanDivergence, ...]
+    only_in_a: tuple[record.NodePlace, ...]
+    only_in_b: tuple[record.NodePlace, ...]
+    reordered: tuple[record.NodePair, ...]
+    moved: tuple[record.NodePair, ...]
+    other_cause: tuple[record.NodePair, ...]
+    sizes: tuple[record.ShapePair, ...]
+    splits: tuple[record.SplitPair, ...]
+    copies: tuple[record.CopiesPair, ...]
+    copied: tuple[record.CopyPair, ...]
+    buffers: tuple[record.BufferPair, ...]
+    reuse: tuple[record.ReusePair, ...]
     elsewhere: int
-    contexts: tuple[HeldPair, ...]
-    context_tensors: tuple[HeldMove, ...]
-    rules: tuple[RuleChange, ...] = ()
+    contexts: tuple[record.HeldPair, ...]
+    context_tensors: tuple[record.HeldMove, ...]
+    rules: tuple[record.RuleChange, ...] = ()
     titles: Titles = _UNTITLED
     parts: tuple[str, ...] = ()
     brief: bool = False
@@ -88,17 +78,17 @@ class PlanDiff:
         """Those of its parts that differ."""
         return tuple(part for part in PARTS if part in self.parts and self.differs(part))
 
-    def document(self) -> DiffDocument:
+    def document(self) -> record.DiffDocument:
         """Everything that differs in the parts, and what each plan is; in `splits` also those that are alike."""
         differing, rows = self.differing, {name: getattr(self, name) for part in self.parts for name in _FIELDS[part]}
         if not self.has_log and self.a.plan.ggml != self.b.plan.ggml:
             rows["rules"] = self.rules
-        return DiffDocument(
+        return record.DiffDocument(
             same=not differing,
             compared=tuple(part for part in PARTS if part in self.parts),
             differing=differing,
-            a=PlanSide.of(self.a.plan, self.titles.a),
-            b=PlanSide.of(self.b.plan, self.titles.b),
+            a=record.PlanSide.of(self.a.plan, self.titles.a),
+            b=record.PlanSide.of(self.b.plan, self.titles.b),
             divergences=self.divergences,
             **rows,
         )
@@ -130,16 +120,15 @@ def plan_diff(a: DiffSide, b: DiffSide) -> PlanDiff:
     logs = a.is_log or b.is_log
     if logs:
         a, b = as_a_log(a), as_a_log(b)
-    items = items_of(a, logs), items_of(b, logs)
-    partner = match(*(without_functions(*items) if logs else items))
+    partner = partners(a, b)
     places_a, places_b = _places(a), _places(b)
     other = {place.id: place for place in places_b}
-    pairs = tuple(NodePair(p, other[partner[p.id]]) for p in places_a if partner.get(p.id) in other)
+    pairs = tuple(record.NodePair(p, other[partner[p.id]]) for p in places_a if partner.get(p.id) in other)
     found = {pair.b.id for pair in pairs}
     position = {place.id: n for n, place in enumerate(places_b)}
     kept = in_order([position[pair.b.id] for pair in pairs])
     there = {pair.a.id for pair in pairs}
-    copied = inputs_of(a.plan, a.tensors, b.plan, b.tensors, logs)
+    copied = inputs_of(a, b)
     releases = not logs and a.plan.ggml != b.plan.ggml
     mine, theirs = _memory_places(a.plan), _memory_places(b.plan)
     return PlanDiff(
@@ -153,7 +142,7 @@ def plan_diff(a: DiffSide, b: DiffSide) -> PlanDiff:
         moved=tuple(pair for pair in pairs if pair.a.backend != pair.b.backend),
         other_cause=tuple(pair for pair in pairs if pair.a.backend == pair.b.backend and _other_cause(pair, releases)),
         sizes=() if logs else tuple(_shapes(a, b, partner, releases)),
-        splits=pair_splits(a.plan, a.tensors, a.starts, b.plan, b.tensors, b.starts, partner),
+        splits=pair_splits(a, b, partner),
         copies=copies_of(*copied),
         copied=pair_inputs(*copied, partner),
         buffers=() if logs else tuple(_buffers(a, b)),
@@ -164,7 +153,7 @@ def plan_diff(a: DiffSide, b: DiffSide) -> PlanDiff:
     )
 
 
-def _other_cause(pair: NodePair, releases: bool) -> bool:
+def _other_cause(pair: record.NodePair, releases: bool) -> bool:
     """Whether another rule settled the backend; of two `releases`, whatever each of them calls the rule."""
     a, b = pair.a.cause, pair.b.cause
     if not a or not b:
@@ -180,14 +169,14 @@ def _rule(cause: str) -> str:
     return name if name in ("vsrc", "cur", "cpy") else cause
 
 
-def _places(side: DiffSide) -> list[NodePlace]:
+def _places(side: DiffSide) -> list[record.NodePlace]:
     plan = side.plan
     start_of: dict[str, SplitStarted | None] = {}
     for place, split in enumerate(plan.splits):
         if place and split.i_start < split.i_end:
             start_of[plan.nodes[split.i_start].id] = side.starts[place] if place < len(side.starts) else None
     return [
-        NodePlace(
+        record.NodePlace(
             n.index,
             n.id,
             op := side.tensors[n.id].op if n.id in side.tensors else n.op,
@@ -203,27 +192,27 @@ def _places(side: DiffSide) -> list[NodePlace]:
 
 
 def _divergences(
-    a: Sequence[NodePlace], b: Sequence[NodePlace], pairs: Iterable[NodePair]
-) -> tuple[PlanDivergence, ...]:
+    a: Sequence[record.NodePlace], b: Sequence[record.NodePlace], pairs: Iterable[record.NodePair]
+) -> tuple[record.PlanDivergence, ...]:
     """The first node with another backend, the first that begins a split in only one of the plans, and where the order
     parts; whichever there are, the first one first.
     """
     ordered = {pair.a.id: pair.b.id for pair in pairs}
-    found: list[PlanDivergence] = []
+    found: list[record.PlanDivergence] = []
     for mine, theirs in zip_longest(a, b):
         if mine is None or theirs is None or ordered.get(mine.id) != theirs.id:
-            found.append(PlanDivergence("order", mine, theirs))
+            found.append(record.PlanDivergence("order", mine, theirs))
             break
     for kind, pair in (
         ("backend", next((pair for pair in pairs if pair.a.backend != pair.b.backend), None)),
         ("split", next((pair for pair in pairs if bool(pair.a.start) != bool(pair.b.start)), None)),
     ):
-        if pair is not None and PlanDivergence("backend", pair.a, pair.b) not in found:
-            found.append(PlanDivergence(kind, pair.a, pair.b))
+        if pair is not None and record.PlanDivergence("backend", pair.a, pair.b) not in found:
+            found.append(record.PlanDivergence(kind, pair.a, pair.b))
     return tuple(sorted(found, key=lambda d: d.at))
 
 
-def _shapes(a: DiffSide, b: DiffSide, partner: Mapping[str, str], releases: bool) -> Iterable[ShapePair]:
+def _shapes(a: DiffSide, b: DiffSide, partner: Mapping[str, str], releases: bool) -> Iterable[record.ShapePair]:
     sizes_a, sizes_b = _sizes(a), _sizes(b)
     for id, mine in a.tensors.items():
         theirs = b.tensors.get(partner.get(id, ""))
@@ -233,9 +222,9 @@ def _shapes(a: DiffSide, b: DiffSide, partner: Mapping[str, str], releases: bool
         if releases and None in nbytes:
             # In January 2024 a node in place of another was a view of it, with no size of its own.
             nbytes = None, None
-        was, now = (Shaped(f"{t.type}{dims(t.ne)}", n) for t, n in zip((mine, theirs), nbytes, strict=True))
+        was, now = (record.Shaped(f"{t.type}{dims(t.ne)}", n) for t, n in zip((mine, theirs), nbytes, strict=True))
         if was != now:
-            yield ShapePair(id, theirs.id, mine.op, was, now)
+            yield record.ShapePair(id, theirs.id, mine.op, was, now)
 
 
 def _sizes(side: DiffSide) -> dict[str, int]:
@@ -248,16 +237,16 @@ def _sizes(side: DiffSide) -> dict[str, int]:
     return sizes
 
 
-def _buffers(a: DiffSide, b: DiffSide) -> Iterable[BufferPair]:
+def _buffers(a: DiffSide, b: DiffSide) -> Iterable[record.BufferPair]:
     sides = [_buffers_of(side) for side in (a, b)]
     for backend in dict.fromkeys(name for side in sorted(sides, key=len, reverse=True) for name in side):
-        yield BufferPair(backend, sides[0].get(backend), sides[1].get(backend))
+        yield record.BufferPair(backend, sides[0].get(backend), sides[1].get(backend))
 
 
-def _buffers_of(side: DiffSide) -> dict[str, BufferSide]:
+def _buffers_of(side: DiffSide) -> dict[str, record.BufferSide]:
     """By backend; of several with the same buffer type the first one has the buffer."""
     sizes = dict(side.plan.buffer_sizes)
-    out: dict[str, BufferSide] = {}
+    out: dict[str, record.BufferSide] = {}
     seen: set[str] = set()
     memory = side.memory or MemoryPlan()
     for backend, buft in side.plan.backends:
@@ -266,11 +255,11 @@ def _buffers_of(side: DiffSide) -> dict[str, BufferSide]:
         seen.add(buft)
         peak = memory.peak(buft)
         size, at = (peak.nbytes, peak.node) if peak is not None else (None, "")
-        out[backend] = BufferSide(sizes.get(backend, 0), tuple(memory.chunk_sizes(buft)), size, at)
+        out[backend] = record.BufferSide(sizes.get(backend, 0), tuple(memory.chunk_sizes(buft)), size, at)
     return out
 
 
-def _reuse(a: DiffSide, b: DiffSide, partner: Mapping[str, str]) -> Iterable[ReusePair]:
+def _reuse(a: DiffSide, b: DiffSide, partner: Mapping[str, str]) -> Iterable[record.ReusePair]:
     """Nodes that take over another source's memory, or that of one in only one of the plans."""
     if a.memory is None or b.memory is None:
         return
@@ -278,7 +267,7 @@ def _reuse(a: DiffSide, b: DiffSide, partner: Mapping[str, str]) -> Iterable[Reu
     for id, parent in mine.items():
         other = partner.get(id)
         if other in theirs and (None if parent is None else partner.get(parent, parent)) != theirs[other]:
-            yield ReusePair(id, parent, theirs[other])
+            yield record.ReusePair(id, parent, theirs[other])
 
 
 def _taken(memory: MemoryPlan, plan: Plan) -> dict[str, str | None]:
@@ -293,21 +282,21 @@ def _memory_places(plan: Plan) -> dict[str, tuple[str, int | None, int | None]]:
     return nodes | {leaf.id: (leaf.buffer, leaf.chunk, leaf.offset) for leaf in plan.leafs if leaf.buffer is not None}
 
 
-def _held(a: DiffSide, b: DiffSide) -> Iterable[HeldPair]:
+def _held(a: DiffSide, b: DiffSide) -> Iterable[record.HeldPair]:
     sums: list[dict[tuple[str, str], int]] = [{}, {}]
     for side, total in zip((a, b), sums, strict=True):
         for buffer in side.held_buffers:
             key = buffer.buft, buffer.usage
             total[key] = total.get(key, 0) + buffer.size
     for key in dict.fromkeys((*sums[0], *sums[1])):
-        yield HeldPair(*key, sums[0].get(key, 0), sums[1].get(key, 0))
+        yield record.HeldPair(*key, sums[0].get(key, 0), sums[1].get(key, 0))
 
 
-def _held_moves(a: DiffSide, b: DiffSide, partner: Mapping[str, str]) -> Iterable[HeldMove]:
+def _held_moves(a: DiffSide, b: DiffSide, partner: Mapping[str, str]) -> Iterable[record.HeldMove]:
     theirs = {t.id: t for t in b.held}
     for mine in a.held:
         other = theirs.pop(partner.get(mine.id, mine.id), None)
         if other is None or (mine.buft, mine.usage, mine.nbytes) != (other.buft, other.usage, other.nbytes):
-            yield HeldMove(mine.id, mine, other)
+            yield record.HeldMove(mine.id, mine, other)
     for other in theirs.values():
-        yield HeldMove(other.id, None, other)
+        yield record.HeldMove(other.id, None, other)

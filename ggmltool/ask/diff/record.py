@@ -7,7 +7,6 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ggmltool.ask.diff.side import Held
 from ggmltool.ggml.plan import Plan
 from ggmltool.show.document import Document, Error, Row, error_of
 
@@ -227,6 +226,15 @@ class HeldPair(Row):
     usage: str
     a: int
     b: int
+
+
+class Held(Row):
+    """A tensor that has memory before any graph: of buffer type `buft`, in a buffer of this `usage`."""
+
+    id: str
+    buft: str
+    usage: str
+    nbytes: int
 
 
 class HeldMove(Row):

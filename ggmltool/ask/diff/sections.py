@@ -7,19 +7,8 @@ from itertools import groupby
 from textwrap import wrap
 from typing import TypeVar
 
+from ggmltool.ask.diff import record
 from ggmltool.ask.diff.plans import PlanDiff
-from ggmltool.ask.diff.record import (
-    Amount,
-    BufferPair,
-    BufferSide,
-    CopiesPair,
-    CopyPair,
-    HeldMove,
-    HeldPair,
-    ShapePair,
-    SplitPair,
-    SplitSide,
-)
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Row, Style, Table, heading, render_lines, render_table, without_middle
 from ggmltool.show.text import count, printable, shortened, size, size_between
@@ -68,7 +57,7 @@ def growth(nbytes: int) -> str:
     return "" if nbytes == 0 else f"{'+' if nbytes > 0 else '-'}{size(abs(nbytes))}"
 
 
-def amounts(a: Amount, b: Amount) -> list[str]:
+def amounts(a: record.Amount, b: record.Amount) -> list[str]:
     """Cells for the bytes of both, and their difference where both are known."""
     least, most = b.nbytes - a.most, b.most - a.nbytes
     difference = ""
@@ -96,22 +85,22 @@ def wrapped_lines(lines: Iterable[tuple[str, str, str]], style: Style) -> str:
     return render_lines(out, style)
 
 
-def _nbytes(pair: ShapePair) -> tuple[int, int]:
+def _nbytes(pair: record.ShapePair) -> tuple[int, int]:
     return pair.a.nbytes or 0, pair.b.nbytes or 0
 
 
-_SIZES = Table[ShapePair](
+_SIZES = Table[record.ShapePair](
     *bytes_columns(_nbytes),
     Column("tensor", lambda p: change(p.id, p.id_b), cut=True),
     Column("op", lambda p: Cell("leaf" if p.op == "NONE" else p.op, "dim"), drop=1),
     Column("shape", lambda p: change(p.a.shape, p.b.shape), drop=2),
 )
-_HELD = Table[HeldPair](
+_HELD = Table[record.HeldPair](
     Column("buffer type", lambda p: p.buft, cut=True),
     Column("usage", lambda p: p.usage, drop=1),
     *bytes_columns(lambda p: (p.a, p.b)),
 )
-_MOVES = Table[tuple[str, list[HeldMove]]](
+_MOVES = Table[tuple[str, list[record.HeldMove]]](
     Column("bytes", lambda g: size(sum(there.nbytes for m in g[1] if (there := m.b or m.a))), right=True),
     Column("tensors", lambda g: len(g[1]), right=True),
     Column("what", lambda g: g[0]),
@@ -136,14 +125,14 @@ def buffers_section(diff: PlanDiff, style: Style) -> str:
     return table + wrapped_lines([("", "", note) for note in notes], style)
 
 
-def _buffers(inks: dict[str, str]) -> Table[BufferPair]:
-    def both(tell: Callable[[BufferSide], str]) -> Callable[[BufferPair], str]:
+def _buffers(inks: dict[str, str]) -> Table[record.BufferPair]:
+    def both(tell: Callable[[record.BufferSide], str]) -> Callable[[record.BufferPair], str]:
         return lambda pair: change(*(tell(side) if side is not None else "–" for side in (pair.a, pair.b)))
 
-    def chunks(side: BufferSide) -> str:
+    def chunks(side: record.BufferSide) -> str:
         return ", ".join(map(size, side.chunks)) if len(side.chunks) > 1 else str(len(side.chunks))
 
-    def grown(pair: BufferPair) -> str:
+    def grown(pair: record.BufferPair) -> str:
         return growth((pair.b.size if pair.b is not None else 0) - (pair.a.size if pair.a is not None else 0))
 
     return Table(
@@ -179,14 +168,14 @@ def contexts_section(diff: PlanDiff, style: Style) -> str:
     """Bytes per buffer type and usage, then the tensors that lie elsewhere, by where from and where to."""
     out = heading("contexts", ["contexts: weights and other pre-allocated tensors"], style)
     out += _HELD.render(diff.contexts, style) if diff.contexts else ""
-    groups: dict[str, list[HeldMove]] = {}
+    groups: dict[str, list[record.HeldMove]] = {}
     for move in diff.context_tensors:
         groups.setdefault(_move(move), []).append(move)
     moves = sorted(groups.items(), key=lambda group: -len(group[1]))
     return out + ("\n" + _MOVES.render(moves, style) if moves else "")
 
 
-def _move(move: HeldMove) -> str:
+def _move(move: record.HeldMove) -> str:
     a, b = move.a, move.b
     if a is None or b is None:
         return "only in B" if a is None else "only in A"
@@ -211,17 +200,17 @@ def _gap(text: str) -> Row:
     return ["", Cell("⋮", "dim"), Cell("⋮", "dim"), Cell(text, "dim")]
 
 
-def _split_table(inks: dict[str, str]) -> Table[SplitPair]:
-    def there(pair: SplitPair) -> SplitSide:
+def _split_table(inks: dict[str, str]) -> Table[record.SplitPair]:
+    def there(pair: record.SplitPair) -> record.SplitSide:
         side = pair.b or pair.a
         if side is None:
             raise ValueError("a split of neither plan")
         return side
 
-    def both(tell: Callable[[SplitSide], str]) -> Callable[[SplitPair], str]:
+    def both(tell: Callable[[record.SplitSide], str]) -> Callable[[record.SplitPair], str]:
         return lambda p: tell(there(p)) if p.a is None or p.b is None else change(tell(p.a), tell(p.b))
 
-    def copied(side: SplitSide) -> str:
+    def copied(side: record.SplitSide) -> str:
         return size_between(side.copied.nbytes, side.copied.most) if side.copied.tensors else "–"
 
     backend = both(lambda s: s.backend)
@@ -245,7 +234,7 @@ def _split_table(inks: dict[str, str]) -> Table[SplitPair]:
 def copies_section(diff: PlanDiff, style: Style) -> str:
     """What is copied between which backends, then the tensors that are not copied alike."""
     inks = inks_of(diff)
-    table = Table[CopiesPair](
+    table = Table[record.CopiesPair](
         Column("from", lambda c: Cell(c.src, inks.get(c.src, ""))),
         Column("to", lambda c: Cell(c.dst, inks.get(c.dst, ""))),
         Column("tensors", lambda c: change(str(c.a.tensors), str(c.b.tensors)), right=True),
@@ -260,8 +249,8 @@ def copies_section(diff: PlanDiff, style: Style) -> str:
     return out + (render_lines([f"  and {count(len(rest), 'tensor')} more"], style) if rest else "")
 
 
-def _copied_table(inks: dict[str, str]) -> Table[CopyPair]:
-    def nbytes(amount: Amount | None) -> str:
+def _copied_table(inks: dict[str, str]) -> Table[record.CopyPair]:
+    def nbytes(amount: record.Amount | None) -> str:
         return "–" if amount is None else size_between(amount.nbytes, amount.most)
 
     return Table(

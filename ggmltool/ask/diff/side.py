@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace as replace_row
 
-from ggmltool.ask.diff.matching import Item
+from ggmltool.ask.diff.record import Held
 from ggmltool.ask.diff.switches import turned_plans
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.events import Assigned, Refused, SplitStarted
-from ggmltool.ggml.op import GluOp, UnaryOp
 from ggmltool.ggml.plan import LeafPlan, Plan, SplitPlan
 from ggmltool.ggml.releases.release import Release
 from ggmltool.inspect.memory import MemoryPlan
@@ -23,7 +22,6 @@ from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import watch
 from ggmltool.scenario.tensor_info import Tensors
-from ggmltool.show.document import Row
 from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
@@ -33,28 +31,12 @@ if TYPE_CHECKING:
 _VIEWS = frozenset({"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
 """Ops that a log has no line for."""
 
-_NAME, _OP = 20, 10
-"""Bytes that a log leaves of a name and of an op."""
-
-
-_FAMILIES = {f.name[:_OP]: "UNARY" for f in UnaryOp} | {f.name[:_OP]: "GLU" for f in GluOp}
-"""The op that each function belongs to, by its name as a log leaves it."""
-
 
 class Titles(NamedTuple):
     """What the two plans are called."""
 
     a: str
     b: str
-
-
-class Held(Row):
-    """A tensor that has memory before any graph: of buffer type `buft`, in a buffer of this `usage`."""
-
-    id: str
-    buft: str
-    usage: str
-    nbytes: int
 
 
 class HeldBuffer(NamedTuple):
@@ -107,31 +89,6 @@ def as_a_log(side: DiffSide) -> DiffSide:
     splits = tuple(SplitPlan(s.id, s.backend, before[s.i_start], before[s.i_end], s.inputs) for s in plan.splits)
     told = tuple(replace_row(n, index=i) for i, n in enumerate(nodes) if n.op not in _VIEWS)
     return replace(side, plan=replace(plan, nodes=told, leafs=(*plan.leafs, *leafs), splits=splits))
-
-
-def items_of(side: DiffSide, as_log: bool) -> list[Item]:
-    """The leafs and then the nodes, for `match`; with `as_log` names and ops are cut, and nobody knows a shape."""
-    plan, tensors = side.plan, side.tensors
-    leafs = [tensors[leaf.id] for leaf in plan.leafs if leaf.id in tensors]
-    nodes = [tensors[n.id] for n in plan.nodes if n.id in tensors]
-    if as_log:
-        return [
-            *(Item(t.id, _cut(t.name, _NAME), "NONE", None) for t in leafs),
-            *(Item(t.id, _cut(t.name, _NAME), _cut(t.op, _OP), None, t.src) for t in nodes),
-        ]
-    return [Item(t.id, t.name, t.op, (t.type, t.ne), t.src) for t in (*leafs, *nodes)]
-
-
-def without_functions(a: list[Item], b: list[Item]) -> tuple[list[Item], list[Item]]:
-    """The items of two sides of which one is a log: an older ggml prints UNARY for SILU, and so do both then."""
-    if not any(item.op in _FAMILIES.values() for item in (*a, *b)):
-        return a, b
-    general = [[item._replace(op=_FAMILIES.get(item.op, item.op)) for item in items] for items in (a, b)]
-    return general[0], general[1]
-
-
-def _cut(text: str, nbytes: int) -> str:
-    return text.encode("utf-8", "surrogateescape")[:nbytes].decode("utf-8", "surrogateescape").strip()
 
 
 def scenario_side(opened: Opened, moment: Moment) -> DiffSide:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ggmltool.ask.check.record import status
 from ggmltool.ask.report.document import AdviceRow
@@ -14,12 +14,12 @@ from ggmltool.ask.words import refusal_text
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.sched.unchecked import REMEDY
 from ggmltool.inspect.copied import copied_inputs
-from ggmltool.inspect.decisions import TurnedDownRow, unsupported
+from ggmltool.inspect.decisions import unsupported
 from ggmltool.inspect.fold import masked
 from ggmltool.inspect.opened import WhatIf
 from ggmltool.inspect.use_after_free import use_after_free, uses_after_free
 from ggmltool.inspect.watched import watch
-from ggmltool.inspect.what_if import Change, backend_of, changes, outcomes, put_all
+from ggmltool.inspect.what_if import backend_of, changes, outcomes, put_all
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.versions import has_no_op_offload
 from ggmltool.show.text import count, size
@@ -41,37 +41,13 @@ _KINDS = 5
 _NUMBER = re.compile(r"\d+")
 
 
-class Numbers(NamedTuple):
-    """What a plan comes to: splits, the bytes that they copy, and those of all compute buffers, None if not known."""
-
-    splits: int
-    copied: int
-    nbytes: int | None = None
-
-
-class Advice(NamedTuple):
-    """A change in words, for `split` if it is for one, and what it comes to."""
-
-    text: str
-    numbers: Numbers
-    split: int | None = None
-
-
-class Unable(NamedTuple):
-    """How many nodes run on `there` since the backend does not support their op."""
-
-    refused: TurnedDownRow
-    there: str
-    nodes: int
-
-
-def numbers_of(plan: Plan, tensors: Tensors) -> Numbers:
-    """What a plan comes to."""
+def numbers_of(plan: Plan, tensors: Tensors) -> tuple[int, int, int]:
+    """What a plan comes to: splits, the bytes that they copy, and those of all compute buffers."""
     inputs = copied_inputs(plan, tensors)
-    return Numbers(len(plan.splits), sum(i.nbytes for i in inputs), sum(n for _, n in plan.buffer_sizes))
+    return len(plan.splits), sum(i.nbytes for i in inputs), sum(n for _, n in plan.buffer_sizes)
 
 
-def other_options(opened: Opened, moment: Moment, plan: Plan) -> Iterator[Advice]:
+def other_options(opened: Opened, moment: Moment, plan: Plan) -> Iterator[AdviceRow]:
     """The options of the scheduler the other way round, where that plans otherwise."""
     scheduler = opened.model.scheduler
     options = [] if has_no_op_offload(opened.model.release) else [WhatIf(op_offload=not scheduler.op_offload)]
@@ -79,10 +55,10 @@ def other_options(opened: Opened, moment: Moment, plan: Plan) -> Iterator[Advice
     for option in options:
         other = watch(opened.what_if(option), moment).plan
         if other.ok and (other.splits, other.buffer_sizes) != (plan.splits, plan.buffer_sizes):
-            yield Advice(str(option), numbers_of(other, opened.tensors(other.graph or "")))
+            yield AdviceRow("option", str(option), NONE, *numbers_of(other, opened.tensors(other.graph or "")))
 
 
-def fewer_splits(opened: Opened, at: Watched) -> Iterator[Advice]:
+def fewer_splits(opened: Opened, at: Watched) -> Iterator[AdviceRow]:
     """Changes with which the graph has fewer splits, looked for at the splits that copy most; but for weights of which
     others of their kind are copied as well, for which see `put_together`."""
     plan, heard = at.plan, at.record.decisions
@@ -92,12 +68,13 @@ def fewer_splits(opened: Opened, at: Watched) -> Iterator[Advice]:
         node = next((e.node for e in heard.started if e.split == split.id), plan.nodes[split.i_start].id)
         found = changes(opened, at.graph, node, heard.deciders(node), backend_of(plan, node))
         own = (c for c in found if c.model.scheduler == opened.model.scheduler and c.moved not in together)
-        named = (_naming(change, node) for change in islice(own, min(tried, _MOST)))
+        tries = islice(own, min(tried, _MOST))
+        named = (c._replace(text=f"{c.text} for {node}") if c.of_node else c for c in tries)
         for out in outcomes(named, at.graph, node, lambda p: len(p.splits) < len(plan.splits)):
-            yield Advice(out.text, Numbers(out.splits, out.copied), split.id)
+            yield AdviceRow("node", out.text, split.id, out.splits, out.copied, None)
 
 
-def put_together(opened: Opened, at: Watched) -> Iterator[Advice]:
+def put_together(opened: Opened, at: Watched) -> Iterator[AdviceRow]:
     """All weights that are copied and are called the same but for their numbers, in the memory of who copies them: the
     largest kinds, where that copies less."""
     plan, graph = at.plan, at.graph
@@ -108,9 +85,9 @@ def put_together(opened: Opened, at: Watched) -> Iterator[Advice]:
         model = put_all(opened.model, weights, backend)
         other = LoadedScenario(model).plan(graph)
         now, then = (numbers_of(of, opened.tensors(graph)) for of in (plan, other))
-        if other.ok and then.copied < now.copied:
+        if other.ok and then[1] < now[1]:
             what = f"{len(weights)} weights {masked(list(weights))}, {size(sum(weights.values()))}"
-            yield Advice(f"put {what}, into {backend}'s memory", then)
+            yield AdviceRow("weights", f"put {what}, into {backend}'s memory", NONE, *then)
 
 
 def _kinds(opened: Opened, at: Watched) -> dict[tuple[str, str], dict[str, int]]:
@@ -120,10 +97,6 @@ def _kinds(opened: Opened, at: Watched) -> dict[tuple[str, str], dict[str, int]]
         if i.what == "weight":
             kinds.setdefault((_NUMBER.sub("N", i.tensor), i.dst), {})[i.tensor] = i.nbytes
     return kinds
-
-
-def _naming(change: Change, node: str) -> Change:
-    return change._replace(text=f"{change.text} for {node}") if change.of_node else change
 
 
 def _largest(opened: Opened, plan: Plan) -> list[SplitPlan]:
@@ -139,17 +112,16 @@ def _largest(opened: Opened, plan: Plan) -> list[SplitPlan]:
     return list(found.values())[:_SPLITS]
 
 
-def not_supported(opened: Opened, plan: Plan) -> list[Unable]:
+def not_supported(opened: Opened, plan: Plan) -> Iterator[AdviceRow]:
     """The ops that GPUs do not support, the most frequent first."""
-    if not plan.ok or plan.graph is None:
-        return []
     run = opened.scenario.start()
     try:
-        nodes = run.build(plan.graph).nodes
+        nodes = run.build(plan.graph or "").nodes
     except GgmlError:
-        return []
+        return
     found = unsupported(run.backends, nodes, {n.id: n.backend for n in plan.nodes})
-    return [Unable(refused, there, n) for (refused, there), n in found.most_common()]
+    for (refused, there), n in found.most_common():
+        yield _said("op", f"{refusal_text(refused)}: {count(n, 'node')} on {there}")
 
 
 def advice_rows(opened: Opened, moment: Moment, at: Watched, gauges: Iterable[Gauge]) -> list[AdviceRow]:
@@ -159,26 +131,21 @@ def advice_rows(opened: Opened, moment: Moment, at: Watched, gauges: Iterable[Ga
 
 def _freed(at: Watched) -> Iterator[AdviceRow]:
     for use in uses_after_free(at.run):
-        yield AdviceRow("freed", f"Use after free: {use_after_free(use)} To avoid it, {REMEDY}", NONE, None, None, None)
+        yield _said("freed", f"Use after free: {use_after_free(use)} To avoid it, {REMEDY}")
 
 
 def _planned(opened: Opened, moment: Moment, at: Watched) -> Iterator[AdviceRow]:
     plan = at.plan
     if not plan.ok or not plan.splits:
         return
-    yield _row("now", "as it is", numbers_of(plan, opened.tensors(at.graph)))
-    for advice in other_options(opened, moment, plan):
-        yield _row("option", advice.text, advice.numbers)
-    for advice in put_together(opened, at):
-        yield _row("weights", advice.text, advice.numbers)
-    found: dict[str, Advice] = {}
+    yield AdviceRow("now", "as it is", NONE, *numbers_of(plan, opened.tensors(at.graph)))
+    yield from other_options(opened, moment, plan)
+    yield from put_together(opened, at)
+    found: dict[str, AdviceRow] = {}
     for advice in fewer_splits(opened, at):
         found.setdefault(advice.text, advice)
-    for advice in sorted(found.values(), key=lambda advice: (advice.numbers.splits, advice.numbers.copied)):
-        yield _row("node", advice.text, advice.numbers, advice.split)
-    for unable in not_supported(opened, plan):
-        text = f"{refusal_text(unable.refused)}: {count(unable.nodes, 'node')} on {unable.there}"
-        yield AdviceRow("op", text, NONE, None, None, None)
+    yield from sorted(found.values(), key=lambda advice: (advice.splits or 0, advice.copied or 0))
+    yield from not_supported(opened, plan)
 
 
 def _limits(gauges: Iterable[Gauge]) -> Iterator[AdviceRow]:
@@ -187,15 +154,9 @@ def _limits(gauges: Iterable[Gauge]) -> Iterator[AdviceRow]:
             about = gauge.about
             used, limit = (size(n) if about.nbytes else str(n) for n in (gauge.used or 0, gauge.limit))
             where = f" ({gauge.where})" if gauge.where else ""
-            yield AdviceRow(
-                "limit",
-                f"{about.group}: {about.text}, {used} of {limit}{where}; {about.beyond}",
-                NONE,
-                None,
-                None,
-                None,
-            )
+            yield _said("limit", f"{about.group}: {about.text}, {used} of {limit}{where}; {about.beyond}")
 
 
-def _row(kind: str, text: str, numbers: Numbers, split: int | None = None) -> AdviceRow:
-    return AdviceRow(kind, text, NONE if split is None else split, *numbers)
+def _said(kind: str, text: str) -> AdviceRow:
+    """What no plan has numbers of."""
+    return AdviceRow(kind, text, NONE, None, None, None)

@@ -6,12 +6,14 @@ import base64
 import gzip
 import json
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ggmltool.ask.check.record import read_gauges, status
 from ggmltool.ask.report.advice import advice_rows
@@ -26,9 +28,18 @@ from ggmltool.ask.report.document import (
     StepRow,
     TimeRow,
 )
-from ggmltool.ask.report.events import ReportTables, event_rows, kind_rows, reset_rows
 from ggmltool.ask.report.graph import ReportBuffers, TensorRows, allocation_rows, fold_rows, split_rows
-from ggmltool.ask.report.tables import NONE, ReportNumbers, ReportTensors, Texts, numbered
+from ggmltool.ask.report.tables import (
+    NONE,
+    ReportNumbers,
+    ReportTables,
+    ReportTensors,
+    Texts,
+    event_rows,
+    kind_rows,
+    numbered,
+    reset_rows,
+)
 from ggmltool.ask.splits.seconds import Timed, timed
 from ggmltool.ask.supports.record import asked
 from ggmltool.ggml.device import memory_owner
@@ -54,14 +65,7 @@ if TYPE_CHECKING:
 MOST_EVENTS = 150_000
 """Events that are told of at most as they were announced; of more, those that settled nothing are left out."""
 _SETTLE_NOTHING = (PassedOver, Refused, NotReused)
-
-
-class ToldStep(NamedTuple):
-    """A step of the scenario: its number where it was named by one, its words, and its first event."""
-
-    number: int | None
-    title: str
-    event: int
+_CUT = "events: what was asked and settled nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class Told:
 
     at: Watched
     events: Sequence[Event]
-    steps: Sequence[ToldStep]
+    steps: Sequence[StepRow]
     allocations: Sequence[Allocation]
     order: Sequence[str]
     left_out: int = 0
@@ -98,21 +102,21 @@ def tell(opened: Opened, moment: Moment) -> Told:
     """Everything up to a moment. Raises InspectError for a step that is not there."""
     tape = _Tape(Keep.DECISIONS | Keep.MEMORY | Keep.LIMITS)
     watch = Watch(opened, moment, tape)
-    steps: list[ToldStep] = []
+    steps: list[StepRow] = []
     begins = 0
     for at in watch.each():
-        steps.append(ToldStep(at.number, str(at.step), begins))
+        steps.append(StepRow(NONE if at.number is None else at.number, str(at.step), begins))
         begins = len(tape.events)
     planned = [i for i, event in enumerate(tape.events) if isinstance(event, AllocationStarted) and event.at == -1]
     whose = [n for n, step in enumerate(steps) if planned and step.event <= planned[-1]]
     kept = steps[whose[-1] if whose else -1 :]
     first = kept[0].event
     events = tape.events[first:]
-    told = [step._replace(event=step.event - first) for step in kept]
+    told = [replace(step, event=step.event - first) for step in kept]
     numbers: Sequence[int] = range(len(events))
     if len(events) > MOST_EVENTS:
         numbers = [i for i, event in enumerate(events) if not isinstance(event, _SETTLE_NOTHING)]
-        told = [step._replace(event=bisect_left(numbers, step.event)) for step in told]
+        told = [replace(step, event=bisect_left(numbers, step.event)) for step in told]
 
     def number(event: int | None) -> int | None:
         return None if event is None else bisect_left(numbers, event - first)
@@ -149,22 +153,18 @@ def scenario_text(model: ScenarioSpec) -> str:
 def _write(value: object, depth: int, before: str, lines: list[str]) -> None:
     """Objects and lists in lines of their own down to the third level, below it in one line."""
     indent = " " * depth
-    if depth < 4 and isinstance(value, (dict, list)) and value and not _is_flat(value):
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if depth < 4 and any(isinstance(item, (dict, list)) for item in items):
         opening, closing = "{}" if isinstance(value, dict) else "[]"
         lines.append(indent + before + opening)
-        items = value.items() if isinstance(value, dict) else ((None, item) for item in value)
-        for key, item in items:
-            _write(item, depth + 1, "" if key is None else f"{json.dumps(key)}: ", lines)
+        keys = [f"{json.dumps(key)}: " for key in value] if isinstance(value, dict) else [""] * len(items)
+        for key, item in zip(keys, items, strict=True):
+            _write(item, depth + 1, key, lines)
             lines[-1] += ","
         lines[-1] = lines[-1].removesuffix(",")
         lines.append(indent + closing)
     else:
         lines.append(indent + before + json.dumps(value))
-
-
-def _is_flat(value: dict[str, object] | list[object]) -> bool:
-    items = value.values() if isinstance(value, dict) else value
-    return not any(isinstance(item, (dict, list)) for item in items)
 
 
 def report(opened: Opened, moment: Moment) -> ReportDocument:
@@ -202,12 +202,13 @@ class _Report:
         order = tables.tensors.all(self.told.order)
         gauges = read_gauges(at.run, at.record.limits, graph, plan).gauges
         tensors += rows.others(len(tensors))
+        cut = self.told.left_out
         return ReportDocument(
             **head(plan),
             version=__version__,
             title=at.title,
             asked=asked_for(self.opened, self.moment),
-            strings=tables.strings.items,
+            strings=list(tables.strings),
             texts=tables.texts.all,
             backends=list(_backends(at)),
             buffers=list(buffers.rows(at, at.record.memory, allocations)),
@@ -219,7 +220,7 @@ class _Report:
             splits=splits,
             order=order,
             allocations=allocations,
-            steps=[StepRow(NONE if s.number is None else s.number, s.title, s.event) for s in self.told.steps],
+            steps=list(self.told.steps),
             kinds=kind_rows(),
             events=events,
             resets=list(reset_rows(self.told.events)),
@@ -230,7 +231,7 @@ class _Report:
             no_seconds=no_seconds,
             log=list(plan.log),
             source=source_row(self.opened.model),
-            left_out=_left_out(self.told),
+            left_out=[LeftOutRow(_CUT, len(events) + cut, len(events))] if cut else [],
             after=UNSET if at.number is None else at.number,
         )
 
@@ -261,7 +262,7 @@ class _Report:
     ) -> tuple[TensorRows, list[ReportTensorRow]]:
         plan = at.plan
         make = TensorRows(tables, infos, at.record.decisions, answers)
-        nodes = [make.node(n) for n in plan.nodes] or [make.unplanned(infos[id]) for id in self._unplanned(at)]
+        nodes = [make.node(n) for n in plan.nodes] or [make.row(infos[id]) for id in self._unplanned(at)]
         return make, [*nodes, *map(make.leaf, plan.leafs), *make.copies(plan)]
 
     def _unplanned(self, at: Watched) -> list[str]:
@@ -279,36 +280,17 @@ class _Report:
             return None, str(error)
 
 
-def _left_out(told: Told) -> list[LeftOutRow]:
-    """What a bound cut."""
-    if not told.left_out:
-        return []
-    of = len(told.events) + told.left_out
-    return [LeftOutRow("events: what was asked and settled nothing", of, len(told.events))]
-
-
-def _backends(at: Watched) -> list[ReportBackendRow]:
-    inks = colors(name for name, _ in at.plan.backends)
-    compute = dict(at.plan.buffer_sizes)
-    held: dict[str, int] = {}
+def _backends(at: Watched) -> Iterator[ReportBackendRow]:
+    inks, compute = colors(name for name, _ in at.plan.backends), dict(at.plan.buffer_sizes)
+    held: Counter[str] = Counter()
     for buffer in at.run.buffers:
-        owner = memory_owner(buffer.buft, at.run.backends).name
-        held[owner] = held.get(owner, 0) + buffer.size
-    return [
-        ReportBackendRow(
-            name=b.name,
-            type=b.device.type,
-            about=spec.profile,
-            buft=b.device.buft.name,
-            ink=inks[b.name].ink,
-            fill=inks[b.name].fill,
-            memory=b.device.memory,
-            contexts=held.get(b.name, 0),
-            compute=compute.get(b.name, 0),
-            offload_min_batch=b.device.offload_min_batch,
-        )
-        for b, spec in zip(at.run.backends, at.run.model.backends, strict=True)
-    ]
+        held[memory_owner(buffer.buft, at.run.backends).name] += buffer.size
+    for b, spec in zip(at.run.backends, at.run.model.backends, strict=True):
+        device, ink = b.device, inks[b.name]
+        yield ReportBackendRow(
+            b.name, device.type, spec.profile, device.buft.name, ink.ink, ink.fill,
+            device.memory, held[b.name], compute.get(b.name, 0), device.offload_min_batch,
+        )  # fmt: skip
 
 
 def _gauge(gauge: Any) -> ReportGaugeRow:
@@ -335,11 +317,5 @@ def _matrix(answers: Sequence[NodeAnswers], backends: Sequence[str]) -> list[Mat
 
 
 def _time(seconds: Timed) -> TimeRow:
-    return TimeRow(
-        EstimateRow.of(seconds.all),
-        EstimateRow.of(seconds.computes),
-        EstimateRow.of(seconds.copies),
-        seconds.n_tokens,
-        seconds.cached,
-        list(seconds.assumed),
-    )
+    all, computes, copies = map(EstimateRow.of, (seconds.all, seconds.computes, seconds.copies))
+    return TimeRow(all, computes, copies, seconds.n_tokens, seconds.cached, list(seconds.assumed))

@@ -18,8 +18,7 @@ from ggmltool.ask.report.document import (
     ReportSplitRow,
     ReportTensorRow,
 )
-from ggmltool.ask.report.events import ReportTables
-from ggmltool.ask.report.tables import NONE, ReportNumbers, ReportTensors, names_in
+from ggmltool.ask.report.tables import NONE, ReportNumbers, ReportTables, ReportTensors, names_in
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.events import SplitStarted
@@ -54,7 +53,7 @@ class TensorRows:
     def node(self, node: NodePlan) -> ReportTensorRow:
         """A node of the plan."""
         t, info = self.tables, self.infos[node.id]
-        row = self._row(info, 0, node.backend, node.cause)
+        row = self.row(info, 0, node.backend, node.cause)
         row.name = "" if node.name == node.id else node.name
         row.split, row.uses = node.split, node.use_count
         self._place(row, node, node.usage, node.alloc_size or 0)
@@ -65,13 +64,9 @@ class TensorRows:
     def leaf(self, leaf: LeafPlan) -> ReportTensorRow:
         """A leaf of the plan."""
         settled = self.heard.settled.get(leaf.id)
-        row = self._row(self.infos[leaf.id], 1, leaf.backend, None if settled is None else settled.cause)
+        row = self.row(self.infos[leaf.id], 1, leaf.backend, None if settled is None else settled.cause)
         self._place(row, leaf, leaf.usage, 0)
         return row
-
-    def unplanned(self, info: TensorInfo) -> ReportTensorRow:
-        """A node of a graph that was never planned."""
-        return self._row(info, 0, None, None)
 
     def copies(self, plan: Plan) -> Iterator[ReportTensorRow]:
         """The copies that the scheduler made."""
@@ -95,7 +90,10 @@ class TensorRows:
         none = self.tables.strings["NONE" if kind != 2 else "copy"]
         return ReportTensorRow(name, kind=kind, op=none)
 
-    def _row(self, info: TensorInfo, kind: int, backend: str | None, cause: str | None) -> ReportTensorRow:
+    def row(
+        self, info: TensorInfo, kind: int = 0, backend: str | None = None, cause: str | None = None
+    ) -> ReportTensorRow:
+        """A tensor of the graph: by default a node that was never planned."""
         t = self.tables
         row = self._blank(info.id, kind)
         row.name = "" if info.name == info.id else info.name
@@ -137,9 +135,7 @@ class TensorRows:
 
     def answer_rows(self) -> list[list[ReportAnswerRow]]:
         """The answers by their numbers."""
-        return [
-            [ReportAnswerRow(state, why, list(cannot)) for state, why, cannot in rows] for rows in self.answers.items
-        ]
+        return [[ReportAnswerRow(state, why, list(cannot)) for state, why, cannot in rows] for rows in self.answers]
 
 
 def _layer(name: str) -> int:
@@ -225,9 +221,9 @@ class ReportBuffers:
     def rows(self, at: Watched, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -> Iterator[ReportBufferRow]:
         """The buffers of a run."""
         run = at.run
-        names = [b.name for b in run.backends]
+        names, steps = [b.name for b in run.backends], len(memory.nodes)
         sizes = dict(zip((buft for _, buft in at.plan.backends), (n for _, n in at.plan.buffer_sizes), strict=False))
-        for buft, usage in self._keys.items:
+        for buft, usage in list(self._keys):
             of = run.bufts.get(buft)
             if usage == COMPUTE:
                 chunks, total = memory.chunk_sizes(buft), sizes.get(buft, 0)
@@ -241,18 +237,13 @@ class ReportBuffers:
                 backend=NONE if of is None else names.index(memory_owner(of, run.backends).name),
                 size=total,
                 chunks=chunks,
-                bends=_bends(buft, chunks, memory) if usage == COMPUTE else [0] * len(chunks),
+                bends=[bend_of(memory.of(buft, i), size, steps) for i, size in enumerate(chunks)]
+                if usage == COMPUTE
+                else [0] * len(chunks),
                 alignment=TENSOR_ALIGNMENT if of is None else of.alignment,
                 max_size=None if of is None or of.max_size >= SIZE_MAX // 2 else of.max_size,
                 peak=_peak(buft, memory, allocations) if usage == COMPUTE else None,
             )
-
-
-def _bends(buft: str, chunks: Sequence[int], memory: MemoryPlan) -> list[int]:
-    """Where the scale of each chunk changes, by the rule of all drawings of memory."""
-    lives = memory.of(buft)
-    n_steps = len(memory.nodes)
-    return [bend_of([life for life in lives if life.chunk == i], size, n_steps) for i, size in enumerate(chunks)]
 
 
 def _peak(buft: str, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -> ReportPeakRow | None:
@@ -273,24 +264,12 @@ def allocation_rows(
 ) -> list[AllocationRow]:
     """The allocations, with those that they took over from and gave to."""
     given = {a.took: i for i, a in enumerate(allocations) if a.took is not None}
-    rows = []
-    for i, a in enumerate(allocations):
-        life = a.life
-        rows.append(
-            AllocationRow(
-                tensors.at(life.tensor, life.chunk, life.offset),
-                buffers.compute(life.buft),
-                life.chunk,
-                life.offset,
-                life.size,
-                a.given_back,
-                life.start,
-                NONE if life.end is None else life.end,
-                a.born,
-                NONE if a.died is None else a.died,
-                NONE if a.took is None else a.took,
-                given.get(i, NONE),
-                life.kept,
-            )
+    return [
+        AllocationRow(
+            tensors.at(a.life.tensor, a.life.chunk, a.life.offset), buffers.compute(a.life.buft),
+            a.life.chunk, a.life.offset, a.life.size, a.given_back,
+            a.life.start, NONE if a.life.end is None else a.life.end, a.born, NONE if a.died is None else a.died,
+            NONE if a.took is None else a.took, given.get(i, NONE), a.life.kept,
         )
-    return rows
+        for i, a in enumerate(allocations)
+    ]  # fmt: skip

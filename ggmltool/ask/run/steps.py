@@ -30,10 +30,9 @@ from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.built import output_ids
-from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.opened import UNSEEN, Opened
 from ggmltool.inspect.ready import check_run, tell_of_undone
 from ggmltool.inspect.use_after_free import FreedMemoryUse, uses_after_free
-from ggmltool.inspect.work import UNSEEN
 from ggmltool.scenario.errors import ScenarioError, did_you_mean, quoted
 from ggmltool.scenario.versions import days, lacks
 from ggmltool.show.document import Error

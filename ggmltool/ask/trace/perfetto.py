@@ -16,8 +16,7 @@ from ggmltool.inspect.ready import computed_graphs, tell_of_undone
 from ggmltool.show.perfetto import Clock, PerfettoTrace
 
 if TYPE_CHECKING:
-    from ggmltool.inspect.opened import Opened
-    from ggmltool.inspect.work import Advance
+    from ggmltool.inspect.opened import Advance, Opened
     from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.spec import Step
 

@@ -13,9 +13,8 @@ from ggmltool.ask.events import EventRow, event_row
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import Computed, Event, UsedAfterFree
 from ggmltool.ggml.plan import Plan
-from ggmltool.inspect.opened import Opened
+from ggmltool.inspect.opened import Advance, Opened
 from ggmltool.inspect.ready import computed_graphs, tell_of_undone
-from ggmltool.inspect.work import Advance
 from ggmltool.show.document import Error, ReleaseDocument, Row
 from ggmltool.state.story.history import backend_names
 from ggmltool.state.story.points import BackendNames, Point, entered_at

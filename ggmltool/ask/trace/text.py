@@ -15,8 +15,7 @@ from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Style, heading, render_lines
 from ggmltool.show.text import count, printable, shortened
 from ggmltool.state.story.calls import calls_of as calls_of_release
-from ggmltool.state.story.frames import function_of
-from ggmltool.state.story.made import Calls
+from ggmltool.state.story.frames import Calls, function_of
 from ggmltool.state.story.points import Point
 
 _NODES = 4

@@ -16,9 +16,8 @@ from ggmltool.ggml.tensor import Tensor, dims
 from ggmltool.show.text import count
 from ggmltool.state.story.arguments import ArgumentPointer
 from ggmltool.state.story.calls import MAIN
-from ggmltool.state.story.cells import ENDLESS
 from ggmltool.state.story.history import START
-from ggmltool.state.story.points import said_until
+from ggmltool.state.story.points import ENDLESS, said_until
 
 if TYPE_CHECKING:
     from ggmltool.ggml.device import Backend
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from ggmltool.ggml.state import SplitState, TensorState
     from ggmltool.inspect.opened import Opened
     from ggmltool.state.story.arguments import Argument
-    from ggmltool.state.story.cells import Cells
     from ggmltool.state.story.history import History, Point
+    from ggmltool.state.story.points import Cells
 
 Asked = Mapping[str, Sequence[tuple[int, Said]]]
 """What was said of each tensor, with the point of each."""

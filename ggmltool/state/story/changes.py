@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ggmltool.ggml import events
 from ggmltool.ggml.events import SPLIT_GRAPH, Event
-from ggmltool.state.story.cells import Changes
+from ggmltool.state.story.points import Changes
 from ggmltool.state.story.shadow import Shadow, context_cells
 
 if TYPE_CHECKING:

@@ -19,10 +19,21 @@ from ggmltool.scenario.run.compiled import collector_paused
 from ggmltool.scenario.run.run import values_of
 from ggmltool.state.errors import InspectError, NoPoint, WrongArgument
 from ggmltool.state.story.calls import lasts
-from ggmltool.state.story.cells import GONE, AnyCells, Cells, Changes, Key, Value
 from ggmltool.state.story.changes import Watcher
 from ggmltool.state.story.frames import Frame, frame_at, functions_at, key_at, stack_at
-from ggmltool.state.story.points import START, BackendNames, Labels, Point, entered_at
+from ggmltool.state.story.points import (
+    GONE,
+    START,
+    AnyCells,
+    BackendNames,
+    Cells,
+    Changes,
+    Key,
+    Labels,
+    Point,
+    Value,
+    entered_at,
+)
 from ggmltool.state.story.shadow import cells_of
 
 if TYPE_CHECKING:
@@ -33,8 +44,7 @@ if TYPE_CHECKING:
     from ggmltool.ggml.buffer import Buffer
     from ggmltool.scenario.run.run import Run
     from ggmltool.scenario.scenario import LoadedScenario
-    from ggmltool.state.story.cells import Key, Value
-    from ggmltool.state.story.points import AnyHistory
+    from ggmltool.state.story.points import AnyHistory, Key, Value
 
 TOLD_BEFORE = (
     events.Entered,

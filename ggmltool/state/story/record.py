@@ -26,9 +26,8 @@ from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.text.record import RecordFile, damaged, is_record, packed, unpacked
 from ggmltool.scenario.text.text import read_bytes
-from ggmltool.state.story.cells import GONE
 from ggmltool.state.story.history import History
-from ggmltool.state.story.points import START, BackendNames, Point
+from ggmltool.state.story.points import GONE, START, BackendNames, Point
 from ggmltool.version import __version__
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggmltool.ggml.sched import reader
 from ggmltool.ggml.state import State
-from ggmltool.state.story.cells import GONE, Cells, Key, Value
+from ggmltool.state.story.points import GONE, Cells, Key, Value
 
 if TYPE_CHECKING:
     from ggmltool.ggml.graph import CGraph

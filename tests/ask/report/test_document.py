@@ -17,7 +17,7 @@ from ggmltool.api.report import Report
 from ggmltool.ask.explain.node import explain_node
 from ggmltool.ask.report import build as told
 from ggmltool.ask.report.build import report, tell
-from ggmltool.ask.report.events import _KINDS
+from ggmltool.ask.report.tables import _KINDS
 from ggmltool.ask.words import reason_sentence, reason_text, words
 from ggmltool.ggml.events import SPLIT_GRAPH
 from ggmltool.ggml.releases.table import RELEASES

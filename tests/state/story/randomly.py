@@ -24,8 +24,8 @@ from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import LoadedScenario
-from ggmltool.state.story.cells import Cells
 from ggmltool.state.story.history import History, Point, record_history, visit_points
+from ggmltool.state.story.points import Cells
 from ggmltool.state.story.shadow import cells_of
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario

@@ -11,7 +11,7 @@ import ggmltool
 from ggmltool.ggml.events import SPLIT_GRAPH, Allocated, Assigned, Entered, Event, Freed, Left, Reused
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.samples import samples
-from ggmltool.state.story.cells import Cells
+from ggmltool.state.story.points import Cells
 from ggmltool.state.story.shadow import cells_of
 
 SAMPLES = [path for path in samples() if path.suffix == ".yaml"]

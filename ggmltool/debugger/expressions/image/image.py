@@ -16,8 +16,8 @@ from ggmltool.debugger.expressions.image.tensors import Tensors
 from ggmltool.debugger.expressions.memory import NOT_KNOWN, ImageMemory, Read, made_once
 from ggmltool.ggml.events import AllocationStarted
 from ggmltool.ggml.state import TensorState
-from ggmltool.state.story.cells import AnyCells
 from ggmltool.state.story.history import History
+from ggmltool.state.story.points import AnyCells
 from ggmltool.structs.declarations import NoMemoryError
 from ggmltool.structs.layout import Layout
 

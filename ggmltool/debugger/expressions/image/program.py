@@ -15,8 +15,8 @@ from ggmltool.ggml.releases.interfaces import FunctionTable, tables_of
 from ggmltool.ggml.version import pad
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.tensor_info import BUFFERS, BUFFERS_STEP, FIRST, STEP
-from ggmltool.state.story.cells import AnyCells
 from ggmltool.state.story.history import History
+from ggmltool.state.story.points import AnyCells
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import VOID, Pointer
 
