@@ -16,18 +16,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ggmltool.ask.check.record import read_gauges, status
+from ggmltool.ask.report import document as doc
 from ggmltool.ask.report.advice import advice_rows
-from ggmltool.ask.report.document import (
-    LeftOutRow,
-    MatrixRow,
-    ReportBackendRow,
-    ReportDocument,
-    ReportGaugeRow,
-    ReportSourceRow,
-    ReportTensorRow,
-    StepRow,
-    TimeRow,
-)
 from ggmltool.ask.report.graph import ReportBuffers, TensorRows, allocation_rows, fold_rows, split_rows
 from ggmltool.ask.report.tables import (
     NONE,
@@ -75,7 +65,7 @@ class Told:
 
     at: Watched
     events: Sequence[Event]
-    steps: Sequence[StepRow]
+    steps: Sequence[doc.StepRow]
     allocations: Sequence[Allocation]
     order: Sequence[str]
     left_out: int = 0
@@ -102,10 +92,10 @@ def tell(opened: Opened, moment: Moment) -> Told:
     """Everything up to a moment. Raises InspectError for a step that is not there."""
     tape = _Tape(Keep.DECISIONS | Keep.MEMORY | Keep.LIMITS)
     watch = Watch(opened, moment, tape)
-    steps: list[StepRow] = []
+    steps: list[doc.StepRow] = []
     begins = 0
     for at in watch.each():
-        steps.append(StepRow(NONE if at.number is None else at.number, str(at.step), begins))
+        steps.append(doc.StepRow(NONE if at.number is None else at.number, str(at.step), begins))
         begins = len(tape.events)
     planned = [i for i, event in enumerate(tape.events) if isinstance(event, AllocationStarted) and event.at == -1]
     whose = [n for n, step in enumerate(steps) if planned and step.event <= planned[-1]]
@@ -135,12 +125,12 @@ CARRIED = 400_000
 """Characters of the compressed scenario that a page carries."""
 
 
-def source_row(model: ScenarioSpec) -> ReportSourceRow:
+def source_row(model: ScenarioSpec) -> doc.ReportSourceRow:
     """The scenario in its long form as JSON, a line for each tensor and node."""
     text = scenario_text(model)
     shown = text if len(text) <= SHOWN else text[: text.rindex("\n", 0, SHOWN) + 1]
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-    return ReportSourceRow(shown, len(text), "scenario.json.gz", packed if len(packed) <= CARRIED else "")
+    return doc.ReportSourceRow(shown, len(text), "scenario.json.gz", packed if len(packed) <= CARRIED else "")
 
 
 def scenario_text(model: ScenarioSpec) -> str:
@@ -167,7 +157,7 @@ def _write(value: object, depth: int, before: str, lines: list[str]) -> None:
         lines.append(indent + before + json.dumps(value))
 
 
-def report(opened: Opened, moment: Moment) -> ReportDocument:
+def report(opened: Opened, moment: Moment) -> doc.ReportDocument:
     """Everything that the page of a report shows. Raises InspectError for a step that is not there."""
     return _Report(opened, moment, tell(opened, moment)).document()
 
@@ -187,7 +177,7 @@ class _Report:
     moment: Moment
     told: Told
 
-    def document(self) -> ReportDocument:
+    def document(self) -> doc.ReportDocument:
         """All parts, in the order in which they number what they name."""
         at, plan = self.told.at, self.told.at.plan
         graph = at.graph if plan.graph is None else plan.graph
@@ -203,7 +193,7 @@ class _Report:
         gauges = read_gauges(at.run, at.record.limits, graph, plan).gauges
         tensors += rows.others(len(tensors))
         cut = self.told.left_out
-        return ReportDocument(
+        return doc.ReportDocument(
             **head(plan),
             version=__version__,
             title=at.title,
@@ -231,7 +221,7 @@ class _Report:
             no_seconds=no_seconds,
             log=list(plan.log),
             source=source_row(self.opened.model),
-            left_out=[LeftOutRow(_CUT, len(events) + cut, len(events))] if cut else [],
+            left_out=[doc.LeftOutRow(_CUT, len(events) + cut, len(events))] if cut else [],
             after=UNSET if at.number is None else at.number,
         )
 
@@ -259,7 +249,7 @@ class _Report:
 
     def _tensors(
         self, at: Watched, infos: tensor_info.Tensors, answers: Sequence[NodeAnswers], tables: ReportTables
-    ) -> tuple[TensorRows, list[ReportTensorRow]]:
+    ) -> tuple[TensorRows, list[doc.ReportTensorRow]]:
         plan = at.plan
         make = TensorRows(tables, infos, at.record.decisions, answers)
         nodes = [make.node(n) for n in plan.nodes] or [make.row(infos[id]) for id in self._unplanned(at)]
@@ -280,34 +270,34 @@ class _Report:
             return None, str(error)
 
 
-def _backends(at: Watched) -> Iterator[ReportBackendRow]:
+def _backends(at: Watched) -> Iterator[doc.ReportBackendRow]:
     inks, compute = colors(name for name, _ in at.plan.backends), dict(at.plan.buffer_sizes)
     held: Counter[str] = Counter()
     for buffer in at.run.buffers:
         held[memory_owner(buffer.buft, at.run.backends).name] += buffer.size
     for b, spec in zip(at.run.backends, at.run.model.backends, strict=True):
         device, ink = b.device, inks[b.name]
-        yield ReportBackendRow(
+        yield doc.ReportBackendRow(
             b.name, device.type, spec.profile, device.buft.name, ink.ink, ink.fill,
             device.memory, held[b.name], compute.get(b.name, 0), device.offload_min_batch,
         )  # fmt: skip
 
 
-def _gauge(gauge: Any) -> ReportGaugeRow:
+def _gauge(gauge: Any) -> doc.ReportGaugeRow:
     of = gauge.about
-    return ReportGaugeRow(
+    return doc.ReportGaugeRow(
         of.group, of.text, gauge.used, gauge.limit, of.nbytes, status(gauge), gauge.where, list(gauge.of), of.beyond
     )
 
 
-def _matrix(answers: Sequence[NodeAnswers], backends: Sequence[str]) -> list[MatrixRow]:
+def _matrix(answers: Sequence[NodeAnswers], backends: Sequence[str]) -> list[doc.MatrixRow]:
     """Counts by op, the most frequent first."""
-    rows: dict[str, MatrixRow] = {}
+    rows: dict[str, doc.MatrixRow] = {}
     n = len(backends)
     for node in answers:
         row = rows.get(node.op)
         if row is None:
-            row = rows[node.op] = MatrixRow(node.op, 0, [0] * n, [0] * n, [0] * n, [0] * n, [0] * n, [""] * n)
+            row = rows[node.op] = doc.MatrixRow(node.op, 0, [0] * n, [0] * n, [0] * n, [0] * n, [0] * n, [""] * n)
         row.nodes += 1
         for i, a in enumerate(node.answers):
             getattr(row, a.state)[i] += 1
@@ -316,6 +306,6 @@ def _matrix(answers: Sequence[NodeAnswers], backends: Sequence[str]) -> list[Mat
     return sorted(rows.values(), key=lambda row: -row.nodes)
 
 
-def _time(seconds: Timed) -> TimeRow:
+def _time(seconds: Timed) -> doc.TimeRow:
     all, computes, copies = map(EstimateRow.of, (seconds.all, seconds.computes, seconds.copies))
-    return TimeRow(all, computes, copies, seconds.n_tokens, seconds.cached, list(seconds.assumed))
+    return doc.TimeRow(all, computes, copies, seconds.n_tokens, seconds.cached, list(seconds.assumed))

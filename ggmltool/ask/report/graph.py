@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from ggmltool.ask.buffers.map import bend_of
-from ggmltool.ask.report.document import (
-    AllocationRow,
-    FoldRow,
-    ReportAnswerRow,
-    ReportBufferRow,
-    ReportInputRow,
-    ReportPeakRow,
-    ReportSplitRow,
-    ReportTensorRow,
-)
+from ggmltool.ask.report import document as doc
 from ggmltool.ask.report.tables import NONE, ReportNumbers, ReportTables, ReportTensors, names_in
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.device import memory_owner
@@ -50,7 +41,7 @@ class TensorRows:
         self.answers = ReportNumbers()
         self._answered = {a.id: self._answers(a) for a in asked}
 
-    def node(self, node: NodePlan) -> ReportTensorRow:
+    def node(self, node: NodePlan) -> doc.ReportTensorRow:
         """A node of the plan."""
         t, info = self.tables, self.infos[node.id]
         row = self.row(info, 0, node.backend, node.cause)
@@ -61,14 +52,14 @@ class TensorRows:
         row.reads = t.tensors.all(node.src) if node.src != tuple(info.src) else []
         return row
 
-    def leaf(self, leaf: LeafPlan) -> ReportTensorRow:
+    def leaf(self, leaf: LeafPlan) -> doc.ReportTensorRow:
         """A leaf of the plan."""
         settled = self.heard.settled.get(leaf.id)
         row = self.row(self.infos[leaf.id], 1, leaf.backend, None if settled is None else settled.cause)
         self._place(row, leaf, leaf.usage, 0)
         return row
 
-    def copies(self, plan: Plan) -> Iterator[ReportTensorRow]:
+    def copies(self, plan: Plan) -> Iterator[doc.ReportTensorRow]:
         """The copies that the scheduler made."""
         for copy in plan.copies:
             info = self.infos.get(copy.of)
@@ -81,18 +72,18 @@ class TensorRows:
             self._place(row, copy, "compute", 0)
             yield row
 
-    def others(self, count: int) -> Iterator[ReportTensorRow]:
+    def others(self, count: int) -> Iterator[doc.ReportTensorRow]:
         """What the events name besides."""
         for name in self.tables.tensors.names[count:]:
             yield self._blank(name, 3)
 
-    def _blank(self, name: str, kind: int) -> ReportTensorRow:
+    def _blank(self, name: str, kind: int) -> doc.ReportTensorRow:
         none = self.tables.strings["NONE" if kind != 2 else "copy"]
-        return ReportTensorRow(name, kind=kind, op=none)
+        return doc.ReportTensorRow(name, kind=kind, op=none)
 
     def row(
         self, info: TensorInfo, kind: int = 0, backend: str | None = None, cause: str | None = None
-    ) -> ReportTensorRow:
+    ) -> doc.ReportTensorRow:
         """A tensor of the graph: by default a node that was never planned."""
         t = self.tables
         row = self._blank(info.id, kind)
@@ -112,7 +103,7 @@ class TensorRows:
                 row.by, row.other = t.tensors[by], t.tensors[other]
         return row
 
-    def _place(self, row: ReportTensorRow, of: NodePlan | LeafPlan | object, usage: str | None, size: int) -> None:
+    def _place(self, row: doc.ReportTensorRow, of: NodePlan | LeafPlan | object, usage: str | None, size: int) -> None:
         buffer, chunk, offset = (getattr(of, name) for name in ("buffer", "chunk", "offset"))
         if buffer is not None:
             row.buffer = self.tables.memory(buffer, usage or "any")
@@ -133,9 +124,9 @@ class TensorRows:
         )
         return self.answers[rows]
 
-    def answer_rows(self) -> list[list[ReportAnswerRow]]:
+    def answer_rows(self) -> list[list[doc.ReportAnswerRow]]:
         """The answers by their numbers."""
-        return [[ReportAnswerRow(state, why, list(cannot)) for state, why, cannot in rows] for rows in self.answers]
+        return [[doc.ReportAnswerRow(state, why, list(cannot)) for state, why, cannot in rows] for rows in self.answers]
 
 
 def _layer(name: str) -> int:
@@ -143,7 +134,7 @@ def _layer(name: str) -> int:
     return NONE if layer is None else layer
 
 
-def fold_rows(plan: Plan, infos: Tensors) -> list[FoldRow]:
+def fold_rows(plan: Plan, infos: Tensors) -> list[doc.FoldRow]:
     """The repeated layers of a plan."""
     if not plan.splits or not plan.nodes:
         return []
@@ -151,9 +142,9 @@ def fold_rows(plan: Plan, infos: Tensors) -> list[FoldRow]:
     return _folds(fold_plan(plan, infos).items, ids)
 
 
-def _folds(items: Iterable[int | Fold], ids: Sequence[str]) -> list[FoldRow]:
+def _folds(items: Iterable[int | Fold], ids: Sequence[str]) -> list[doc.FoldRow]:
     return [
-        FoldRow(f.start, f.period, f.times, layers(ids[f.start : f.end]), _folds(f.body, ids))
+        doc.FoldRow(f.start, f.period, f.times, layers(ids[f.start : f.end]), _folds(f.body, ids))
         for f in items
         if isinstance(f, Fold)
     ]
@@ -161,15 +152,15 @@ def _folds(items: Iterable[int | Fold], ids: Sequence[str]) -> list[FoldRow]:
 
 def split_rows(
     plan: Plan, infos: Tensors, heard: Decisions, tables: ReportTables, seconds: Timed | None
-) -> list[ReportSplitRow]:
+) -> list[doc.ReportSplitRow]:
     """The splits of a plan: why each begins, what it copies, and its seconds where they are known."""
     started = {event.split: event for event in heard.started}
     made = {(event.split, event.tensor): event for event in heard.inputs}
-    inputs: dict[int, list[ReportInputRow]] = {}
+    inputs: dict[int, list[doc.ReportInputRow]] = {}
     for i in copied_inputs(plan, infos):
         event = made.get((i.split, i.tensor))
         inputs.setdefault(i.split, []).append(
-            ReportInputRow(
+            doc.ReportInputRow(
                 tables.tensors[i.tensor],
                 tables.strings[i.what],
                 tables.backends.get(i.src, NONE),
@@ -184,7 +175,7 @@ def split_rows(
         start = started.get(split.id) or SplitStarted(split.id, split.backend, split.i_start, first, Why.VIEWS_ONLY)
         node, _, other = names_in(start)
         own = inputs.get(split.id, [])
-        row = ReportSplitRow(
+        row = doc.ReportSplitRow(
             backend=tables.backends.get(split.backend, NONE),
             i_start=split.i_start,
             i_end=split.i_end,
@@ -218,7 +209,9 @@ class ReportBuffers:
         """The number of a compute buffer, by which events name it."""
         return NONE if not buft else self.number(buft, COMPUTE)
 
-    def rows(self, at: Watched, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -> Iterator[ReportBufferRow]:
+    def rows(
+        self, at: Watched, memory: MemoryPlan, allocations: Sequence[doc.AllocationRow]
+    ) -> Iterator[doc.ReportBufferRow]:
         """The buffers of a run."""
         run = at.run
         names, steps = [b.name for b in run.backends], len(memory.nodes)
@@ -231,7 +224,7 @@ class ReportBuffers:
                 own = [b for b in run.buffers if b.buft.name == buft and USAGE_NAMES[b.usage] == usage]
                 chunks = [b.size for b in own]
                 total = sum(chunks)
-            yield ReportBufferRow(
+            yield doc.ReportBufferRow(
                 buft=buft,
                 usage=usage,
                 backend=NONE if of is None else names.index(memory_owner(of, run.backends).name),
@@ -246,7 +239,7 @@ class ReportBuffers:
             )
 
 
-def _peak(buft: str, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -> ReportPeakRow | None:
+def _peak(buft: str, memory: MemoryPlan, allocations: Sequence[doc.AllocationRow]) -> doc.ReportPeakRow | None:
     peak = memory.peak(buft)
     if peak is None:
         return None
@@ -256,16 +249,16 @@ def _peak(buft: str, memory: MemoryPlan, allocations: Sequence[AllocationRow]) -
         if life.buft == buft and life.alive(peak.step)
     ]
     numbers.sort(key=lambda i: (-allocations[i].size, allocations[i].offset))
-    return ReportPeakRow(peak.step, peak.nbytes, numbers)
+    return doc.ReportPeakRow(peak.step, peak.nbytes, numbers)
 
 
 def allocation_rows(
     allocations: Sequence[Allocation], tensors: ReportTensors, buffers: ReportBuffers
-) -> list[AllocationRow]:
+) -> list[doc.AllocationRow]:
     """The allocations, with those that they took over from and gave to."""
     given = {a.took: i for i, a in enumerate(allocations) if a.took is not None}
     return [
-        AllocationRow(
+        doc.AllocationRow(
             tensors.at(a.life.tensor, a.life.chunk, a.life.offset), buffers.compute(a.life.buft),
             a.life.chunk, a.life.offset, a.life.size, a.given_back,
             a.life.start, NONE if a.life.end is None else a.life.end, a.born, NONE if a.died is None else a.died,

@@ -7,23 +7,11 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
+from ggmltool.ggml import tensor as tensors
 from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.sched.reader import hash_node
-from ggmltool.ggml.tensor import (
-    FLAG_COMPUTE,
-    Dims,
-    Tensor,
-    flag_names,
-    is_contiguous,
-    is_contiguous_rows,
-    is_permuted,
-    is_transposed,
-    op_desc,
-    root_of,
-    signed,
-)
 from ggmltool.inspect.allocator import WatchedAllocator
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.inspect.watched import Watched
@@ -56,8 +44,8 @@ class TensorRow(Row):
     op_desc: str
     op_params: list[int]
     type: str
-    ne: Dims
-    nb: Dims
+    ne: tensors.Dims
+    nb: tensors.Dims
     nbytes: int
     layout: list[str]
     flags: list[str]
@@ -118,18 +106,18 @@ class StridesShown(TensorShown, kw_only=True):
     view = "strides"
 
 
-def layout(t: Tensor) -> list[str]:
+def layout(t: tensors.Tensor) -> list[str]:
     """What ggml's checks say of its strides."""
     checks = (
-        ("contiguous", is_contiguous),
-        ("contiguous rows", is_contiguous_rows),
-        ("transposed", is_transposed),
-        ("permuted", is_permuted),
+        ("contiguous", tensors.is_contiguous),
+        ("contiguous rows", tensors.is_contiguous_rows),
+        ("transposed", tensors.is_transposed),
+        ("permuted", tensors.is_permuted),
     )
     return [name for name, holds in checks if holds(t)]
 
 
-def _find_tensor(name: str, contexts: list[Context], graph: str) -> tuple[Tensor, Context]:
+def _find_tensor(name: str, contexts: list[Context], graph: str) -> tuple[tensors.Tensor, Context]:
     """The tensor with this id, else the first with this name. Raises InspectError if there is none."""
     everything = [(t, ctx) for ctx in contexts for t in ctx.tensors]
     for t, ctx in everything:
@@ -144,7 +132,7 @@ def _find_tensor(name: str, contexts: list[Context], graph: str) -> tuple[Tensor
     )
 
 
-def _buffer_address(t: Tensor, contexts: list[Context], state: Watched) -> int:
+def _buffer_address(t: tensors.Tensor, contexts: list[Context], state: Watched) -> int:
     """Where the struct of the tensor's buffer lies, 0 without one: buffers are numbered as they were made.
 
     Those that nobody lists (an older scheduler keeps them in its allocators) follow in the order of their tensors.
@@ -173,8 +161,8 @@ def tensor_at(watched: WatchedAllocator, name: str, strides: bool = False) -> Te
     # The same graph built again lies where it lay, so that its tensors are found in a table made for it before.
     keys = watched.planned.keys if graph == built.name else ()
     key = next((key for key in keys if key.address == where[t.index]), None)
-    buffer = root_of(t).buffer
-    flags = t.flags if release.compute_flag else t.flags & ~FLAG_COMPUTE
+    buffer = tensors.root_of(t).buffer
+    flags = t.flags if release.compute_flag else t.flags & ~tensors.FLAG_COMPUTE
     gpu = t.buffer is not None and t.buffer.buft.family in release.gpu_families
     row = TensorRow(
         id=t.id or None,
@@ -182,14 +170,14 @@ def tensor_at(watched: WatchedAllocator, name: str, strides: bool = False) -> Te
         address=where[t.index],
         context=context.name,
         op=Op(t.op).name,
-        op_desc=op_desc(t),
-        op_params=[signed(w) for w in t.op_params],
+        op_desc=tensors.op_desc(t),
+        op_params=[tensors.signed(w) for w in t.op_params],
         type=t.type.name,
         ne=t.ne,
         nb=t.nb,
         nbytes=t.nbytes,
         layout=layout(t),
-        flags=flag_names(flags),
+        flags=tensors.flag_names(flags),
         backend=s.names[b] if b >= 0 else None,
         cause=cause or None if b >= 0 else None,
         buffer=None if buffer is None else buffer.buft.name,

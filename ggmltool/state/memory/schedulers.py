@@ -7,20 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from ggmltool.ggml import state
 from ggmltool.ggml.alloc.common import NodeAlloc, TensorAlloc
 from ggmltool.ggml.releases.release import KEYS, LEAFS, NODES, USE_COUNTS, USED
 from ggmltool.ggml.releases.table import NEWEST
-from ggmltool.ggml.state import (
-    ChunkState,
-    Copies,
-    FreeBlock,
-    GallocState,
-    GraphState,
-    HashNodeState,
-    HashSetState,
-    SchedState,
-    SplitState,
-)
 from ggmltool.ggml.version import SCHED_MAX_COPIES, hash_size
 from ggmltool.state.errors import AttachError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory import limits
@@ -68,7 +58,7 @@ class Schedulers:
         self._chunks = Chunks(memory, layout)
         self._arena = arena_of(layout)
 
-    def sched(self, address: int, tables: bool = True) -> SchedState:
+    def sched(self, address: int, tables: bool = True) -> state.SchedState:
         """A ggml_backend_sched. Without `tables`, what stands in the slots of its hash sets is left out, and where the
         allocator planned the nodes' sources."""
         memory = self.memory
@@ -99,7 +89,7 @@ class Schedulers:
         # Behind what the graph before had, nobody wrote anything.
         prev_nodes, prev_leafs = (tuple([b if -1 <= b < n else -1 for b in of]) for of in prev)
         splits, views = self._splits(f["splits"], f["n_splits"])
-        return SchedState(
+        return state.SchedState(
             is_reset=bool(f["is_reset"]),
             is_alloc=bool(f["is_alloc"]),
             backends=f["backends"][:n],
@@ -129,7 +119,7 @@ class Schedulers:
             address=address,
         )
 
-    def _backend_ids(self, address: int, hash_set: HashSetState, n: int) -> dict[int, int]:
+    def _backend_ids(self, address: int, hash_set: state.HashSetState, n: int) -> dict[int, int]:
         slots = hash_set.slots or {}
         held = self.memory.cells(address, "i", slots)
         out = {}
@@ -139,10 +129,10 @@ class Schedulers:
                 out[tensor] = backend
         return out
 
-    def _copies(self, address: int, hash_set: HashSetState, n: int, n_copies: int) -> dict[int, Copies]:
+    def _copies(self, address: int, hash_set: state.HashSetState, n: int, n_copies: int) -> dict[int, state.Copies]:
         slots = hash_set.slots or {}
         held = self.memory.cells(address, f"{n * n_copies}Q", slots)
-        out: dict[int, Copies] = {}
+        out: dict[int, state.Copies] = {}
         for tensor, copies in zip(slots.values(), held, strict=True):
             if any(copies):
                 by_backend = (copies[i : i + n_copies] for i in range(0, len(copies), n_copies))
@@ -156,7 +146,7 @@ class Schedulers:
         _between(n, 0, limits.INPUTS, what, "inputs")
         return self.memory.numbers(inputs, "Q", n)
 
-    def _splits(self, address: int, n: int) -> tuple[tuple[SplitState, ...], tuple[GraphState | None, ...]]:
+    def _splits(self, address: int, n: int) -> tuple[tuple[state.SplitState, ...], tuple[state.GraphState | None, ...]]:
         data = self.memory.read(address, n * self.split.size)
         out, views = [], []
         for i in range(n):
@@ -168,11 +158,11 @@ class Schedulers:
                 # What was split before may be gone.
                 view = None
             inputs = self._inputs(inputs, n_inputs, f"split {i}")
-            out.append(SplitState(backend, start, end, inputs, capacity if self.grows else None))
+            out.append(state.SplitState(backend, start, end, inputs, capacity if self.grows else None))
             views.append(view)
         return tuple(out), tuple(views)
 
-    def galloc(self, address: int, tables: bool = True) -> GallocState:
+    def galloc(self, address: int, tables: bool = True) -> state.GallocState:
         """A ggml_gallocr."""
         memory = self.memory
         data = memory.read(address, self.galloc_record.size)
@@ -184,7 +174,7 @@ class Schedulers:
         planned = memory.read(nodes, n_nodes * self.node_alloc)
         hash_set = self.graphs.hash_set(data, hashes, "the hash set of the graph allocator", tables)
         made = [self._chunks.buffers(at) for at in memory.numbers(buffers, "Q", n)]
-        return GallocState(
+        return state.GallocState(
             bufts=memory.numbers(bufts, "Q", n),
             buffers=tuple(made),
             buf_tallocs=self._chunks.read(memory.numbers(tallocs, "Q", n)),
@@ -195,13 +185,13 @@ class Schedulers:
             address=address,
         )
 
-    def _hash_values(self, address: int, hash_set: HashSetState) -> dict[int, HashNodeState]:
+    def _hash_values(self, address: int, hash_set: state.HashSetState) -> dict[int, state.HashNodeState]:
         size, slots = self.hash_node.size, hash_set.slots or {}
         self.memory.prefetch([(address + slot * size, size) for slot in slots])
         out = {}
         for slot, tensor in slots.items():
             f = self.hash_node.unpack(self.memory.read(address + slot * size, size))
-            out[tensor] = HashNodeState(f[0], f[1], f[2], f[3], f[4], bool(f[5]))
+            out[tensor] = state.HashNodeState(f[0], f[1], f[2], f[3], f[4], bool(f[5]))
         return out
 
     def _with_sources(self, data: bytes) -> tuple[NodeAlloc, ...]:
@@ -237,7 +227,7 @@ class Chunks:
         self.talloc = record(layout, "ggml_dyn_tallocr", ("chunks", "n_chunks") if self.several else ())
         self.vbuffer = layout.structs["vbuffer"].size // 8 if "vbuffer" in layout.structs else 0
 
-    def read(self, tallocs: Sequence[int]) -> tuple[tuple[ChunkState, ...], ...]:
+    def read(self, tallocs: Sequence[int]) -> tuple[tuple[state.ChunkState, ...], ...]:
         """The chunks of each buffer type."""
         chunks = []
         for talloc in tallocs:
@@ -258,11 +248,11 @@ class Chunks:
         found = self.memory.numbers(address, "Q", self.vbuffer) if self.vbuffer else (address,)
         return found[: found.index(0)] if 0 in found else found
 
-    def _chunk(self, address: int) -> ChunkState:
+    def _chunk(self, address: int) -> state.ChunkState:
         n, max_size = self.chunk.unpack(self.memory.read(address, self.chunk.size))
         _between(n, 0, self.max_blocks, "a chunk", "free blocks")
         data = self.memory.read(address + self.first_block, n * self.block.size)
-        return ChunkState(max_size, tuple(FreeBlock(*f) for f in self.block.flat(data)))
+        return state.ChunkState(max_size, tuple(state.FreeBlock(*f) for f in self.block.flat(data)))
 
 
 _MOST_BYTES = 1 << 40
