@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ggmltool.ggml.device import Device
@@ -11,11 +11,12 @@ from ggmltool.ggml.devices.profile import make_buft, make_device
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.release import Release
-from ggmltool.oracle.fork import Abort, ChildError
+from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.tensors import Mirror
 from tests.conformance.ops.sets import SETS
 from tests.conformance.ops_case import Call, Engine, Real
+from tests.follow.library import each_forked
 from tests.follow.tables import TableDifference
 
 Outcome = tuple[dict[str, Any] | str, bool | None]
@@ -49,16 +50,8 @@ def _here(case: Call, release: Release) -> dict[str, Any] | str:
 
 def _there(lib: Lib, release: Release, cases: Sequence[Call]) -> list[tuple[dict[str, Any] | str, bool]]:
     """What the library makes of the calls, and whether its CPU and the engine's agree that they run the result."""
-    try:
-        done = lib.run_forked(lambda: [_made(lib, release, case) for case in cases])
-    except ChildError as error:
-        done = Abort(str(error).strip().splitlines()[-1])
-    if not isinstance(done, Abort):
-        return list(done)
-    if len(cases) == 1:
-        return [(done.text, True)]
-    half = len(cases) // 2
-    return _there(lib, release, cases[:half]) + _there(lib, release, cases[half:])
+    done = each_forked(lib, partial(_made, lib, release), cases)
+    return [(made.text, True) if isinstance(made, Abort) else made for made in done]
 
 
 def _made(lib: Lib, release: Release, case: Call) -> tuple[dict[str, Any], bool]:

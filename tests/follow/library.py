@@ -6,10 +6,11 @@ import mmap
 import os
 import signal
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ggmltool.ggml.releases.release import Release
 from ggmltool.oracle import ChildError, OracleRun, run_on
@@ -94,6 +95,20 @@ class Library:
             return list(run_on(self.lib, models, debug, values))
         except ChildError:
             return [None] if len(models) == 1 else [r for m in models for r in self._some([m], debug, values)]
+
+
+def each_forked(lib: Lib, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """What a function gives for each item, in one child for as many as ggml survives; Abort for what it does not."""
+    try:
+        done = lib.run_forked(lambda: list(map(function, items)))
+    except ChildError as error:
+        done = Abort(str(error).strip().splitlines()[-1])
+    if not isinstance(done, Abort):
+        return list(done)
+    if len(items) == 1:
+        return [done]
+    half = len(items) // 2
+    return each_forked(lib, function, items[:half]) + each_forked(lib, function, items[half:])
 
 
 def library_at(path: Path) -> Library:

@@ -106,7 +106,7 @@ def _fewer_nodes(document: Document) -> Iterator[Edit]:
 def _fewer(document: Document) -> Iterator[Edit]:
     """Nothing that can be left out, the outermost first, the last of a list first."""
     for path in _paths(document):
-        if path not in KEPT:
+        if path not in KEPT and path[-1] not in ("nodes", "tensors"):
             yield partial(without, path)
 
 

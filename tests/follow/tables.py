@@ -18,7 +18,7 @@ from ggmltool.oracle import prototypes, structs
 from ggmltool.oracle.fork import Abort, ChildError
 from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.run import Log
-from tests.follow.library import Library
+from tests.follow.library import Library, each_forked
 
 _NAME = re.compile(rb"[A-Z][A-Z0-9_]{1,40}")
 _OF_ONE_BUILD = re.compile(
@@ -76,8 +76,7 @@ def _known(ops: type[IntEnum], release: Release) -> list[str]:
 
 def _names(lib: Lib, table: str, function: str, known: Sequence[str]) -> Iterator[TableDifference]:
     ask = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int)((function, lib.base))
-    for number in range(len(known) + FURTHER):
-        said = _asked(lib, lambda n=number: ask(n))  # type: ignore[misc]
+    for number, said in enumerate(each_forked(lib, ask, range(len(known) + FURTHER))):
         name = said.decode() if isinstance(said, bytes) and _NAME.fullmatch(said) else None
         if number >= len(known) and name is None:
             return
@@ -96,8 +95,8 @@ def _types(lib: Lib) -> Iterator[TableDifference]:
         return None if not name else (name.decode(), t.blck_size, t.type_size, t.is_quantized)
 
     highest = max(TYPES_BY_ID)
-    for number in range(highest + FURTHER):
-        there = _asked(lib, lambda n=number: traits(n))  # type: ignore[misc]
+    for number, answer in enumerate(each_forked(lib, traits, range(highest + FURTHER))):
+        there = None if isinstance(answer, Abort) else answer
         type = TYPES_BY_ID.get(number)
         here = None if type is None else (type.name, type.block_size, type.type_size, type.quantized)
         if number > highest and (there is None or not re.fullmatch(r"[a-z]+\d\w*", there[0])):
@@ -129,24 +128,18 @@ def _expanding(lib: Lib, release: Release) -> Iterator[TableDifference]:
     buft = lib.structs["ggml_backend_buffer_type"]()
     buft.iface = table(get_alloc_size=ctypes.cast(callback, ctypes.c_void_p).value)
 
-    def allowed() -> dict[int, bool]:
-        out = {}
+    def size(op: Op) -> int:
         with lib.context() as ctx:
-            for op in Op:
-                t = lib.tensor(ctx, "f32", (16,))
-                structs.Tensor.from_address(t).op = int(op)
-                asked = lib.run_forked(lambda t=t: lib.ggml_backend_buft_get_alloc_size(ctypes.addressof(buft), t))  # type: ignore[misc]
-                out[int(op)] = not isinstance(asked, Abort)
-        return out
+            t = lib.tensor(ctx, "f32", (16,))
+            structs.Tensor.from_address(t).op = int(op)
+            return int(lib.ggml_backend_buft_get_alloc_size(ctypes.addressof(buft), t))
 
     rule = release.rules.expanding_ops
-    there = allowed()
+    there = {op for op, asked in zip(Op, each_forked(lib, size, list(Op)), strict=True) if not isinstance(asked, Abort)}
     empty = {Op.NONE, Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE}
     here = {op for op in Op if rule is None or op in rule or op in empty}
-    more = [op.name for op in Op if there[op] and op not in here]
-    fewer = [op.name for op in Op if not there[op] and op in here]
-    if more or fewer:
-        only = [op.name for op in Op if there[op] and op not in empty]
+    if there != here:
+        only = [op.name for op in Op if op in there - empty]
         told = "all" if len(only) + len(empty) == len(Op) else ", ".join(only) or "none"
         yield TableDifference("expanding_ops", f"a device may ask for more than a result's bytes for {told}")
 
