@@ -46,9 +46,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(NOTED, metavar="FILE", help="run the tests alone that are named in FILE")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     threadpool_limits(1)
-    folder()
+    shared = folder()
+    # Hundreds of programs are started: each module of ours is compiled for the first of them, also where the sources'
+    # folders are to stay as they are.
+    starts_programs = hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
+    if starts_programs and os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(shared / "bytecode")
     # A shell that runs the tests in the background has ^C ignored, and so would all programs that they start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

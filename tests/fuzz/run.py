@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import get_args
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: one core a process
@@ -24,21 +25,21 @@ SHOWN = 8
 """Seeds that are named for a place."""
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Do the cases that the command line asks for."""
-    options = _options()
+    options = _options(arguments)
     wrong = [_kind(kind, options) for kind in options.kind or KINDS]
     return 1 if any(wrong) else 0
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run", description=__doc__)
     parser.add_argument("--kind", choices=KINDS, action="append", help="what is mutated (default: all)")
     parser.add_argument("--seeds", default="0:1000", metavar="A:B", help="the cases, or one of them: A")
     parser.add_argument("--through", choices=get_args(Through), help="default: half of them through each")
     parser.add_argument("-j", type=int, default=1, metavar="N", dest="processes", help="processes")
     parser.add_argument("--no-shrink", action="store_true", help="tell the first case as it was")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def _kind(kind: Kind, options: argparse.Namespace) -> int:

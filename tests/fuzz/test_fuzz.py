@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.fuzz import bases, headers, shrink, workers
+from tests.fuzz import headers, shrink, workers
 from tests.fuzz.case import KINDS, Case, Kind, make
 from tests.fuzz.perform import Outcome, perform
+from tests.fuzz.run import main
 from tests.fuzz.shrink import smallest
 
 CASES = {"scenario": 150, "attached": 60, "gguf": 120, "log": 120, "record": 100, "prompt": 80}
@@ -21,15 +21,13 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are bou
 
 @ON_LINUX
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_what_is_documented_comes_of_anything(kind: Kind) -> None:
+def test_only_what_is_documented_comes_of_anything(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
     """Documented exceptions, exit statuses 0, 1 and 2, five seconds, 1 GiB."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.run", "--kind", kind, "--seeds", f"0:{CASES[kind]}", "--no-shrink"],
-        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(bases.ROOT)}, cwd=bases.ROOT, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert f"{kind}: {CASES[kind]} cases" in done.stdout
-    assert "0 wrong" in done.stdout
+    status = main(["--kind", kind, "--seeds", f"0:{CASES[kind]}", "--no-shrink"])
+    said = capsys.readouterr().out
+    assert status == 0, said
+    assert f"{kind}: {CASES[kind]} cases" in said
+    assert "0 wrong" in said
 
 
 @pytest.mark.parametrize("kind", KINDS)
