@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ggmltool
-from ggmltool.ask.words import words
-from ggmltool.ggml.events import Event, Grown, NotReused, ReallocNeeded, Reused
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.samples import DEFAULT, samples, samples_folder
 from ggmltool.scenario.scenario import LoadedScenario
@@ -68,16 +65,6 @@ def test_the_lifetimes_fill_the_buffers_and_never_overlap(path: Path) -> None:
             assert apart_in_memory or a.start > b_end or b.start > a_end
 
 
-def test_the_product_is_that_of_the_simple_example() -> None:
-    result = ggmltool.load(samples_folder() / "matmul.yaml").compute()["result"]
-    assert result[0, 0].tolist() == [[60, 55, 50, 110], [90, 54, 54, 126], [42, 29, 28, 64]]
-
-
-def test_the_transformer_block_changes_devices_twice() -> None:
-    plan = ggmltool.load(samples_folder() / "transformer.yaml").plan()
-    assert [split.backend for split in plan.splits] == ["CUDA0", "CPU", "CUDA0"]
-
-
 def test_from_32_tokens_on_the_experts_are_offloaded(tmp_path: Path) -> None:
     """What the sample's comment promises."""
     text = (samples_folder() / "moe.yaml").read_text("utf-8")
@@ -102,23 +89,8 @@ def document_of(name: str, *texts: str) -> dict[str, Any]:
     return document
 
 
-def offsets(plan: Plan) -> dict[str, int | None]:
-    return {leaf.id: leaf.offset for leaf in plan.leafs} | {node.id: node.offset for node in plan.nodes}
-
-
 def splits(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
     return [(split.backend, tuple(n.id for n in plan.nodes[split.i_start : split.i_end])) for split in plan.splits]
-
-
-def sizes(plan: Mapping[str, Any]) -> dict[str, int]:
-    out: dict[str, int] = plan["buffer_sizes"]
-    return out
-
-
-def test_the_allocator_puts_a_at_0_b_at_32_and_the_product_over_a() -> None:
-    plan = load("allocator").plan("one")
-    assert offsets(plan) == {"a": 0, "b": 32, "mul": 0}
-    assert dict(plan.buffer_sizes) == {"CPU": 64}
 
 
 def test_a_device_of_a_process_answers_as_it_did_there() -> None:
@@ -127,17 +99,6 @@ def test_a_device_of_a_process_answers_as_it_did_there() -> None:
     assert splits(one) == [("Vulkan0", ("proj",)), ("CPU", ("act",)), ("Vulkan0", ("out",))]
     assert splits(many) == [("Vulkan0", ("projs", "acts", "outs"))]
     assert [n.alloc_size for n in one.nodes] == [320, 256, 256]
-
-
-def test_two_graphs_on_one_scheduler_plan_twice() -> None:
-    events: list[Event] = []
-    scenario = load("allocator")
-    run = scenario.start(events.append)
-    plans = run.run(scenario.steps())
-    assert [leaf.id for leaf in plans[-1].leafs] == ["c", "a2", "b2"]
-    assert offsets(plans[-1]) == {"c": 0, "a2": 32, "b2": 64, "mul1": 32, "mul2": 0}
-    assert [(e.old_size, e.new_size) for e in events if isinstance(e, Grown)] == [(0, 64), (64, 96)]
-    assert load("allocator").compute("two")["mul2"].item() == 120
 
 
 def test_a_debug_build_of_march_2025_says_why_it_plans_again() -> None:
@@ -166,110 +127,11 @@ def test_a_debug_build_of_march_2025_says_why_it_plans_again() -> None:
     assert today[-1]["error"]["condition"] == "!sched->is_alloc"
 
 
-def test_the_order_of_a_graph_decides_how_many_splits_it_has() -> None:
-    scenario = load("two-orders")
-    together, apart = scenario.plan("together"), scenario.plan("apart")
-    assert splits(together) == [("GPU0", ("values", "scores")), ("CPU", ("order",))]
-    assert splits(apart) == [("GPU0", ("scores",)), ("CPU", ("order",)), ("GPU0", ("values",))]
-
-
-def test_weights_on_the_cpu_make_two_splits() -> None:
-    assert splits(load("priority").plan()) == [("CUDA0", ("product",)), ("CPU", ("sum1", "sum2"))]
-
-
-def test_without_usage_weights_there_is_one_split() -> None:
-    assert splits(load("priority-any").plan()) == [("CUDA0", ("product", "sum1", "sum2"))]
-
-
 def test_the_two_samples_on_priority_differ_in_the_usage_only() -> None:
     one, other = document_of("priority", "usage: weights"), document_of("priority-any", "usage: any")
     assert one["contexts"]["host"].pop("usage") == "weights"
     assert other["contexts"]["host"].pop("usage") == "any"
     assert {**one, "name": ""} == {**other, "name": ""}
-
-
-def test_setting_a_tensor_that_the_graph_does_not_reach_is_ggmls_assertion() -> None:
-    plans = load("buffer-not-set").run()
-    assert [plan["ok"] for plan in plans] == [True, False]
-    assert plans[-1]["error"]["message"] == 'GGML_ASSERT(buf != NULL && "tensor buffer not set") failed'
-    assert "c has no memory" in plans[-1]["error"]["explanation"]
-
-
-def test_many_columns_are_offloaded_and_one_is_not() -> None:
-    scenario = load("offload")
-    assert [(n.backend, n.cause) for n in scenario.plan("prompt").nodes] == [("CUDA0", "1.off")]
-    assert [n.backend for n in scenario.plan("token").nodes] == ["CPU"]
-    document = document_of("offload") | {"scheduler": {"op_offload": False}}
-    assert [n.backend for n in ggmltool.load(document).plan("prompt").nodes] == ["CPU"]
-
-
-def test_an_op_that_is_missing_makes_three_splits() -> None:
-    assert [backend for backend, _ in splits(load("missing-op").plan())] == ["GPU0", "CPU", "GPU0"]
-    document = document_of("missing-op", "supports:")
-    del document["backends"][0]["supports"]
-    assert [backend for backend, _ in splits(ggmltool.load(document).plan())] == ["GPU0"]
-
-
-def test_the_pipeline_has_four_copies_and_costs_memory() -> None:
-    plan = load("pipeline").plan()
-    assert [c.name for c in plan.copies if c.of == "act"] == [f"GPU1#act#{i}" for i in range(4)]
-    document = document_of("pipeline") | {"scheduler": {"parallel": False}}
-    single = ggmltool.load(document).plan()
-    assert len(single.copies) == 2
-    assert all(b < a for (_, a), (_, b) in zip(plan.buffer_sizes, single.buffer_sizes, strict=True))
-
-
-def test_each_product_of_the_chunks_sample_opens_a_chunk() -> None:
-    plan = load("chunks").plan()
-    assert {node.chunk for node in plan.nodes} == {0, 1, 2}
-    assert dict(plan.buffer_sizes)["GPU0"] == 3 * 3072
-
-
-def test_views_lie_in_the_tensor_that_they_look_at() -> None:
-    scenario = load("views")
-    at = offsets(scenario.plan())
-    base = at["doubled"]
-    assert base is not None
-    assert (at["lower"], at["row"], at["columns"]) == (base + 48, base + 64, base + 48)
-    values = scenario.compute()
-    assert values["last"].ravel().tolist() == [16, 17, 18, 19]
-    assert values["out"][0, 0, 0].tolist() == [48, 64, 80]
-
-
-def test_every_reason_against_reuse_is_given() -> None:
-    events: list[Event] = []
-    load("inplace").plan(events=events.append)
-    reused = {e.tensor: e.parent for e in events if isinstance(e, Reused)}
-    refused = {(e.tensor, e.parent): words(e) for e in events if isinstance(e, NotReused)}
-    assert reused["ok"] == "x1"
-    assert refused["twice", "x2"] == "2 uses of it are left"
-    assert refused["kept", "x3"] == "it is an output"
-    assert refused["weight", "w"] == "it is pre-allocated"
-    assert refused["viewed", "x6"] == "1 view of it still in use"
-    assert refused["used", "half"] == "it is a view"
-    assert "wider" not in reused
-
-
-def test_a_cache_on_a_device_without_the_op_is_ggmls_abort() -> None:
-    plan = load("preallocated").plan()
-    assert plan.error is not None
-    message = dict(plan.error)["message"]
-    assert message == "pre-allocated tensor (stored) in a buffer (GPU0) that cannot run the operation (SET_ROWS)"
-    document = document_of("preallocated", "buft: GPU0")
-    document["contexts"]["cache"]["buft"] = "CPU"
-    assert ggmltool.load(document).plan().ok
-
-
-def test_a_larger_graph_outgrows_what_was_reserved() -> None:
-    events: list[Event] = []
-    scenario = load("outgrown")
-    run = scenario.start(events.append)
-    plans = [plan.as_dict() for plan in run.run(scenario.steps())]
-    assert sizes(plans[0]) == {"GPU0": 1024, "CPU": 512}
-    assert sizes(plans[1]) == {"GPU0": 8192, "CPU": 4096}
-    assert any(isinstance(e, ReallocNeeded) and e.tensor for e in events)
-    larger_first = scenario.run(["reserve large", "alloc small"])
-    assert sizes(larger_first[0]) == sizes(larger_first[1]) == {"GPU0": 8192, "CPU": 4096}
 
 
 def test_metal_runs_both_wide_products_first_and_needs_more_memory_for_it() -> None:
@@ -296,22 +158,6 @@ def test_packed_weights_stay_on_the_cpu_and_pinned_ones_go_to_the_gpu() -> None:
     other = ggmltool.load(document).plan()
     assert [n.backend for n in other.nodes] == ["CUDA0", "CUDA0", "CUDA0"]
     assert [c.of for c in other.copies] == ["w_up", "x", "w_plain"]
-
-
-def test_a_wrong_kernel_spoils_everything_behind_it_and_nothing_else() -> None:
-    from ggmltool.ask.compare.computed import compare_backends
-    from ggmltool.ggml.sched.compute import backend_graph_compute
-    from ggmltool.scenario.run.placed import broken, read_injections
-
-    scenario = load("wrong-kernel")
-    first, second = scenario.model.backends
-    wrong = read_injections(["act=gelu"], scenario.model.graphs["main"], "")
-    found = compare_backends(
-        scenario, "main", (first, second), lambda two: broken(backend_graph_compute, two[1], wrong, "")
-    )
-    assert [n.id for n in found.over] == ["act"]
-    assert [n.id for n in found.nodes if n.end_to_end.at is not None] == ["act", "par", "down", "y"]
-    assert [n.tolerance for n in found.nodes] == [1e-7, 1e-7, 5e-4, 5e-4, 1e-7, 1e-7, 5e-4, 1e-7]
 
 
 def traced(ggml: str, step: str) -> list[str]:

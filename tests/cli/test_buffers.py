@@ -59,16 +59,6 @@ def test_a_chart_shows_the_only_tensor_that_is_there(sample: str, columns: int) 
                 assert there == ([] if shown is None else [shown])
 
 
-@pytest.mark.parametrize("sample", SCENARIOS)
-def test_no_two_tensors_of_a_chart_share_bytes_and_time(sample: str) -> None:
-    for one, other in combinations(memory_of(sample).lifetimes, 2):
-        if (one.buft, one.chunk) != (other.buft, other.chunk):
-            continue
-        apart = one.offset + one.size <= other.offset or other.offset + other.size <= one.offset
-        ends = [float("inf") if life.end is None else life.end for life in (one, other)]
-        assert apart or ends[0] < other.start or ends[1] < one.start
-
-
 def test_chunks_add_up_to_the_buffers_and_name_who_opened_them(call: Call) -> None:
     result = call("buffers", "--chunks", "--json", "-", stdin=CHUNKED)
     assert result.status == 0, result.err
