@@ -121,6 +121,7 @@ BESIDE: dict[str, tuple[str, bytes, str]] = {
     "an npy file without its values": ("w.npy", npy(array("(4,)")), '"w.npy" is not an npy file that can be read'),
     "an npy file of 4 TB": ("w.npy", npy(array("(1000000000000,)")), '"w.npy" is not an npy file that can be read'),
     "an npy file of objects": ("w.npy", npy(array("(4,)", "|O")), '"w.npy" is not an npy file that can be read'),
+    "an npy file of texts": ("w.npy", npy(array("(1,)", "<U1"), b"a\0\0\0"), 'holds "<U1", not numbers'),
     "an npy file of complex numbers": ("w.npy", npy(array("(4,)", "<c8"), bytes(32)), "not numbers"),
     "an npy file of another shape": ("w.npy", npy(array("(5,)"), bytes(20)), 'in "w.npy" has the shape (5,)'),
     "an npy file of the future": ("w.npy", npy(b"x" * 99, b"", b"\x09\x00"), '"w.npy" is not an npy file'),

@@ -155,40 +155,20 @@ def test_an_array_in_a_dict_is_a_list() -> None:
         ({"base64": "A"}, "f32", "this is not base64: ", ("base64",)),
         ({"base64": "A*=="}, "f32", "this is not base64: ", ("base64",)),
         ({"base64": 5}, "f32", "base64 must be text, not the number 5", ("base64",)),
-        ({"npy": "no.npy"}, "f32", 'there is no file "no.npy"', ("npy",)),
-        ({"npy": "../x.npy"}, "f32", '"../x.npy" lies outside of the scenario\'s folder', ("npy",)),
-        ({"npy": "/etc/passwd"}, "f32", '"/etc/passwd" lies outside of the scenario\'s folder', ("npy",)),
-        ({"npy": "out.npy"}, "f32", '"out.npy" lies outside of the scenario\'s folder', ("npy",)),
-        ({"npy": "loop.npy"}, "f32", '"loop.npy" cannot be read: ', ("npy",)),
-        ({"npy": "."}, "f32", '"." is not a regular file', ("npy",)),
-        ({"npy": "a\0b"}, "f32", '"a\\x00b" cannot be read: this is not a file name', ("npy",)),
-        ({"npy": "junk.npy"}, "f32", '"junk.npy" is not an npy file that can be read: ', ("npy",)),
-        ({"npy": "cut.npy"}, "f32", '"cut.npy" is not an npy file that can be read: ', ("npy",)),
-        ({"npy": "object.npy"}, "f32", '"object.npy" is not an npy file that can be read: ', ("npy",)),
-        ({"npy": "text.npy"}, "f32", 'the array in "text.npy" holds "<U1", not numbers', ("npy",)),
-        ({"npy": "good.npy"}, "f32", 'the array in "good.npy" has the shape (3, 2)', ("npy",)),
-        ({"gguf": "junk.npy", "tensor": "a"}, "f32", '"junk.npy" is not a GGUF file', ("gguf",)),
-        ({"gguf": "cut.gguf", "tensor": "a"}, "f32", '"cut.gguf" is a damaged GGUF file: ', ("tensor",)),
-        ({"gguf": "cut.gguf"}, "f32", "data from a gguf file needs the tensor's name", ()),
     ],
 )  # fmt: skip
-def test_mistakes_in_data(tmp_path: Path, value: Any, type: str, message: str, path: tuple[object, ...]) -> None:
-    outside = tmp_path / "x.npy"
-    np.save(outside, np.zeros(6))
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "out.npy").symlink_to(outside)
-    (folder / "loop.npy").symlink_to(folder / "loop.npy")
-    (folder / "junk.npy").write_bytes(b"\x93NUMPY" + bytes(range(200)))
-    np.save(folder / "good.npy", np.zeros((3, 2)))
-    (folder / "cut.npy").write_bytes((folder / "good.npy").read_bytes()[:-8])
-    np.save(folder / "object.npy", np.array([None]), allow_pickle=True)
-    np.save(folder / "text.npy", np.array(["a"]))
-    (folder / "cut.gguf").write_bytes(b"GGUF\3\0\0\0")
+def test_mistakes_in_data(value: Any, type: str, message: str, path: tuple[object, ...]) -> None:
+    """What files beside a scenario can be is in tests/cli/test_bad_input.py."""
     with pytest.raises(Mistake) as e:
-        data(value, type, folder=folder)
+        data(value, type)
     assert e.value.message.startswith(message)
     assert e.value.path == path
+
+
+def test_a_gguf_file_needs_the_tensors_name(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").write_bytes(b"GGUF\3\0\0\0")
+    with pytest.raises(Mistake, match="needs the tensor's name"):
+        data({"gguf": "a.gguf"}, folder=tmp_path)
 
 
 def test_data_for_more_elements_than_memory_are_refused() -> None:

@@ -10,7 +10,6 @@ from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.scenario.devices.rates import OwnRates, known, known_devices, rates_data
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.dump import dump_backend
-from ggmltool.scenario.errors import Mistake
 from ggmltool.scenario.load import load_spec
 
 
@@ -92,29 +91,6 @@ def test_memory_and_features_are_the_device_s_until_something_else_is_said() -> 
     assert read_devices(["M1 16GB"])[0].memory == known("M1 16GB").free("Metal")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("RTX 3091", 'did you mean "RTX 3090"'),
-        ("RTX 3060", "name one: RTX 3060 12GB, RTX 3060 8GB"),
-        ("M1", "name one: M1 8GB, M1 16GB"),
-        ("CUDA0=", "for example CUDA0=RTX 3090"),
-        ("CUDA0=x", "is not a known device"),
-        ("Metal=RTX 3090", "RTX 3090 runs CUDA or Vulkan, not Metal"),
-        ("2x CUDA0", "for example 2x RTX 3090"),
-        ("2x CUDA0=RTX 3090", "for example 2x RTX 3090"),
-        ("0x RTX 3090", "1 to 64 devices"),
-        ("9999x RTX 3090", "1 to 64 devices"),
-        ("CUDA0:evnts=false", 'did you mean "events"?'),
-        ("i9-13900K,i9-13900K", "called"),
-    ],
-)
-def test_a_wrong_text_is_told_what_would_be_right(text: str, message: str) -> None:
-    with pytest.raises(Mistake) as caught:
-        read_devices([text])
-    assert message in f"{caught.value.message}; {caught.value.expected}"
-
-
 def _scenario(rates: object) -> dict[str, Any]:
     backend = {"name": "CUDA0", "rates": rates}
     return {"ggmltool": 1, "backends": [backend, "CPU"], "graphs": {"g": {"nodes": {}}}}
@@ -127,21 +103,3 @@ def test_rates_of_a_scenario_are_read_and_written_alike(rates: object) -> None:
     spec = load_spec(_scenario(rates)).backends[0]
     assert dump_backend(spec)["rates"] == rates
     assert isinstance(spec.rates, OwnRates) == (not isinstance(rates, str))
-
-
-@pytest.mark.parametrize(
-    ("rates", "message"),
-    [
-        ("RTX 30", "is not a known device"),
-        (3, "must be the name of a known device or a map, not the number 3"),
-        ({"bandwidth": 60}, "rates need f32"),
-        ({"bandwidth": 0, "f32": 1}, "bandwidth must be above 0"),
-        ({"bandwidth": "inf", "f32": 1}, "bandwidth must be above 0 and at most 1000000"),
-        ({"like": "RTX 30"}, "is not a known device"),
-        ({"like": "RTX 3090", "int9": 3}, 'did you mean "int8"?'),
-    ],
-)
-def test_wrong_rates_are_refused_where_they_stand(rates: object, message: str) -> None:
-    with pytest.raises(Exception, match="rates") as caught:
-        load_spec(_scenario(rates))
-    assert message in str(caught.value)

@@ -9,7 +9,6 @@ import pytest
 
 import ggmltool
 from ggmltool.ggml.errors import GgmlError
-from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.devices import registry_of
 from ggmltool.scenario.run.measured import MeasuredRun
 
@@ -71,26 +70,6 @@ def test_malloc_may_put_cpu_buffers_beside_a_boundary() -> None:
     plan = ggmltool.load(document(cpu_base_misalign=40)).plan()
     assert next(t for t in plan.leafs if t.id == "x").offset == 24
     assert next(t for t in plan.tallocs if t.backend == "CPU").align_offset == 24
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"ggml": "0.20.2"}, "ggml 0.20.2 has no tallocr; ggml had it until 2024-02-11"),
-        ({"scheduler": {"parallel": True}}, "ggml 2024-01 has no parallel; available since 2024-03-13"),
-        ({"backends": [{"name": "GPU0", "max_size": 1024}, "CPU"]}, "has no max_size; available since 2024-01-28"),
-        ({"backends": ["GPU0", "BLAS", "CPU"]}, "ggml 2024-01 has no BLAS; available since 2024-06-16"),
-        ({"steps": ["reserve main"]}, '"reserve" is not a step'),
-        ({"graphs": {"main": {"nodes": {"y": {"op": "sqr", "src": ["x"], "flags": ["output"]}}}}}, "no flag output"),
-        ({"graphs": {"main": {"nodes": {"y": "swiglu_split(x, b)"}}}}, "has no op swiglu; available since 2025-06-29"),
-        ({"cpu_base_misalign": 5000}, "cpu_base_misalign"),
-        ({"contexts": {"in": {"tallocr": "GPU7", "tensors": {"x": "f32[2]"}}}}, "tallocr cannot be"),
-        ({"contexts": {"in": {"tallocr": "CPU", "buft": "CPU", "tensors": {}}}}, "tallocr and buft are both given"),
-    ],
-)
-def test_what_is_not_of_this_version_is_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ScenarioError, match=message.replace("(", r"\(")):
-        ggmltool.load(document(**change))
 
 
 def test_a_file_of_today_is_put_into_its_words() -> None:

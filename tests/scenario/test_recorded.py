@@ -9,7 +9,6 @@ import pytest
 import ggmltool
 from ggmltool.ggml.devices.recorded import Heard, RecordedDevice
 from ggmltool.scenario.dump import dump
-from ggmltool.scenario.errors import ScenarioError
 
 CONTEXTS = {
     "w": {"buft": "NPU0", "usage": "weights", "tensors": {"w": "q4_0[32, 8]"}},
@@ -113,58 +112,6 @@ def test_what_a_device_keeps_has_its_memory_until_then() -> None:
     assert [at for _, at in ordered(chain, {})] == [0, 0, 0, 0]
     kept = {"orders": [{"nodes": list(chain), "kept": {"c": ["a", "NPU0#nothing#0"]}}]}
     assert [at for _, at in ordered(chain, {"answers": kept})] == [0, 128, 128, 128]
-
-
-@pytest.mark.parametrize(
-    ("device", "message"),
-    [
-        ({"profile": "custom", "answers": {}}, "answers is for devices with the profile recorded"),
-        ({"profile": "custom", "like": "CUDA"}, "like is for devices with the profile recorded"),
-        ({"like": "Cuda"}, "like cannot be Cuda; did you mean CUDA?"),
-        ({"answers": []}, "answers must be a map"),
-        ({"answers": {"op": {}}}, "answers has no key op; did you mean ops?"),
-        ({"answers": {"ops": {"silu(f32[8])": "supports"}}}, "is not a question: at character 13, a result is missing"),
-        ({"answers": {"ops": {"f32[8]": "yes"}}}, "an answer cannot be yes"),
-        ({"answers": {"ops": {"f32[8]": "supports", "f32[8, 1]": "refuses"}}}, "f32[8, 1] has an answer already"),
-        ({"answers": {"sizes": {"NPU1": {"f32[8]": 32}}}}, "there is no buffer type NPU1"),
-        ({"answers": {"sizes": {"NPU0": {"f32[8]": -1}}}}, "a size must be at least 0"),
-        ({"answers": {"sizes": {"NPU0": 3}}}, "sizes must be a map"),
-        ({"answers": {"orders": {}}}, "orders must be a list"),
-        ({"answers": {"orders": [{"node": []}]}}, "an order has no key node; did you mean nodes?"),
-        ({"answers": {"orders": [{"nodes": ["a", "b", "a"]}]}}, "a stands in an order more than once"),
-        ({"answers": {"orders": [{"nodes": ["a"], "kept": {"b": ["a"]}}]}}, "b is none of the nodes"),
-    ],
-)
-def test_mistakes_are_told(device: dict[str, Any], message: str) -> None:
-    with pytest.raises(ScenarioError) as info:
-        ggmltool.load(source(device))
-    assert message in str(info.value).replace('"', "")
-
-
-@pytest.mark.parametrize(
-    ("past", "message"),
-    [
-        ([], "past must be a map"),
-        ({"nodez": []}, "past has no key nodez; did you mean nodes?"),
-        ({"node_ids": [["GPU", 1]]}, "a backend cannot be GPU"),
-        ({"node_ids": [["CPU", 0]]}, "how many must be at least 1"),
-        ({"node_ids": [["CPU", 10**9]]}, "how many must be at most 1000000"),
-        ({"node_ids": ["CPU"]}, "a run must be a list"),
-        ({"nodes": [[[2, 0, 0, 0]]]}, "a backend's number must be at most 1"),
-        ({"nodes": [[[0, 16, 0, 0]]]}, "a chunk must be at most 15"),
-        ({"leafs": [[0, 0]]}, "a place has four numbers, not 2"),
-        ({"leafs": [[0, 0, 1 << 64, 0]]}, "bytes must be at most 18446744073709551615"),
-        ({"buffers": {"GPU": [1]}}, "past has no key GPU"),
-        ({"buffers": {"CPU": [1] * 17}}, "chunks has 17 items; at most 16 are allowed"),
-        ({"planners": {"CPU": [[1]]}}, "a chunk has two parts, not 1"),
-        ({"planners": {"CPU": [[1, [[0]]]]}}, "a free block has two numbers, not 1"),
-        ({"cur_copy": 4}, "cur_copy must be at most 3"),
-    ],
-)
-def test_mistakes_in_a_past_are_told(past: Any, message: str) -> None:
-    with pytest.raises(ScenarioError) as info:
-        ggmltool.load(source({}, scheduler={"past": past}))
-    assert message in str(info.value).replace('"', "")
 
 
 def test_what_leads_out_of_a_buffer_is_refused_as_by_ggml() -> None:

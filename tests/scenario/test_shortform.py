@@ -48,31 +48,6 @@ def test_bare_words_are_numbers_truth_values_or_themselves(word: str, value: obj
     assert type(literal(word)) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "offset"),
-    [
-        ("f", '"f" is not a node', 0),
-        ("f(a", '")" is missing', 3),
-        ("f(a, )", 'a value is missing before ")"', 5),
-        ("f(, a)", 'a value is missing before ","', 2),
-        ("f(a=)", 'a value is missing before ")"', 4),
-        ("f(g(a))", "calls do not nest", 2),
-        ("f(a) b", '"b" does not belong here', 5),
-        ("f(a]", 'expected a comma or ")", not "]"', 3),
-        ("f([1)", 'expected a comma or "]", not ")"', 4),
-        ("f([[1]])", "lists do not nest here", 3),
-        ("f(1=2=3)", 'expected a comma or ")", not "="', 5),
-        ("f([1]=2)", "only a parameter's name can stand before =", 2),
-        ('f("a)', 'the quote " is not closed', 2),
-        ('f("\\q")', "this escape is unknown", 2),
-    ],
-)
-def test_mistakes_say_where_they_are(text: str, message: str, offset: int) -> None:
-    with pytest.raises(Mistake) as e:
-        parse_call(text)
-    assert (e.value.message.replace("\\", ""), e.value.offset) == (message.replace("\\", ""), offset)
-
-
 @given(st.lists(st.text(), max_size=5))
 def test_any_text_can_be_an_id_in_quotes(ids: list[str]) -> None:
     call = parse_call(f"f({', '.join(json.dumps(s) for s in ids)})")

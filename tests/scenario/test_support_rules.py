@@ -137,47 +137,6 @@ def test_what_is_written_out_is_read_again_as_the_same(supports: Any) -> None:
     assert load_spec(dump(model)) == model
 
 
-@pytest.mark.parametrize(
-    ("supports", "message"),
-    [
-        ({"rule": []}, 'supports has no key "rule"; did you mean "rules"?'),
-        ({}, "supports is empty"),
-        ({"only": ["add"], "csv": "x"}, "supports takes either only or csv"),
-        ({"backend": "x", "rules": []}, "there is no csv"),
-        ({"rules": {}}, "rules must be a list, not a map"),
-        ({"rules": [{}]}, "a rule needs an op"),
-        ({"rules": [{"op": "mul_mt"}]}, '"mul_mt" is not an op; did you mean "mul_mat"?'),
-        ({"rules": [{"op": "add", "src10": {}}]}, 'a rule has no key "src10"; did you mean "src1'),
-        ({"rules": [{"op": "add", "src0": {"type": "f32"}}]}, 'src0 has no key "type"; did you mean "types"?'),
-        ({"rules": [{"op": "add", "src0": {"types": ["q4_k"]}}]}, 'a type cannot be "q4_k"; did you mean "q4_K"?'),
-        ({"rules": [{"op": "add", "src0": {"types": []}}]}, "types has 0 items"),
-        ({"rules": [{"op": "add", "src0": {"ne0": {"most": 3}}}]}, 'ne0 has no key "most"'),
-        ({"rules": [{"op": "add", "src0": {"ne0": {}}}]}, "ne0 has no bound"),
-        ({"rules": [{"op": "add", "src0": {"ne0": {"multiple": 0}}}]}, "multiple must be at least 1, not 0"),
-        ({"rules": [{"op": "add", "src0": {"contiguous": "row"}}]}, 'contiguous cannot be "row"; did you mean "rows"?'),
-        ({"rules": [{"op": "add", "src": {"present": True}}]}, "present is asked of one source"),
-        ({"rules": [{"op": "add", "same_type": ["src0"]}]}, "it takes two operands to be alike"),
-        ({"rules": [{"op": "add", "same_shape": ["src0", "src"]}]}, 'an operand cannot be "src"'),
-        ({"except": ["add"], "rules": [{"op": "add"}]}, "add has a rule, but is also under except"),
-        ({"rules": [{"op": "add"}] * 1001}, "there are 1001 rules; at most 1000 are allowed"),
-    ],
-)
-def test_a_mistake_is_named_with_what_was_expected(supports: Any, message: str) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        load_spec(scenario(supports))
-    assert message in str(caught.value)
-
-
-def test_a_mistake_in_a_file_has_line_and_column(tmp_path: Path) -> None:
-    file = tmp_path / "npu.yaml"
-    file.write_text(
-        "ggmltool: 1\nbackends:\n  - name: NPU0\n    supports:\n      rules:\n"
-        "        - {op: add, src0: {types: [f23]}}\n  - CPU\n"
-    )
-    with pytest.raises(ScenarioError, match=r'npu\.yaml:6:\d+: a type cannot be "f23"; did you mean "f32"\?'):
-        load_spec(file)
-
-
 HEAD = '"backend_name","op_name","op_params","test_mode","supported","error_message","backend_reg_name"\n'
 
 

@@ -80,25 +80,6 @@ def test_a_key_that_the_version_lacks_is_an_error_in_a_file_for_it_and_left_out_
     assert (model.scheduler.op_offload, model.scheduler.parallel) == (True, True)
 
 
-@pytest.mark.parametrize(
-    ("node", "said"),
-    [
-        ("set_rows(x, y, i)", "ggml 2025-03 has no op set_rows; available since 2025-06-27"),
-        ("swiglu_split(x, y)", "ggml 2025-03 has no op swiglu; available since 2025-06-29"),
-        ("gelu_erf(x)", "ggml 2025-03 has no op gelu_erf; available since 2025-05-21"),
-        ("scale(x, s=2, b=1)", "scale has no bias in ggml 2025-03; available since 2025-07-09"),
-        (
-            "pad_ext(x, 1, 0, 0, 0, 0, 0, 0, 0)",
-            "pad has no padding on the left in ggml 2025-03; available since 2025-09-04",
-        ),
-        ("cast(x, mxfp4)", "ggml 2025-03 has no type mxfp4; available since 2025-08-05"),
-    ],
-)
-def test_ops_and_types_that_came_later_say_since_when_they_exist(node: str, said: str) -> None:
-    assert refusal(of({"z": node}), ggml=MARCH) == f"<dict>: graphs.main.nodes.z: {said}"
-    assert ggmltool.load(of({"z": node})).model.graphs["main"].nodes
-
-
 @pytest.mark.parametrize("node", ["scale(x, s=2)", "pad(x, 1, 1, 0, 0)", "soft_max(x)", "gelu(x)"])
 def test_ops_that_were_there_are_fine(node: str) -> None:
     assert ggmltool.load(of({"z": node}, ggml=MARCH)).plan().ok
