@@ -29,7 +29,7 @@ from ggmltool.scenario.run.compiled import Compiled
 from ggmltool.sources.llama.capture.capture import capture_many
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.errors import CaptureError
-from tests.estimate.bench_models import bench_model
+from tests.sources.real_models import bench_model
 
 FILE = Path(__file__).parent / "measurements.csv"
 DEEP, SHALLOW = 36_864, 8_192

@@ -14,7 +14,6 @@ import pytest
 from ggmltool.estimate.rates import fitted_shares
 from ggmltool.estimate.records import ShareRange
 from ggmltool.scenario.devices.rates import known_devices
-from tests.estimate.bench_models import BENCH_MODELS, weights_nbytes
 from tests.estimate.calibrate import (
     OUT,
     Case,
@@ -32,6 +31,7 @@ from tests.estimate.calibrate import (
 from tests.estimate.left_out import device_errors, left_out, read_left_out
 from tests.estimate.measurements import Row, measurements
 from tests.sources.library import needs_library
+from tests.sources.real_models import BENCH_MODELS, weights_nbytes
 
 pytestmark = needs_library
 

@@ -21,9 +21,8 @@ from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.needs import place_and_measure
 from ggmltool.sources.llama.place.options import PlaceOptions, n_cpu_moe
 from ggmltool.sources.llama.place.place import Placer
-from tests.estimate.bench_models import bench_model
 from tests.sources.library import needs_library
-from tests.sources.real_models import real
+from tests.sources.real_models import bench_model, real
 
 GPUS = read_devices(["2x RTX 3090"])
 HOST = read_devices(["CPU=Ryzen 9 7950X"])

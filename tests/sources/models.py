@@ -1,7 +1,7 @@
 """Small models of many architectures as GGUF files: right names, shapes and metadata, every weight zero.
 
-`write("llama", folder)` is a file of a few hundred KiB that llama.cpp loads. Like the graphs that captures of such
-models gave, they have 256 columns, 304 tokens and 3 to 6 layers.
+`cached("llama")` is a file of a few hundred KiB that llama.cpp loads, with 256 columns, 304 tokens and 3 to 6 layers.
+`SPECIAL_MODELS` place some of their weights in a way of their own.
 """
 
 from __future__ import annotations
@@ -9,316 +9,247 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.shared import made_once
 from tests.sources.gguf_file import Description, Shape, Tensors, write_gguf
 
-E, FF, HEAD, KV, VOCAB, EXPERTS = 256, 512, 64, 128, 304, 8
-"""Columns, columns of the feed-forward part, of a head, of all KV heads; tokens; experts."""
+
+class Size(NamedTuple):
+    """What a transformer's shapes follow from; `kv` are heads of K and V, `head` the columns of one."""
+
+    layers: int
+    embd: int
+    ff: int
+    heads: int
+    kv: int
+    head: int
+    vocab: int
+    context: int = 131072
 
 
-def vector(n: int = E) -> Shape:
-    return "f32", (n,)
+SMALL = Size(4, 256, 512, 4, 2, 64, 304, 8192)
+_, E, FF, _, _, HEAD, VOCAB, _ = SMALL
+KV, EXPERTS = SMALL.kv * HEAD, 8
+"""Columns of all KV heads; experts."""
 
 
-def attention(matrix: str = "q4_K", value: str = "q6_K", output: str = "") -> Tensors:
-    return {
-        "attn_norm.weight": vector(),
-        "attn_q.weight": (matrix, (E, E)),
-        "attn_k.weight": (matrix, (E, KV)),
-        "attn_v.weight": (value, (E, KV)),
-        "attn_output.weight": (output or matrix, (E, E)),
-    }
+def vectors(**lengths: int) -> Tensors:
+    return {f"{name}.weight": ("f32", (n,)) for name, n in lengths.items()}
 
 
-def ffn(matrix: str = "q4_K", down: str = "q6_K", n: int = FF) -> Tensors:
-    return {
-        "ffn_norm.weight": vector(),
-        "ffn_gate.weight": (matrix, (E, n)),
-        "ffn_up.weight": (matrix, (E, n)),
-        "ffn_down.weight": (down, (n, E)),
-    }
+def biases(**lengths: int) -> Tensors:
+    return {f"{name}.bias": ("f32", (n,)) for name, n in lengths.items()}
 
 
-def _experts(matrix: str, n: int = FF, down: str = "") -> Tensors:
-    return {
-        "ffn_gate_inp.weight": ("f32", (E, EXPERTS)),
-        "ffn_gate_exps.weight": (matrix, (E, n, EXPERTS)),
-        "ffn_up_exps.weight": (matrix, (E, n, EXPERTS)),
-        "ffn_down_exps.weight": (down or matrix, (n, E, EXPERTS)),
-    }
+def matrices(kind: str, **ne: tuple[int, ...]) -> Tensors:
+    return {f"{name}.weight": (kind, shape) for name, shape in ne.items()}
 
 
-def _shared(matrix: str, n: int = E, down: str = "") -> Tensors:
-    return {
-        "ffn_gate_shexp.weight": (matrix, (E, n)),
-        "ffn_up_shexp.weight": (matrix, (E, n)),
-        "ffn_down_shexp.weight": (down or matrix, (n, E)),
-    }
+def both(**lengths: int) -> Tensors:
+    """Weight and bias of each."""
+    parts = (vectors(**{name: n}) | biases(**{name: n}) for name, n in lengths.items())
+    return {name: shape for part in parts for name, shape in part.items()}
 
 
-def _mamba(matrix: str) -> Tensors:
-    return {
-        "attn_norm.weight": vector(),
-        "ssm_in.weight": (matrix, (E, 1288)),
-        "ssm_conv1d.weight": ("f32", (4, 768)),
-        "ssm_conv1d.bias": vector(768),
-        "ssm_dt.bias": vector(8),
-        "ssm_a": ("f32", (1, 8)),
-        "ssm_d": ("f32", (1, 8)),
-        "ssm_norm.weight": ("f32", (256, 2)),
-        "ssm_out.weight": (matrix, (512, E)),
-    }
+def attention(kind: str = "q4_K", value: str = "q6_K", size: Size = SMALL) -> Tensors:
+    wide, narrow = size.heads * size.head, size.kv * size.head
+    return (
+        vectors(attn_norm=size.embd)
+        | matrices(kind, attn_q=(size.embd, wide), attn_k=(size.embd, narrow))
+        | matrices(value, attn_v=(size.embd, narrow))
+        | matrices(kind, attn_output=(wide, size.embd))
+    )
 
 
-def _model(layers: list[Tensors], embd: str = "q6_K", output: str | None = "q6_K", prefix: str = "") -> Tensors:
+def head_norms(size: Size = SMALL) -> Tensors:
+    return vectors(attn_q_norm=size.head, attn_k_norm=size.head)
+
+
+def post_norms(size: Size = SMALL) -> Tensors:
+    return vectors(post_attention_norm=size.embd, post_ffw_norm=size.embd)
+
+
+def dense_part(kind: str, down: str, embd: int, ff: int) -> Tensors:
+    return matrices(kind, ffn_gate=(embd, ff), ffn_up=(embd, ff)) | matrices(down, ffn_down=(ff, embd))
+
+
+def ffn(kind: str = "q4_K", down: str = "q6_K", size: Size = SMALL, ff: int = 0) -> Tensors:
+    return vectors(ffn_norm=size.embd) | dense_part(kind, down, size.embd, ff or size.ff)
+
+
+def experts(kind: str, ff: int, down: str = "", embd: int = E, n: int = EXPERTS) -> Tensors:
+    """The router and the experts."""
+    gate = matrices("f32", ffn_gate_inp=(embd, n))
+    ways = matrices(kind, ffn_gate_exps=(embd, ff, n), ffn_up_exps=(embd, ff, n))
+    return gate | ways | matrices(down or kind, ffn_down_exps=(ff, embd, n))
+
+
+def shared(kind: str, ff: int, down: str = "", embd: int = E) -> Tensors:
+    ways = matrices(kind, ffn_gate_shexp=(embd, ff), ffn_up_shexp=(embd, ff))
+    return ways | matrices(down or kind, ffn_down_shexp=(ff, embd))
+
+
+def blocks(layers: list[Tensors], prefix: str = "") -> Tensors:
+    return {f"{prefix}blk.{i}.{name}": shape for i, layer in enumerate(layers) for name, shape in layer.items()}
+
+
+def whole(
+    layers: list[Tensors], embd: str = "q6_K", output: str | None = "q6_K", prefix: str = "", size: Size = SMALL
+) -> Tensors:
     """The weights of all layers, of the embeddings, and of the output unless it shares the embeddings' (None)."""
-    tensors: Tensors = {"token_embd.weight": (embd, (E, VOCAB))}
-    for i, layer in enumerate(layers):
-        tensors |= {f"{prefix}blk.{i}.{name}": shape for name, shape in layer.items()}
-    tensors[f"{prefix}output_norm.weight"] = vector()
-    if output is not None:
-        tensors["output.weight"] = (output, (E, VOCAB))
-    return tensors
+    tensors = matrices(embd, token_embd=(size.embd, size.vocab)) | blocks(layers, prefix)
+    tensors[f"{prefix}output_norm.weight"] = ("f32", (size.embd,))
+    return tensors if output is None else tensors | matrices(output, output=(size.embd, size.vocab))
 
 
-def hparams(n_layer: int, **more: Any) -> dict[str, Any]:
+def hparams(n_layer: int, size: Size = SMALL, **more: Any) -> dict[str, Any]:
     """What every architecture asks for, with `more`, whose keys have `__` for a dot."""
     values: dict[str, Any] = {
-        "vocab_size": VOCAB,
-        "context_length": 8192,
-        "embedding_length": E,
+        "vocab_size": size.vocab,
+        "context_length": size.context,
+        "embedding_length": size.embd,
         "block_count": n_layer,
-        "feed_forward_length": FF,
-        "attention.head_count": 4,
-        "attention.head_count_kv": 2,
+        "feed_forward_length": size.ff,
+        "attention.head_count": size.heads,
+        "attention.head_count_kv": size.kv,
         "attention.layer_norm_rms_epsilon": 1e-5,
         "rope.freq_base": 10000.0,
     }
     return values | {key.replace("__", "."): value for key, value in more.items()}
 
 
+LENGTHS: dict[str, Any] = {"attention__key_length": HEAD, "attention__value_length": HEAD}
+ROUTED: dict[str, Any] = {"expert_count": EXPERTS, "expert_used_count": 2}
+
+
 def _llama() -> Description:
-    return Description("llama", hparams(6, rope__dimension_count=HEAD), _model([attention() | ffn()] * 6))
+    return Description("llama", hparams(6, rope__dimension_count=HEAD), whole([attention() | ffn()] * 6))
 
 
 def _llama_moe() -> Description:
-    layer = attention("q4_0", "q4_0") | {"ffn_norm.weight": vector()} | _experts("q4_0")
-    return Description("llama", hparams(4, expert_count=EXPERTS, expert_used_count=2), _model([layer] * 4, "q4_0"))
+    layer = attention("q4_0", "q4_0") | vectors(ffn_norm=E) | experts("q4_0", FF)
+    return Description("llama", hparams(4, **ROUTED), whole([layer] * 4, "q4_0"))
 
 
 def _qwen3() -> Description:
-    norms = {"attn_q_norm.weight": vector(HEAD), "attn_k_norm.weight": vector(HEAD)}
-    more: dict[str, Any] = {"attention__key_length": HEAD, "attention__value_length": HEAD}
-    return Description("qwen3", hparams(5, **more), _model([attention() | norms | ffn()] * 5))
+    return Description("qwen3", hparams(5, **LENGTHS), whole([attention() | head_norms() | ffn()] * 5))
 
 
 def _phi3() -> Description:
-    layer = {
-        "attn_norm.weight": vector(),
-        "attn_qkv.weight": ("q4_K", (E, E + 2 * KV)),
-        "attn_output.weight": ("q4_K", (E, E)),
-        "ffn_norm.weight": vector(),
-        "ffn_up.weight": ("q4_K", (E, 2 * FF)),
-        "ffn_down.weight": ("q6_K", (FF, E)),
-    }
+    layer = vectors(attn_norm=E) | matrices("q4_K", attn_qkv=(E, E + 2 * KV), attn_output=(E, E)) | vectors(ffn_norm=E)
+    layer |= matrices("q4_K", ffn_up=(E, 2 * FF)) | matrices("q6_K", ffn_down=(FF, E))
     values = hparams(4, rope__dimension_count=HEAD, rope__scaling__original_context_length=4096)
-    return Description("phi3", values, _model([layer] * 4))
+    return Description("phi3", values, whole([layer] * 4))
 
 
 def _gemma2() -> Description:
-    norms = {"post_attention_norm.weight": vector(), "post_ffw_norm.weight": vector()}
-    layer = attention("q8_0", "q8_0") | norms | ffn("q8_0", "q8_0")
-    more: dict[str, Any] = {
-        "attention__key_length": HEAD,
-        "attention__value_length": HEAD,
-        "attention__sliding_window": 256,
-        "attn_logit_softcapping": 50.0,
-        "final_logit_softcapping": 30.0,
-    }
-    return Description("gemma2", hparams(4, **more), _model([layer] * 4, "q8_0", None))
+    layer = attention("q8_0", "q8_0") | post_norms() | ffn("q8_0", "q8_0")
+    soft = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+    values = hparams(4, **LENGTHS, attention__sliding_window=256) | soft
+    return Description("gemma2", values, whole([layer] * 4, "q8_0", None))
 
 
 def _gemma3() -> Description:
     description = _gemma2()
-    norms = {"attn_q_norm.weight": vector(HEAD), "attn_k_norm.weight": vector(HEAD)}
-    names = [f"blk.{i}.{name}" for i in range(4) for name in norms]
-    tensors = description.tensors | {name: vector(HEAD) for name in names}
     values = {key: value for key, value in description.values.items() if "softcapping" not in key}
-    return Description("gemma3", values, tensors)
+    return Description("gemma3", values, description.tensors | blocks([head_norms()] * 4))
 
 
 def _bert() -> Description:
-    biased = {"attn_q": (E, E), "attn_k": (E, E), "attn_v": (E, E), "attn_output": (E, E)}
+    products = {"attn_q": (E, E), "attn_k": (E, E), "attn_v": (E, E), "attn_output": (E, E)}
     layer: Tensors = {}
-    for name, ne in {**biased, "ffn_up": (E, FF), "ffn_down": (FF, E)}.items():
-        layer |= {f"{name}.weight": ("f16", ne), f"{name}.bias": vector(ne[1])}
-    for name in ("attn_output_norm", "layer_output_norm"):
-        layer |= {f"{name}.weight": vector(), f"{name}.bias": vector()}
-    tensors = _model([layer] * 4, "f16", None)
+    for name, ne in {**products, "ffn_up": (E, FF), "ffn_down": (FF, E)}.items():
+        layer |= matrices("f16", **{name: ne}) | biases(**{name: ne[1]})
+    layer |= both(attn_output_norm=E, layer_output_norm=E)
+    tensors = whole([layer] * 4, "f16", None)
     del tensors["output_norm.weight"]
-    tensors |= {
-        "position_embd.weight": ("f16", (E, 512)),
-        "token_types.weight": ("f32", (E, 2)),
-        "token_embd_norm.weight": vector(),
-        "token_embd_norm.bias": vector(),
-    }
-    more: dict[str, Any] = {
-        "attention__head_count_kv": 4,
-        "attention__layer_norm_epsilon": 1e-12,
-        "attention__causal": False,
-        "pooling_type": 1,
-        "tokenizer__ggml__token_type_count": 2,
-    }
-    return Description("bert", hparams(4, context_length=512, **more), tensors)
+    tensors |= matrices("f16", position_embd=(E, 512)) | matrices("f32", token_types=(E, 2)) | both(token_embd_norm=E)
+    more = {"attention__head_count_kv": 4, "attention__layer_norm_epsilon": 1e-12, "attention__causal": False}
+    values = hparams(4, SMALL._replace(context=512), **more, pooling_type=1, tokenizer__ggml__token_type_count=2)
+    return Description("bert", values, tensors)
 
 
 def _t5() -> Description:
-    def attention(name: str) -> Tensors:
-        return {f"{name}_{part}.weight": ("q8_0", (E, E)) for part in "qkvo"}
+    def products(name: str) -> Tensors:
+        return matrices("q8_0", **{f"{name}_{part}": (E, E) for part in "qkvo"})
 
-    encoder = ffn("q8_0", "q8_0") | attention("attn") | {"attn_norm.weight": vector()}
-    encoder["attn_rel_b.weight"] = ("f32", (4, 32))
-    decoder = encoder | attention("cross_attn") | {"cross_attn_norm.weight": vector()}
-    tensors = _model([encoder] * 3, "q8_0", "q8_0", "enc.") | _model([decoder] * 3, "q8_0", "q8_0", "dec.")
-    more: dict[str, Any] = {
-        "attention__head_count_kv": 4,
-        "attention__relative_buckets_count": 32,
-        "attention__key_length": HEAD,
-        "attention__value_length": HEAD,
-        "decoder_start_token_id": 0,
-    }
-    return Description("t5", hparams(3, **more), tensors)
+    encoder = ffn("q8_0", "q8_0") | products("attn") | vectors(attn_norm=E) | matrices("f32", attn_rel_b=(4, 32))
+    decoder = encoder | products("cross_attn") | vectors(cross_attn_norm=E)
+    tensors = whole([encoder] * 3, "q8_0", "q8_0", "enc.") | whole([decoder] * 3, "q8_0", "q8_0", "dec.")
+    more = {"attention__head_count_kv": 4, "attention__relative_buckets_count": 32}
+    return Description("t5", hparams(3, **more, **LENGTHS, decoder_start_token_id=0), tensors)
+
+
+def _mamba(kind: str) -> Tensors:
+    state = matrices("f32", ssm_conv1d=(4, 768)) | biases(ssm_conv1d=768, ssm_dt=8)
+    state |= {"ssm_a": ("f32", (1, 8)), "ssm_d": ("f32", (1, 8))} | matrices("f32", ssm_norm=(256, 2))
+    return vectors(attn_norm=E) | matrices(kind, ssm_in=(E, 1288)) | state | matrices(kind, ssm_out=(512, E))
+
+
+_STATE = {
+    "attention.head_count": 0, "attention.head_count_kv": 0, "ssm.conv_kernel": 4, "ssm.inner_size": 512,
+    "ssm.state_size": 64, "ssm.time_step_rank": 8, "ssm.group_count": 2,
+}  # fmt: skip
 
 
 def _mamba2() -> Description:
-    more: dict[str, Any] = {
-        "attention__head_count": 0,
-        "attention__head_count_kv": 0,
-        "ssm__conv_kernel": 4,
-        "ssm__inner_size": 512,
-        "ssm__state_size": 64,
-        "ssm__time_step_rank": 8,
-        "ssm__group_count": 2,
-    }
-    return Description("mamba2", hparams(4, **more), _model([_mamba("q4_K")] * 4))
+    return Description("mamba2", hparams(4) | _STATE, whole([_mamba("q4_K")] * 4))
 
 
 def _granitehybrid() -> Description:
-    ffn = {"ffn_norm.weight": vector()} | _experts("q8_0") | _shared("q8_0")
-    layers = [(attention("q8_0", "q8_0") if i == 3 else _mamba("q8_0")) | ffn for i in range(5)]
-    values = (
-        _mamba2().values
-        | hparams(5)
-        | {
-            "attention.head_count_kv": [0, 0, 0, 2, 0],
-            "expert_count": EXPERTS,
-            "expert_used_count": 2,
-            "expert_shared_feed_forward_length": E,
-            "logit_scale": 8.0,
-            "embedding_scale": 12.0,
-            "residual_scale": 0.2,
-            "attention.scale": 0.015625,
-            "rope.dimension_count": HEAD,
-        }
-    )
-    return Description("granitehybrid", values, _model(layers, "q8_0", "q8_0"))
+    forward = vectors(ffn_norm=E) | experts("q8_0", FF) | shared("q8_0", E)
+    layers = [(attention("q8_0", "q8_0") if i == 3 else _mamba("q8_0")) | forward for i in range(5)]
+    scales = {"logit_scale": 8.0, "embedding_scale": 12.0, "residual_scale": 0.2, "attention__scale": 0.015625}
+    sizes = {"expert_shared_feed_forward_length": E, "rope__dimension_count": HEAD}
+    values = _mamba2().values | hparams(5, attention__head_count_kv=[0, 0, 0, 2, 0], **ROUTED, **sizes, **scales)
+    return Description("granitehybrid", values, whole(layers, "q8_0", "q8_0"))
 
 
 def _rwkv7() -> Description:
-    def both(name: str) -> Tensors:
-        return {f"{name}.weight": vector(), f"{name}.bias": vector()}
-
-    def low_rank(letter: str, rank: int) -> Tensors:
-        return {
-            f"time_mix_{letter}1.weight": ("f32", (E, rank)),
-            f"time_mix_{letter}2.weight": ("f32", (rank, E)),
-        }
-
-    layer = both("attn_norm") | both("attn_norm_2") | both("time_mix_ln")
+    layer = both(attn_norm=E, attn_norm_2=E, time_mix_ln=E)
     for letter, rank in {"w": 32, "a": 32, "v": 32, "g": 64}.items():
-        layer |= low_rank(letter, rank)
-    layer |= {f"time_mix_{name}.weight": ("f16", (E, E)) for name in ("receptance", "key", "value", "output")}
-    layer |= {f"time_mix_{name}.weight": vector() for name in ("w0", "a0", "v0", "k_k", "k_a", "r_k")}
-    layer["time_mix_lerp_fused.weight"] = ("f32", (E, 1, 1, 6))
-    layer["channel_mix_lerp_k.weight"] = ("f32", (E, 1, 1))
-    layer["channel_mix_key.weight"] = ("f16", (E, FF))
-    layer["channel_mix_value.weight"] = ("f16", (FF, E))
-    tensors = _model([layer] * 4, "f16", "f16") | both("token_embd_norm") | both("output_norm")
-    more: dict[str, Any] = {
-        "attention__head_count": 0,
-        "attention__head_count_kv": 0,
-        "attention__layer_norm_epsilon": 1e-5,
-        "wkv__head_size": HEAD,
-        "attention__decay_lora_rank": 32,
-        "attention__iclr_lora_rank": 32,
-        "attention__value_residual_mix_lora_rank": 32,
-        "attention__gate_lora_rank": 64,
-        "token_shift_count": 2,
-    }
-    return Description("rwkv7", hparams(4, **more), tensors)
+        layer |= matrices("f32", **{f"time_mix_{letter}1": (E, rank), f"time_mix_{letter}2": (rank, E)})
+    layer |= matrices("f16", **{f"time_mix_{name}": (E, E) for name in ("receptance", "key", "value", "output")})
+    layer |= vectors(**{f"time_mix_{name}": E for name in ("w0", "a0", "v0", "k_k", "k_a", "r_k")})
+    layer |= matrices("f32", time_mix_lerp_fused=(E, 1, 1, 6), channel_mix_lerp_k=(E, 1, 1))
+    layer |= matrices("f16", channel_mix_key=(E, FF), channel_mix_value=(FF, E))
+    tensors = whole([layer] * 4, "f16", "f16") | both(token_embd_norm=E, output_norm=E)
+    ranks = {f"attention__{name}_lora_rank": 32 for name in ("decay", "iclr", "value_residual_mix")}
+    heads = {"attention__head_count": 0, "attention__head_count_kv": 0, "attention__layer_norm_epsilon": 1e-5}
+    values = hparams(4, **heads, **ranks, wkv__head_size=HEAD, attention__gate_lora_rank=64, token_shift_count=2)
+    return Description("rwkv7", values, tensors)
 
 
 def _deepseek2() -> Description:
-    attention: Tensors = {
-        "attn_norm.weight": vector(),
-        "attn_q_a.weight": ("q4_K", (E, 128)),
-        "attn_q_a_norm.weight": vector(128),
-        "attn_q_b.weight": ("q8_0", (128, 384)),
-        "attn_kv_a_mqa.weight": ("q4_K", (E, 160)),
-        "attn_kv_a_norm.weight": vector(128),
-        "attn_k_b.weight": ("q8_0", (64, 128, 4)),
-        "attn_v_b.weight": ("q8_0", (128, 64, 4)),
-        "attn_output.weight": ("q4_K", (E, E)),
-    }
-    experts = {"ffn_norm.weight": vector(), "exp_probs_b.bias": vector(EXPERTS)}
-    experts |= _experts("q4_K", E, "q6_K") | _shared("q4_K", E, "q6_K")
-    layers = [attention | ffn(), *[attention | experts] * 3]
-    more: dict[str, Any] = {
-        "attention__head_count_kv": 1,
-        "attention__q_lora_rank": 128,
-        "attention__kv_lora_rank": 128,
-        "attention__key_length": 160,
-        "attention__value_length": 128,
-        "attention__key_length_mla": 96,
-        "attention__value_length_mla": 64,
-        "rope__dimension_count": 32,
-        "leading_dense_block_count": 1,
-        "expert_count": EXPERTS,
-        "expert_used_count": 2,
-        "expert_shared_count": 1,
-        "expert_feed_forward_length": E,
-        "expert_weights_scale": 2.5,
-        "expert_weights_norm": True,
-        "expert_gating_func": 2,
-    }
-    return Description("deepseek2", hparams(4, **more), _model(layers))
+    attention = vectors(attn_norm=E) | matrices("q4_K", attn_q_a=(E, 128)) | vectors(attn_q_a_norm=128)
+    attention |= matrices("q8_0", attn_q_b=(128, 384)) | matrices("q4_K", attn_kv_a_mqa=(E, 160))
+    attention |= vectors(attn_kv_a_norm=128) | matrices("q8_0", attn_k_b=(64, 128, 4), attn_v_b=(128, 64, 4))
+    attention |= matrices("q4_K", attn_output=(E, E))
+    routed = vectors(ffn_norm=E) | biases(exp_probs_b=EXPERTS) | experts("q4_K", E, "q6_K") | shared("q4_K", E, "q6_K")
+    lengths = {"q_lora_rank": 128, "kv_lora_rank": 128, "key_length": 160, "value_length": 128, "key_length_mla": 96}
+    more = {f"attention__{name}": n for name, n in {**lengths, "value_length_mla": 64, "head_count_kv": 1}.items()}
+    weighted = {"expert_weights_scale": 2.5, "expert_weights_norm": True, "expert_gating_func": 2}
+    values = hparams(4, **more, rope__dimension_count=32, leading_dense_block_count=1, **ROUTED, **weighted)
+    values |= {"expert_shared_count": 1, "expert_feed_forward_length": E}
+    return Description("deepseek2", values, whole([attention | ffn(), *[attention | routed] * 3]))
+
+
+def gpt_oss(size: Size, n: int, used: int, experts_kind: str = "mxfp4") -> Description:
+    """Experts in mxfp4, everything else in q8_0; every second layer sees 128 tokens."""
+    wide, narrow = size.heads * size.head, size.kv * size.head
+    layer = attention("q8_0", "q8_0", size) | experts(experts_kind, size.embd, "", size.embd, n)
+    layer |= biases(attn_q=wide, attn_k=narrow, attn_v=narrow, attn_output=size.embd)
+    layer |= vectors(attn_sinks=size.heads, post_attention_norm=size.embd) | biases(ffn_gate_inp=n)
+    layer |= {f"ffn_{way}_exps.bias": ("f32", (size.embd, n)) for way in ("gate", "up", "down")}
+    lengths = {"attention__key_length": size.head, "attention__value_length": size.head}
+    routed = {"expert_count": n, "expert_used_count": used, "expert_feed_forward_length": size.embd}
+    values = hparams(size.layers, size, **lengths, **routed, attention__sliding_window=128)
+    return Description("gpt-oss", values, whole([layer] * size.layers, "q8_0", "q8_0", size=size))
 
 
 def _gpt_oss() -> Description:
-    layer = attention("q8_0", "q8_0") | _experts("mxfp4", E)
-    layer |= {
-        "attn_q.bias": vector(E),
-        "attn_k.bias": vector(KV),
-        "attn_v.bias": vector(KV),
-        "attn_output.bias": vector(),
-        "attn_sinks.weight": vector(4),
-        "post_attention_norm.weight": vector(),
-        "ffn_gate_inp.bias": vector(EXPERTS),
-        "ffn_gate_exps.bias": ("f32", (E, EXPERTS)),
-        "ffn_up_exps.bias": ("f32", (E, EXPERTS)),
-        "ffn_down_exps.bias": ("f32", (E, EXPERTS)),
-    }
-    more: dict[str, Any] = {
-        "attention__key_length": HEAD,
-        "attention__value_length": HEAD,
-        "attention__sliding_window": 128,
-        "expert_count": EXPERTS,
-        "expert_used_count": 2,
-        "expert_feed_forward_length": E,
-    }
-    return Description("gpt-oss", hparams(4, **more), _model([layer] * 4, "q8_0", "q8_0"))
+    return gpt_oss(SMALL, EXPERTS, 2)
 
 
 MODELS: Mapping[str, Callable[[], Description]] = {
@@ -338,16 +269,93 @@ MODELS: Mapping[str, Callable[[], Description]] = {
 }
 """Every model by name."""
 
+_EMBEDDINGS: Shape = ("q8_0", (E, VOCAB))
+_ATTENTION, _FORWARD = attention("q8_0", "q8_0"), ffn("q8_0", "q8_0")
+
+
+def _bare(layers: list[Tensors], **more: Shape) -> Tensors:
+    """Layers and these weights alone."""
+    return blocks(layers) | {f"{name}.weight": shape for name, shape in more.items()}
+
+
+def _vector(n: int = E) -> Shape:
+    return "f32", (n,)
+
+
+def _bitnet() -> Description:
+    layer = _ATTENTION | _FORWARD | vectors(attn_sub_norm=E, ffn_sub_norm=FF)
+    layer |= {f"{name}.scale": _vector(1) for name in ("attn_q", "attn_output", "ffn_up")}
+    return Description("bitnet", hparams(4), _bare([layer] * 4, token_embd=_EMBEDDINGS, output_norm=_vector()))
+
+
+def _lfm2(architecture: str, forward: list[Tensors], **more: Any) -> Description:
+    conv = vectors(attn_norm=E) | matrices("f32", **{"shortconv.conv": (3, E)})
+    conv |= matrices("q8_0", **{"shortconv.in_proj": (E, 3 * E), "shortconv.out_proj": (E, E)})
+    kinds = [conv, _ATTENTION | head_norms(), conv, _ATTENTION | head_norms()]
+    layers = [kind | f for kind, f in zip(kinds, forward, strict=True)]
+    values = hparams(4, shortconv__l_cache=3, attention__head_count_kv=[0, 2, 0, 2], **more)
+    return Description(architecture, values, _bare(layers, token_embd=_EMBEDDINGS, token_embd_norm=_vector()))
+
+
+def _lfm2moe() -> Description:
+    routed = vectors(ffn_norm=E) | experts("q8_0", FF) | biases(exp_probs_b=EXPERTS)
+    more = {"leading_dense_block_count": 1, "expert_feed_forward_length": FF, "expert_gating_func": 2}
+    return _lfm2("lfm2moe", [_FORWARD, *[routed] * 3], **more, **ROUTED)
+
+
+def _gemma_like(architecture: str, n: int, tensors: dict[str, Shape], **more: Any) -> Description:
+    layer = _ATTENTION | head_norms() | post_norms() | _FORWARD
+    weights = _bare([layer] * n, token_embd=_EMBEDDINGS, output_norm=_vector(), **tensors)
+    return Description(architecture, hparams(n, **LENGTHS, attention__sliding_window=256, **more), weights)
+
+
+def _gemma4() -> Description:
+    windows = {"attention__key_length_swa": HEAD, "attention__value_length_swa": HEAD, "rope__dimension_count": HEAD}
+    more: dict[str, Any] = {**windows, "rope__dimension_count_swa": HEAD, "embedding_length_per_layer_input": 0}
+    pattern = [True, True, False, True, False]
+    return _gemma_like(
+        "gemma4", 5, {"rope_freqs": _vector(HEAD // 2)}, **more, attention__sliding_window_pattern=pattern
+    )
+
+
+def _codeshell() -> Description:
+    layer = _ATTENTION | biases(attn_norm=E, attn_q=E, attn_k=KV, attn_v=KV, attn_output=E, ffn_norm=E)
+    layer |= vectors(ffn_norm=E) | matrices("q8_0", ffn_up=(E, FF)) | biases(ffn_up=FF)
+    layer |= matrices("q8_0", ffn_down=(FF, E)) | biases(ffn_down=E)
+    tensors = _bare([layer] * 4, output=_EMBEDDINGS, output_norm=_vector()) | biases(output_norm=E)
+    return Description("codeshell", hparams(4, attention__layer_norm_epsilon=1e-5), tensors)
+
+
+def _granitehybrid_rope() -> Description:
+    """Rope factors, which layers without attention have as well."""
+    model = _granitehybrid()
+    return model._replace(tensors=model.tensors | vectors(rope_freqs=HEAD // 2))
+
+
+def _deci() -> Description:
+    """Two layers without attention in the middle, whose caches have no bytes."""
+    layers = [_ATTENTION | _FORWARD if i not in (2, 3) else _FORWARD for i in range(6)]
+    values = hparams(6, rope__dimension_count=HEAD, feed_forward_length=[FF] * 6)
+    for name, n in (("head_count", 4), ("head_count_kv", 2)):
+        values[f"attention.{name}"] = [0 if i in (2, 3) else n for i in range(6)]
+    return Description("deci", values, _bare(layers, token_embd=_EMBEDDINGS, output_norm=_vector()))
+
+
+SPECIAL_MODELS: Mapping[str, Callable[[], Description]] = {
+    "bitnet": _bitnet,
+    "codeshell": _codeshell,
+    "deci": _deci,
+    "gemma-embedding": lambda: _gemma_like("gemma-embedding", 4, {}, pooling_type=1),
+    "gemma4": _gemma4,
+    "granitehybrid-rope": _granitehybrid_rope,
+    "lfm2": lambda: _lfm2("lfm2", [_FORWARD] * 4),
+    "lfm2moe": _lfm2moe,
+}
+"""Those whose architectures place weights in a way of their own."""
+
 
 @cache
 def cached(name: str) -> Path:
     """The file of the model of that name, written once for all workers."""
-    return made_once(f"{name}.gguf", lambda path: write_gguf(path, MODELS[name]()))
-
-
-def write(name: str, folder: Path) -> Path:
-    """Write the model of that name; the file's path. One that is there already is taken as it is."""
-    path = folder / f"{name}.gguf"
-    if not path.exists():
-        write_gguf(path, MODELS[name]())
-    return path
+    made = MODELS.get(name) or SPECIAL_MODELS[name]
+    return made_once(f"{name}.gguf", lambda path: write_gguf(path, made()))

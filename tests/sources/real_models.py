@@ -1,37 +1,37 @@
-"""Published models as headers of their real shapes: GGUF files of up to 40 GB that take no room on the disk.
+"""Published models as headers of their real shapes: GGUF files of up to 60 GB that take no room on the disk.
 
 `real("llama-70b")` is such a file: every weight has the type and shape that a Q4_K_M (or the published) file gives it,
-and no value was ever written. llama.cpp captures it as it captures the model itself.
+and no value was ever written. llama.cpp captures it as it captures the model itself. `bench_model("llama-7b q4_0")` is
+the file of a published measurement.
 """
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.sources.gguf_file import Description, Shape, Tensors, write_gguf
-
-
-class Size(NamedTuple):
-    """What a transformer's shapes follow from; `head` is the columns of one head."""
-
-    layers: int
-    embd: int
-    ff: int
-    heads: int
-    kv: int
-    head: int
-    vocab: int
-    context: int
-
-
-def _vector(n: int) -> Shape:
-    return "f32", (n,)
+from ggmltool.ggml.dtypes import TYPES
+from tests.shared import made_once
+from tests.sources.gguf_file import Description, Tensors, write_gguf
+from tests.sources.models import (
+    Size,
+    attention,
+    biases,
+    dense_part,
+    experts,
+    ffn,
+    gpt_oss,
+    head_norms,
+    hparams,
+    matrices,
+    post_norms,
+    shared,
+    vectors,
+    whole,
+)
 
 
 def finer(i: int, n: int) -> str:
@@ -39,201 +39,194 @@ def finer(i: int, n: int) -> str:
     return "q6_K" if i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2 else "q4_K"
 
 
-def _attention(size: Size, value: str, heads: int = 0) -> Tensors:
-    wide, narrow = (heads or size.heads) * size.head, size.kv * size.head
-    return {
-        "attn_norm.weight": _vector(size.embd),
-        "attn_q.weight": ("q4_K", (size.embd, wide)),
-        "attn_k.weight": ("q4_K", (size.embd, narrow)),
-        "attn_v.weight": (value, (size.embd, narrow)),
-        "attn_output.weight": ("q4_K", (wide, size.embd)),
-    }
-
-
-def _ffn(size: Size, down: str, ff: int = 0) -> Tensors:
-    ff = ff or size.ff
-    return {
-        "ffn_norm.weight": _vector(size.embd),
-        "ffn_gate.weight": ("q4_K", (size.embd, ff)),
-        "ffn_up.weight": ("q4_K", (size.embd, ff)),
-        "ffn_down.weight": (down, (ff, size.embd)),
-    }
-
-
-def _head_norms(size: Size) -> Tensors:
-    return {"attn_q_norm.weight": _vector(size.head), "attn_k_norm.weight": _vector(size.head)}
-
-
-def _model(size: Size, layers: list[Tensors], embd: str = "q4_K", output: str | None = "q6_K") -> Tensors:
-    """All weights; without an `output` that of the embeddings is taken."""
-    tensors: Tensors = {"token_embd.weight": (embd, (size.embd, size.vocab)), "output_norm.weight": _vector(size.embd)}
-    for i, layer in enumerate(layers):
-        tensors |= {f"blk.{i}.{name}": shape for name, shape in layer.items()}
-    return tensors if output is None else tensors | {"output.weight": (output, (size.embd, size.vocab))}
-
-
-def values_of(size: Size, **more: Any) -> dict[str, Any]:
+def _values(size: Size, **more: Any) -> dict[str, Any]:
     """The metadata of a transformer, with `more`, whose keys have `__` for a dot."""
-    values: dict[str, Any] = {
-        "vocab_size": size.vocab,
-        "context_length": size.context,
-        "embedding_length": size.embd,
-        "block_count": size.layers,
-        "feed_forward_length": size.ff,
-        "attention.head_count": size.heads,
-        "attention.head_count_kv": size.kv,
-        "attention.key_length": size.head,
-        "attention.value_length": size.head,
-        "attention.layer_norm_rms_epsilon": 1e-5,
-        "rope.freq_base": 1e6,
-    }
-    return values | {key.replace("__", "."): value for key, value in more.items()}
+    lengths = {"attention__key_length": size.head, "attention__value_length": size.head}
+    return hparams(size.layers, size, **{"rope__freq_base": 1e6, **lengths, **more})
+
+
+def _qkv_biases(size: Size) -> Tensors:
+    narrow = size.kv * size.head
+    return biases(attn_q=size.heads * size.head, attn_k=narrow, attn_v=narrow)
 
 
 def _gemma(size: Size, window: int) -> Description:
-    norms = _head_norms(size) | {
-        "post_attention_norm.weight": _vector(size.embd),
-        "post_ffw_norm.weight": _vector(size.embd),
-    }
+    norms = head_norms(size) | post_norms(size)
     kinds = [finer(i, size.layers) for i in range(size.layers)]
-    layers = [_attention(size, kind) | norms | _ffn(size, kind) for kind in kinds]
-    return Description("gemma3", values_of(size, attention__sliding_window=window), _model(size, layers, "q6_K", None))
+    layers = [attention("q4_K", kind, size) | norms | ffn("q4_K", kind, size) for kind in kinds]
+    values = _values(size, attention__sliding_window=window)
+    return Description("gemma3", values, whole(layers, "q6_K", None, size=size))
 
 
 def _gemma_270m() -> Description:
     """Its rows of 640 columns are no whole number of K-quants' blocks: the file has q5_0 and q8_0 in their place."""
     model = _gemma(Size(18, 640, 2048, 4, 1, 256, 262144, 32768), 512)
-    whole = {"q4_K": "q5_0", "q6_K": "q8_0"}
-    tensors = {n: (whole.get(kind, kind) if ne[0] % 256 else kind, ne) for n, (kind, ne) in model.tensors.items()}
+    fitting = {"q4_K": "q5_0", "q6_K": "q8_0"}
+    tensors = {n: (fitting.get(kind, kind) if ne[0] % 256 else kind, ne) for n, (kind, ne) in model.tensors.items()}
     return model._replace(tensors=tensors)
 
 
-def _gemma_27b() -> Description:
-    return _gemma(Size(62, 5376, 21504, 32, 16, 128, 262208, 131072), 1024)
+def _large(size: Size, i: int) -> Tensors:
+    """The attention of a layer of a model of 70 billions, with finer values."""
+    return attention("q4_K", "q6_K" if finer(i, size.layers) == "q6_K" else "q5_K", size)
+
+
+LLAMA_70B = Size(80, 8192, 28672, 64, 8, 128, 128256)
 
 
 def _llama_70b() -> Description:
-    size = Size(80, 8192, 28672, 64, 8, 128, 128256, 131072)
+    layers = [_large(LLAMA_70B, i) | ffn("q4_K", finer(i, 80), LLAMA_70B) for i in range(80)]
+    values = _values(LLAMA_70B, rope__dimension_count=128)
+    return Description("llama", values, whole(layers, "q4_K", size=LLAMA_70B))
+
+
+QWEN3_30B = Size(48, 2048, 6144, 32, 4, 128, 151936)
+
+
+def _qwen3_30b_a3b(kind: str, downs: list[str], output: str, size: Size, **more: Any) -> Description:
+    """8 of 128 experts for a token; `downs` are the types of V and of the way down, a layer each."""
     layers = [
-        _attention(size, "q6_K" if finer(i, 80) == "q6_K" else "q5_K") | _ffn(size, finer(i, 80)) for i in range(80)
-    ]
-    return Description("llama", values_of(size, rope__dimension_count=128), _model(size, layers))
-
-
-def _qwen3_30b_a3b() -> Description:
-    size, experts, ff = Size(48, 2048, 6144, 32, 4, 128, 151936, 40960), 128, 768
-    layers = []
-    for i in range(size.layers):
-        layer = _attention(size, finer(i, size.layers)) | _head_norms(size)
-        layer |= {
-            "ffn_norm.weight": _vector(size.embd),
-            "ffn_gate_inp.weight": ("f32", (size.embd, experts)),
-            "ffn_gate_exps.weight": ("q4_K", (size.embd, ff, experts)),
-            "ffn_up_exps.weight": ("q4_K", (size.embd, ff, experts)),
-            "ffn_down_exps.weight": (finer(i, size.layers), (ff, size.embd, experts)),
-        }
-        layers.append(layer)
-    values = values_of(size, expert_count=experts, expert_used_count=8, expert_feed_forward_length=ff)
-    return Description("qwen3moe", values, _model(size, layers))
+        attention(kind, down, size) | head_norms(size) | vectors(ffn_norm=size.embd)
+        | experts(kind, 768, down, size.embd, 128)
+        for down in downs
+    ]  # fmt: skip
+    values = _values(size, expert_count=128, expert_used_count=8, expert_feed_forward_length=768, **more)
+    return Description("qwen3moe", values, whole(layers, kind, output, size=size))
 
 
 def _glm_4_5_air() -> Description:
     """Experts in all layers but the first, whose feed-forward weights are dense."""
-    size, experts, ff = Size(46, 4096, 10944, 96, 8, 128, 151552, 131072), 128, 1408
-    biases = {f"attn_{name}.bias": _vector(n) for name, n in (("q", 12288), ("k", 1024), ("v", 1024))}
+    size, ff = Size(46, 4096, 10944, 96, 8, 128, 151552), 1408
     layers = []
     for i in range(size.layers):
-        layer = _attention(size, finer(i, size.layers)) | biases | {"post_attention_norm.weight": _vector(size.embd)}
-        down = "q8_0" if finer(i, size.layers) == "q6_K" else "q5_0"
+        layer = attention("q4_K", finer(i, size.layers), size) | _qkv_biases(size)
+        layer |= vectors(post_attention_norm=size.embd)
         if i:
-            shared = {f"ffn_{name}_shexp.weight": ("q4_K", (size.embd, ff)) for name in ("gate", "up")}
-            layer |= {
-                "ffn_gate_inp.weight": ("f32", (size.embd, experts)),
-                "exp_probs_b.bias": _vector(experts),
-                "ffn_gate_exps.weight": ("q4_K", (size.embd, ff, experts)),
-                "ffn_up_exps.weight": ("q4_K", (size.embd, ff, experts)),
-                "ffn_down_exps.weight": (down, (ff, size.embd, experts)),
-                **shared,
-                "ffn_down_shexp.weight": (down, (ff, size.embd)),
-            }
+            down = "q8_0" if finer(i, size.layers) == "q6_K" else "q5_0"
+            routed = experts("q4_K", ff, down, size.embd, 128)
+            layer |= routed | biases(exp_probs_b=128) | shared("q4_K", ff, down, size.embd)
         else:
-            layer |= {name: shape for name, shape in _ffn(size, "q8_0").items() if "norm" not in name}
+            layer |= dense_part("q4_K", "q8_0", size.embd, size.ff)
         layers.append(layer)
-    values = values_of(
-        size, expert_count=experts, expert_used_count=8, expert_shared_count=1, expert_feed_forward_length=ff,
+    values = _values(
+        size, expert_count=128, expert_used_count=8, expert_shared_count=1, expert_feed_forward_length=ff,
         leading_dense_block_count=1, expert_gating_func=2, rope__dimension_count=64,
     )  # fmt: skip
-    return Description("glm4moe", values, _model(size, layers))
+    return Description("glm4moe", values, whole(layers, "q4_K", size=size))
 
 
 def _nemotron_49b() -> Description:
     """Llama-3.3-Nemotron-Super-49B: 31 of 80 layers without attention, feed-forward parts of many widths."""
-    size = Size(80, 8192, 28672, 64, 8, 128, 128256, 131072)
-    bare = {6, 7, 11, *range(43, 71)}
+    size, bare = LLAMA_70B, {6, 7, 11, *range(43, 71)}
     ffs = [14336 if i == 0 else (5120, 5632, 14336)[i % 3] if i in bare else 28672 for i in range(size.layers)]
-    layers = []
-    for i, ff in enumerate(ffs):
-        attention = {} if i in bare else _attention(size, "q6_K" if finer(i, 80) == "q6_K" else "q5_K")
-        layers.append(attention | _ffn(size, finer(i, 80), ff))
-    values = values_of(size, rope__dimension_count=128, feed_forward_length=ffs)
-    values["attention.head_count"] = [0 if i in bare else size.heads for i in range(size.layers)]
-    values["attention.head_count_kv"] = [0 if i in bare else size.kv for i in range(size.layers)]
-    return Description("deci", values, _model(size, layers))
+    layers = [({} if i in bare else _large(size, i)) | ffn("q4_K", finer(i, 80), size, ff) for i, ff in enumerate(ffs)]
+    values = _values(size, rope__dimension_count=128, feed_forward_length=ffs)
+    for name, n in (("head_count", size.heads), ("head_count_kv", size.kv)):
+        values[f"attention.{name}"] = [0 if i in bare else n for i in range(size.layers)]
+    return Description("deci", values, whole(layers, "q4_K", size=size))
 
 
 def _mamba_2_8b() -> Description:
-    embd, inner, state, rank, vocab = 2560, 5120, 16, 160, 50280
-    layer: Tensors = {
-        "attn_norm.weight": _vector(embd),
-        "ssm_in.weight": ("q8_0", (embd, 2 * inner)),
-        "ssm_conv1d.weight": ("f32", (4, inner)),
-        "ssm_conv1d.bias": _vector(inner),
-        "ssm_x.weight": ("q8_0", (inner, rank + 2 * state)),
-        "ssm_dt.weight": ("q8_0", (rank, inner)),
-        "ssm_dt.bias": _vector(inner),
-        "ssm_a": ("f32", (state, inner)),
-        "ssm_d": _vector(inner),
-        "ssm_out.weight": ("q8_0", (inner, embd)),
-    }
-    size = Size(64, embd, 0, 0, 0, 0, vocab, 1048576)
-    values = {
-        key: value for key, value in values_of(size).items() if not key.startswith(("attention.key", "attention.value"))
-    }
-    values |= {
-        "ssm.conv_kernel": 4,
-        "ssm.inner_size": inner,
-        "ssm.state_size": state,
-        "ssm.time_step_rank": rank,
-    }
-    return Description("mamba", values, _model(size, [layer] * 64, "q8_0", None))
+    embd, inner, state, rank = 2560, 5120, 16, 160
+    layer = (
+        vectors(attn_norm=embd) | matrices("q8_0", ssm_in=(embd, 2 * inner)) | matrices("f32", ssm_conv1d=(4, inner))
+    )
+    layer |= biases(ssm_conv1d=inner) | matrices("q8_0", ssm_x=(inner, rank + 2 * state), ssm_dt=(rank, inner))
+    layer |= biases(ssm_dt=inner) | {"ssm_a": ("f32", (state, inner)), "ssm_d": ("f32", (inner,))}
+    layer |= matrices("q8_0", ssm_out=(inner, embd))
+    size = Size(64, embd, 0, 0, 0, 0, 50280, 1048576)
+    states = {"ssm__conv_kernel": 4, "ssm__inner_size": inner, "ssm__state_size": state, "ssm__time_step_rank": rank}
+    values = hparams(64, size, rope__freq_base=1e6, **states)
+    return Description("mamba", values, whole([layer] * 64, "q8_0", None, size=size))
 
 
 def _qwen2vl_7b() -> Description:
     """The text part of a vision model: its positions have three parts."""
     size = Size(28, 3584, 18944, 28, 4, 128, 152064, 32768)
-    biases = {"attn_q.bias": _vector(3584), "attn_k.bias": _vector(512), "attn_v.bias": _vector(512)}
-    layers = [_attention(size, finer(i, 28)) | biases | _ffn(size, finer(i, 28)) for i in range(28)]
-    return Description("qwen2vl", values_of(size, rope__dimension_sections=[16, 24, 24, 0]), _model(size, layers))
+    kinds = [finer(i, 28) for i in range(28)]
+    layers = [attention("q4_K", kind, size) | _qkv_biases(size) | ffn("q4_K", kind, size) for kind in kinds]
+    values = _values(size, rope__dimension_sections=[16, 24, 24, 0])
+    return Description("qwen2vl", values, whole(layers, "q4_K", size=size))
 
 
 REAL_MODELS: Mapping[str, Callable[[], Description]] = {
     "gemma-270m": _gemma_270m,
-    "gemma-27b": _gemma_27b,
+    "gemma-27b": partial(_gemma, Size(62, 5376, 21504, 32, 16, 128, 262208), 1024),
     "glm-4.5-air": _glm_4_5_air,
     "llama-70b": _llama_70b,
     "mamba-2.8b": _mamba_2_8b,
     "nemotron-49b": _nemotron_49b,
     "qwen2vl-7b": _qwen2vl_7b,
-    "qwen3-30b-a3b": _qwen3_30b_a3b,
+    "qwen3-30b-a3b": partial(
+        _qwen3_30b_a3b, "q4_K", [finer(i, 48) for i in range(48)], "q6_K", QWEN3_30B._replace(context=40960)
+    ),
 }
 """Every model by name."""
 
 
+class Dense(NamedTuple):
+    """A transformer of a published measurement."""
+
+    architecture: str
+    size: Size
+    biases: bool = False
+    tied: bool = False
+    norms: bool = False
+
+
+LLAMA_8B = Dense("llama", Size(32, 4096, 14336, 32, 8, 128, 128256))
+
+
+def _dense(model: Dense, kind: str, output: str = "", fine: str = "", embeddings: str = "") -> Description:
+    """Weights of one type, but for the output, and for V and the way down of finer layers."""
+    size = model.size
+    more = _qkv_biases(size) if model.biases else {}
+    more |= head_norms(size) | post_norms(size) if model.norms else {}
+    downs = [fine if fine and finer(i, size.layers) == "q6_K" else kind for i in range(size.layers)]
+    layers = [attention(kind, down, size) | more | ffn(kind, down, size) for down in downs]
+    window = {"attention__sliding_window": 1024} if model.architecture == "gemma3" else {}
+    tensors = whole(layers, embeddings or kind, None if model.tied else output or kind, size=size)
+    return Description(model.architecture, _values(size, rope__dimension_count=size.head, **window), tensors)
+
+
+def _gpt_oss(layers: int, n: int) -> Description:
+    model = gpt_oss(Size(layers, 2880, 2880, 64, 8, 64, 201088), n, 4)
+    return model._replace(values=model.values | {"rope.freq_base": 1e6, "rope.dimension_count": 64})
+
+
+BENCH_MODELS: Mapping[str, Callable[[], Description]] = {
+    "llama-7b q4_0": partial(_dense, Dense("llama", Size(32, 4096, 11008, 32, 32, 128, 32000)), "q4_0", "q6_K"),
+    "llama-8b q4_0": partial(_dense, LLAMA_8B, "q4_0", "q6_K"),
+    "llama-8b q4_K_M": partial(_dense, LLAMA_8B, "q4_K", "q6_K", "q6_K"),
+    "llama-8b f16": partial(_dense, LLAMA_8B, "f16"),
+    "llama-70b q4_K_M": partial(_dense, Dense("llama", LLAMA_70B), "q4_K", "q6_K", "q6_K"),
+    "llama-3b q4_K_M": partial(
+        _dense, Dense("llama", Size(28, 3072, 8192, 24, 8, 128, 128256), tied=True), "q4_K", "", "q6_K", "q6_K"
+    ),
+    "tinyllama q4_K_M": partial(_dense, Dense("llama", Size(22, 2048, 5632, 32, 4, 64, 32000)), "q4_K", "q6_K", "q6_K"),
+    "qwen2-7b q8_0": partial(_dense, Dense("qwen2", Size(28, 3584, 18944, 28, 4, 128, 152064), biases=True), "q8_0"),
+    "gemma3-4b q4_0": partial(
+        _dense, Dense("gemma3", Size(34, 2560, 10240, 8, 4, 256, 262208), tied=True, norms=True), "q4_0", "", "", "q8_0"
+    ),
+    "gpt-oss-20b mxfp4": partial(_gpt_oss, 24, 32),
+    "gpt-oss-120b mxfp4": partial(_gpt_oss, 36, 128),
+    "qwen3-30b-a3b q8_0": partial(_qwen3_30b_a3b, "q8_0", ["q8_0"] * 48, "q8_0", QWEN3_30B, rope__dimension_count=128),
+}
+"""Models of published measurements, by name and quantization."""
+
+
+def weights_nbytes(description: Description) -> int:
+    """The bytes of all weights, as llama-bench shows them."""
+    return sum(TYPES[kind].row_size(ne[0]) * prod(ne[1:]) for kind, ne in description.tensors.values())
+
+
 @cache
 def real(name: str) -> Path:
-    """The file of the model of that name, written once per process and gone with it."""
-    folder = Path(tempfile.mkdtemp(prefix="ggmltool-real-models-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / f"{name}.gguf"
-    write_gguf(path, REAL_MODELS[name]())
-    return path
+    """The file of the model of that name, written once for all workers."""
+    return made_once(f"real/{name}.gguf", lambda path: write_gguf(path, REAL_MODELS[name]()))
+
+
+@cache
+def bench_model(name: str) -> Path:
+    """The file of a model that was measured."""
+    return made_once(f"bench/{name}.gguf", lambda path: write_gguf(path, BENCH_MODELS[name]()))

@@ -176,8 +176,10 @@ time.sleep(600)
     assert not Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.parametrize("command", ["place", "sweep", "fit", "capture"])
-@pytest.mark.parametrize("refused", ["architecture", "tensor", "cache"])
+@pytest.mark.parametrize(
+    ("command", "refused"),
+    [("place", "architecture"), ("sweep", "tensor"), ("fit", "cache"), ("fit", "tensor"), ("capture", "cache")],
+)
 def test_a_command_that_cannot_capture_ends_in_status_2(command: str, refused: str, tmp_path: Path) -> None:
     """In a process of its own, for it is its end that is looked at: threads and processes of the capture are gone."""
     model = MODELS["llama"]()

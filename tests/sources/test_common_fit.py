@@ -29,12 +29,10 @@ from ggmltool.sources.llama.own_fit.records import FitSettings as Ours
 from ggmltool.sources.llama.place.options import PlaceOptions, parse_overrides
 from ggmltool.sources.llama.place.place import Placer
 from tests.sources.fake_gpus import FakeGpu, Refused, Settings
-from tests.sources.gguf_file import write_gguf
 from tests.sources.library import has, needs_library
-from tests.sources.models import cached
+from tests.sources.models import SPECIAL_MODELS, cached
 from tests.sources.real_fit import FitSettings, Found, fit
 from tests.sources.real_models import real
-from tests.sources.special_models import SPECIAL_MODELS
 
 pytestmark = needs_library
 
@@ -190,10 +188,8 @@ def test_without_a_gpu_the_memory_of_the_host_counts(n_ctx: int, margin: int) ->
 
 
 @pytest.mark.parametrize("name", SPECIAL_MODELS)
-def test_models_with_rules_of_their_own_are_fitted_as_there(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "model.gguf"
-    write_gguf(path, SPECIAL_MODELS[name]())
-    check(path, devices(4, 3), fixed(), TWO_MARGINS)
+def test_models_with_rules_of_their_own_are_fitted_as_there(name: str) -> None:
+    check(cached(name), devices(4, 3), fixed(), TWO_MARGINS)
 
 
 def test_flash_attention_that_llama_cpp_turns_off_is_refused() -> None:

