@@ -21,15 +21,14 @@ from ggmltool.attach.files.instance import HEART, Instance
 from ggmltool.attach.gdb.link import FunctionCall, GdbLink, mappings_of
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import BackendState, Function, Snapshot
-from ggmltool.ggml.state import NO_SLOTS, GallocState, GraphState, SchedState, SplitState
+from ggmltool.ggml.state import NO_SLOTS, GallocState, SchedState, SplitState
 from ggmltool.state.errors import AttachError, LinkError, NoBytes, NotAsLaidOut
-from ggmltool.state.memory.fields import StructFields
+from ggmltool.state.memory.fields import record
 from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import Memory
 from ggmltool.state.memory.schedulers import Schedulers
-from ggmltool.state.memory.tensors import MemoryTensors, TensorStruct
+from ggmltool.state.memory.tensors import MemoryTensors
 from ggmltool.structs.layout import MAX_NAME, Layout, fresh, layout, layouts_of, newest_first, says_structs
-from ggmltool.structs.types import Array, CType, Int, Pointer, Struct, bare, size_of
 
 When = Literal["before", "after", "within"]
 
@@ -122,49 +121,22 @@ class ProcessReader:
         self.memory = Memory(session.link)
         self.graphs = MemoryGraphs(self.memory, self.layout)
         self.tensors = MemoryTensors(self.memory, self.layout)
+        self.graph = self.graphs.graph
+        self.tensor = self.tensors.tensor
 
     @cached_property
     def schedulers(self) -> Schedulers:
         """What reads schedulers and their allocators."""
         return Schedulers(self.memory, self.layout, self.graphs)
 
-    def tensor(self, address: int) -> TensorStruct:
-        """The ggml_tensor at an address."""
-        return self.tensors.tensor(address)
-
-    def graph(self, address: int) -> GraphState:
-        """The ggml_cgraph at an address."""
-        return self.graphs.graph(address)
-
     def sched(self, address: int) -> SchedState:
         """The ggml_backend_sched at an address."""
         return self.schedulers.sched(address)
 
-    def struct(self, name: str, address: int) -> dict[str, Any]:
-        """All fields of a struct: numbers, bytes of character arrays, tuples of arrays, dicts of structs."""
-        found = self.layout.structs.get(name)
-        if found is None:
-            raise NotAsLaidOut(f"ggml {self.layout.name} has no struct {name}")
-        return dict(_value(found, self.memory.read(address, found.size)))
-
-
-def _value(type: CType, data: bytes) -> Any:
-    t = bare(type)
-    match t:
-        case Struct():
-            return {
-                name: _value(m.type, data[m.offset : m.offset + size_of(m.type)])
-                for name, m in (t.members or {}).items()
-            }
-        case Array(of, length):
-            if isinstance(bare(of), Int) and size_of(of) == 1:
-                return data
-            step = size_of(of)
-            return tuple(_value(of, data[i * step : (i + 1) * step]) for i in range(length))
-        case Pointer() | Int(signed=False):
-            return int.from_bytes(data, "little")
-        case _:
-            return int.from_bytes(data, "little", signed=True)
+    def fields(self, tag: str, address: int, *names: str) -> list[Any]:
+        """Fields of a struct at an address, as StructFields has them."""
+        fields = record(self.layout, tag, names)
+        return fields.unpack(self.memory.read(address, fields.size))
 
 
 @contextmanager
@@ -330,8 +302,7 @@ def _sched_like(
 
 def _device_of(session: AttachSession, reader: ProcessReader, buft: int) -> int:
     """The device of a buffer type; the CPU's of the one that says none, which is the CPU's. Raises AttachError."""
-    record = StructFields(reader.layout, "ggml_backend_buffer_type", ("device|",))
-    (device,) = record.unpack(reader.memory.read(buft, record.size))
+    (device,) = reader.fields("ggml_backend_buffer_type", buft, "device|")
     return int(device or _called(session, "ggml_backend_reg_dev_get", _called(session, "ggml_backend_cpu_reg"), 0))
 
 

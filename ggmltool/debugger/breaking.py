@@ -187,7 +187,7 @@ def _numbered(session: DebugSession, text: str) -> Breakpoint:
 def _each(session: DebugSession, argument: str) -> Iterator[Breakpoint]:
     """Those of a list like `1 3-5`, all for none. Those that are not there are told of."""
     if not argument:
-        yield from session.walker.breakpoints
+        yield from session.walker.breakpoints.values()
         return
     for number in _numbers(argument):
         one = session.walker.breakpoints.get(number)
@@ -224,7 +224,7 @@ def delete(session: DebugSession, argument: str) -> None:
     if asked and not session.screen.ask("Delete all breakpoints? (y or n) "):
         return
     for one in list(_each(session, argument)):
-        session.walker.breakpoints.delete(one.number)
+        session.walker.breakpoints.pop(one.number, None)
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, complete=complete_location)
@@ -233,13 +233,13 @@ def clear(session: DebugSession, argument: str) -> None:
     Usage: clear [LOCATION]
     Example: clear split 1"""
     place = location(session, argument)
-    all_here = [one for one in session.walker.breakpoints if one.kind is StopKind.BREAKPOINT]
+    all_here = [one for one in session.walker.breakpoints.values() if one.kind is StopKind.BREAKPOINT]
     gone = [one for one in all_here if one.what == place.what or (not argument and session.at in one.places)]
     if not gone:
         raise CommandError(f"No breakpoint at {argument or 'this event'}.")
     session.say(f"Deleted breakpoint{'s' if len(gone) > 1 else ''} {' '.join(str(one.number) for one in gone)} ")
     for one in gone:
-        session.walker.breakpoints.delete(one.number)
+        session.walker.breakpoints.pop(one.number, None)
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, "en")
@@ -278,7 +278,7 @@ def _enable(session: DebugSession, argument: str, enabled: bool) -> None:
 def info_breakpoints(session: DebugSession, argument: str, kinds: Iterable[StopKind] = tuple(StopKind)) -> None:
     """Breakpoints, watchpoints and catchpoints."""
     chosen = set(_numbers(argument)) if argument else None
-    table = [one for one in session.walker.breakpoints if one.kind in kinds]
+    table = [one for one in session.walker.breakpoints.values() if one.kind in kinds]
     shown = [one for one in table if chosen is None or one.number in chosen]
     if not shown:
         what = "watchpoints" if kinds == (StopKind.WATCHPOINT,) else "breakpoints or watchpoints"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -42,27 +42,11 @@ class Breakpoint:
     call: int | None = None
 
 
-class Breakpoints:
-    """The table of a session. Numbers are never given twice."""
+class Breakpoints(dict[int, Breakpoint]):
+    """The table of a session, by number; none is ever given twice. `newest` was given last, 0 before the first: what
+    `$bpnum` is."""
 
-    def __init__(self) -> None:
-        self._by_number: dict[int, Breakpoint] = {}
-        self._made = 0
-
-    def __iter__(self) -> Iterator[Breakpoint]:
-        return iter(list(self._by_number.values()))
-
-    def __len__(self) -> int:
-        return len(self._by_number)
-
-    @property
-    def newest(self) -> int:
-        """The number that was given last, 0 before the first: what `$bpnum` is."""
-        return self._made
-
-    def get(self, number: int) -> Breakpoint | None:
-        """The breakpoint of this number, None if there is none (any more)."""
-        return self._by_number.get(number)
+    newest = 0
 
     def add(
         self,
@@ -74,22 +58,18 @@ class Breakpoints:
         function: str = "",
     ) -> Breakpoint:
         """A new one."""
-        self._made += 1
-        new = Breakpoint(self._made, kind, what, places, function, condition, temporary=temporary)
-        self._by_number[new.number] = new
+        self.newest += 1
+        self[self.newest] = new = Breakpoint(self.newest, kind, what, places, function, condition, temporary=temporary)
         return new
 
-    def delete(self, number: int) -> bool:
-        """Whether there was one of this number, which is gone now."""
-        return self._by_number.pop(number, None) is not None
+    @property
+    def enabled(self) -> list[Breakpoint]:
+        """Those that stop."""
+        return [one for one in self.values() if one.enabled]
 
-    def clear(self) -> None:
-        """Delete all."""
-        self._by_number.clear()
-
-    def of(self, kind: StopKind) -> Iterable[Breakpoint]:
+    def of(self, kind: StopKind) -> list[Breakpoint]:
         """Those of a kind that are enabled."""
-        return [one for one in self if one.kind is kind and one.enabled]
+        return [one for one in self.enabled if one.kind is kind]
 
 
 def of_tensors(points: Sequence[Point]) -> dict[str, list[int]]:

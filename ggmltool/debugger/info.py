@@ -78,7 +78,7 @@ def _program(session: DebugSession, _: str) -> None:
         session.say("The program being debugged is not being run.")
         return
     session.say(f"It stands at event {at} of {session.walker.last}.")
-    here = [str(one.number) for one in session.walker.breakpoints if at in one.places]
+    here = [str(one.number) for one in session.walker.breakpoints.values() if at in one.places]
     if here:
         session.say(f"It stopped at breakpoint {', '.join(here)}.")
 

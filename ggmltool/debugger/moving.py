@@ -61,7 +61,7 @@ def continue_(session: DebugSession, argument: str, reverse: bool) -> None:
     crossings = count_of(session, argument) - 1
     session.walker.check(reverse)
     if crossings > 0:
-        here = next((one for one in session.walker.breakpoints if session.at in one.places), None)
+        here = next((one for one in session.walker.breakpoints.values() if session.at in one.places), None)
         if here is None:
             raise CommandError("Not stopped at any breakpoint; argument ignored.")
         here.ignore = crossings

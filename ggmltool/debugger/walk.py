@@ -87,12 +87,11 @@ class Walker:
     def __init__(
         self,
         history: History,
-        breakpoints: Breakpoints | None = None,
         reader: Evaluator | None = None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self.history = history
-        self.breakpoints = Breakpoints() if breakpoints is None else breakpoints
+        self.breakpoints = Breakpoints()
         self.calls = Calls(history)
         self.at: int | None = None
         self.phase = 0
@@ -133,7 +132,7 @@ class Walker:
 
     def run(self) -> Stop:
         """From before the first point to where something stops it, or to the end."""
-        for one in self.breakpoints:
+        for one in self.breakpoints.values():
             one.hits = 0
         self.at, self.phase = None, 0
         return self._go(None, StopReason.EXITED, False)
@@ -276,7 +275,7 @@ class Walker:
             if self._interrupted():
                 return self._stop(StopReason.INTERRUPTED, SeenPlace(point))
             # The moments at which a breakpoint may stop it: where functions are entered, and what happened.
-            functions = (one.function for one in self.breakpoints if one.function and one.enabled)
+            functions = (one.function for one in self.breakpoints.enabled if one.function)
             phases = {0, *(self._phase(function, point) for function in functions)}
             for place in (SeenPlace(point, phase) for phase in sorted(phases, reverse=reverse)):
                 if not (goal <= place < here if reverse else here < place <= goal):
@@ -292,7 +291,7 @@ class Walker:
         if watches:
             yield from range(at, goal - 1, -1) if reverse else range(max(at, 0), goal + 1)
             return
-        places = [one.places for one in self.breakpoints if one.enabled]
+        places = [one.places for one in self.breakpoints.enabled]
         seen = -1
         ways = [before(p, at + 1) if reverse else after(p, at - 1) for p in places]
         for point in merge(*ways, reverse=reverse):
@@ -315,8 +314,8 @@ class Walker:
 
     def _hits(self, place: SeenPlace, values: dict[int, str | None], changes: int) -> Iterator[Hit]:
         """What is hit at a moment; `changes` is the point whose event lies between it and the one before on the way."""
-        for one in self.breakpoints:
-            if not one.enabled or self._phase(one.function, place.at) != place.phase:
+        for one in self.breakpoints.enabled:
+            if self._phase(one.function, place.at) != place.phase:
                 continue
             if one.kind is StopKind.WATCHPOINT:
                 hit = self._changed(one, place.at, values, changes)
@@ -326,7 +325,7 @@ class Walker:
             if hit is None or not (hit.error or hit.out_of_scope or self._counts(one)):
                 continue
             if one.temporary or hit.out_of_scope:
-                self.breakpoints.delete(one.number)
+                del self.breakpoints[one.number]
             yield hit
 
     def _changed(self, one: Breakpoint, at: int, values: dict[int, str | None], changes: int) -> Hit | None:

@@ -7,6 +7,8 @@ as long to read a ggml's structs.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Literal, NamedTuple, Protocol
 
@@ -35,6 +37,7 @@ from ggmltool.structs.types import (
     Pointer,
     Struct,
     Typedef,
+    with_innermost,
 )
 
 
@@ -128,24 +131,12 @@ _BASIC: dict[str, CType] = {
 }  # fmt: skip
 """By the sorted words, without an `int` and a `signed` that say nothing."""
 
-_NAMES: dict[str, CType] = {
-    name: Typedef(name, to)
-    for name, to in (
-        ("int8_t", SIGNED_CHAR),
-        ("uint8_t", UNSIGNED_CHAR),
-        ("int16_t", SHORT),
-        ("uint16_t", UNSIGNED_SHORT),
-        ("int32_t", INT),
-        ("uint32_t", UNSIGNED_INT),
-        ("int64_t", LONG),
-        ("uint64_t", UNSIGNED_LONG),
-        ("size_t", UNSIGNED_LONG),
-        ("ssize_t", LONG),
-        ("intptr_t", LONG),
-        ("uintptr_t", UNSIGNED_LONG),
-    )
-}
-STANDARD: dict[str, CType] = {**_NAMES, "__int128": INT128}
+_NAMES = {
+    "int8_t": SIGNED_CHAR, "uint8_t": UNSIGNED_CHAR, "int16_t": SHORT, "uint16_t": UNSIGNED_SHORT, "int32_t": INT,
+    "uint32_t": UNSIGNED_INT, "int64_t": LONG, "uint64_t": UNSIGNED_LONG, "size_t": UNSIGNED_LONG, "ssize_t": LONG,
+    "intptr_t": LONG, "uintptr_t": UNSIGNED_LONG,
+}  # fmt: skip
+STANDARD: dict[str, CType] = {**{name: Typedef(name, to) for name, to in _NAMES.items()}, "__int128": INT128}
 """The names of types that every program has."""
 
 DEEPEST = 64
@@ -219,25 +210,15 @@ class TokenCursor:
         rest = " ".join(word.text for word in self._words[self._at : -1])
         return ExpressionError(f"A syntax error in expression, near `{rest}'.")
 
-    def deeper(self) -> Depth:
-        """Go one level deeper. Raises ExpressionError if that is too deep."""
-        return Depth(self)
-
-
-class Depth:
-    """A level of nesting, left at the end of a `with`."""
-
-    __slots__ = ("_cursor",)
-
-    def __init__(self, cursor: TokenCursor) -> None:
-        self._cursor = cursor
-
-    def __enter__(self) -> None:
-        self._cursor._depth += 1
-        _check_depth(self._cursor._depth)
-
-    def __exit__(self, *raised: object) -> None:
-        self._cursor._depth -= 1
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """One level deeper. Raises ExpressionError if that is too deep."""
+        self._depth += 1
+        _check_depth(self._depth)
+        try:
+            yield
+        finally:
+            self._depth -= 1
 
 
 def _check_depth(depth: int) -> None:
@@ -329,10 +310,9 @@ def _declarator(cursor: TokenCursor, types: Types, base: CType) -> tuple[str, CT
         inner = cursor.is_next("(") and (cursor.after.text in ("*", "("))
         if inner:
             cursor.take()
-            hole = Struct("")
-            name, shape = _declarator(cursor, types, hole)
+            name, shape = _declarator(cursor, types, VOID)
             cursor.expect(")")
-            return name, _filled(shape, hole, _suffixes(cursor, types, base))
+            return name, with_innermost(shape, _suffixes(cursor, types, base))
         name = cursor.take().text if cursor.next.kind == "name" else ""
         return name, _suffixes(cursor, types, base)
 
@@ -356,20 +336,3 @@ def _suffixes(cursor: TokenCursor, types: Types, base: CType) -> CType:
     for length in reversed(lengths):
         base = Array(base, length)
     return base
-
-
-def _filled(shape: CType, hole: Struct, filling: CType) -> CType:
-    """The type with something in place of the hole."""
-    if shape is hole:
-        return filling
-    match shape:
-        case Pointer(to):
-            return Pointer(_filled(to, hole, filling))
-        case Const(to):
-            return Const(_filled(to, hole, filling))
-        case Array(of, length):
-            return Array(_filled(of, hole, filling), length)
-        case Function(result, parameters):
-            return Function(_filled(result, hole, filling), parameters)
-        case _:
-            return shape

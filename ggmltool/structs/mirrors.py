@@ -11,17 +11,6 @@ from ggmltool.structs.declarations import declaration
 from ggmltool.structs.layout import Layout, exports_of, layout, layout_names, layouts_of
 from ggmltool.structs.types import Array, Const, CType, Enum, Float, Function, Int, Pointer, Struct, bare
 
-_INTS = {
-    (1, True): ctypes.c_int8,
-    (1, False): ctypes.c_uint8,
-    (2, True): ctypes.c_int16,
-    (2, False): ctypes.c_uint16,
-    (4, True): ctypes.c_int32,
-    (4, False): ctypes.c_uint32,
-    (8, True): ctypes.c_int64,
-    (8, False): ctypes.c_uint64,
-}
-
 
 class Mirrors:
     """The structs of one ggml as ctypes classes, by tag, each made when it is asked for first.
@@ -86,7 +75,7 @@ def _scalar(type: CType) -> Any:
         case Int(bool=True):
             return ctypes.c_bool
         case Int(size=size, signed=signed):
-            return _INTS[size, signed]
+            return getattr(ctypes, f"c_{'' if signed else 'u'}int{8 * size}")
         case Float(size=size):
             return ctypes.c_float if size == 4 else ctypes.c_double
         case Enum():

@@ -180,7 +180,7 @@ def test_a_name_without_an_end_is_as_long_as_its_field() -> None:
 
 def test_a_split_of_two_billion_inputs_is_refused() -> None:
     session = recorded("0.26")
-    splits = ProcessReader(session).struct("ggml_backend_sched", session.sched)["splits"]
+    (splits,) = ProcessReader(session).fields("ggml_backend_sched", session.sched, "splits")
     session.link.put(splits + field(session, "ggml_backend_sched_split", "n_inputs"), struct.pack("<i", (1 << 31) - 1))
     assert "2147483647 inputs" in str(read_or_refused(session))
 

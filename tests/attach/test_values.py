@@ -180,8 +180,8 @@ def test_the_old_callback_is_back_when_something_goes_wrong(after: int, capfd: p
         with pytest.raises(KeyboardInterrupt):
             EvalCallback(session, sched).watch(nodes, fail, fail)
         assert len(seen) == after + 1
-        fields = ProcessReader(session).struct("ggml_backend_sched", sched)
-        assert (fields["callback_eval"], fields["callback_eval_user_data"]) == (0, 0)
+        names = ("callback_eval", "callback_eval_user_data")
+        assert ProcessReader(session).fields("ggml_backend_sched", sched, *names) == [0, 0]
     assert session.wait() == 0
     assert capfd.readouterr().out.encode() == output_of(program)[1]
 

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import ggmltool
-from ggmltool.debugger.breakpoints import Breakpoints, StopKind
+from ggmltool.debugger.breakpoints import StopKind
 from ggmltool.debugger.reading import Reading
 from ggmltool.debugger.walk import Walker
 from ggmltool.inspect.opened import Opened
@@ -72,11 +72,10 @@ def measure(name: str, scenario: LoadedScenario) -> None:
 
 def stopping(history: History, what: str = "", places: Any = (), condition: str = "") -> float:
     """How long it takes from the first event to the last, over all stops; `what` without places is watched."""
-    breakpoints = Breakpoints()
-    walker = Walker(history, breakpoints, Reading(history))
+    walker = Walker(history, Reading(history))
     if what:
         kind, function = (StopKind.BREAKPOINT, what) if places else (StopKind.WATCHPOINT, "")
-        breakpoints.add(what, places, kind, condition, function=function)
+        walker.breakpoints.add(what, places, kind, condition, function=function)
     walker.goto(0)
 
     def go() -> None:

@@ -48,7 +48,7 @@ def test_forward_and_back_lead_to_the_same_points(seed: int, release: str) -> No
     stops = [walker.run()]
     while stops[-1].reason is StopReason.BREAKPOINT:
         stops.append(walker.continue_())
-    met = {at for one in walker.breakpoints for at in one.places if at < last}
+    met = {at for one in walker.breakpoints.values() for at in one.places if at < last}
     assert [stop.at for stop in stops[:-1]] == sorted(met)
     for stop in stops[-2::-1]:
         assert walker.continue_(reverse=True).at == stop.at

@@ -19,7 +19,6 @@ from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.ggml.devices.questions import trimmed
 from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.tensor import nbytes_of
-from ggmltool.state.memory.fields import record
 from ggmltool.state.memory.tensors import TensorStruct
 
 SECONDS = 8.0
@@ -171,8 +170,7 @@ class _Asking:
         return None
 
     def _pointer(self, tag: str, address: int, name: str) -> int:
-        fields = record(self.reader.layout, tag, (f"iface.{name}|",))
-        return int(fields.unpack(self.reader.memory.read(address, fields.size))[0])
+        return int(self.reader.fields(tag, address, f"iface.{name}|")[0])
 
 
 def _grouped(tensors: Iterable[int], key: Callable[[int], Key]) -> list[list[int]]:

@@ -163,8 +163,8 @@ def _names(session: AttachSession, reader: ProcessReader, found: Sequence[Suspec
             buffers.add(reader.tensor(t.view_src).buffer if t.view_src else 0)
     for buffer in buffers - {0}:
         with suppress(LinkError, AttachError):
-            buft = reader.struct("ggml_backend_buffer", buffer)["buft"]
-            function = reader.struct("ggml_backend_buffer_type", buft)["iface"]["get_name"]
+            (buft,) = reader.fields("ggml_backend_buffer", buffer, "buft")
+            (function,) = reader.fields("ggml_backend_buffer_type", buft, "iface.get_name")
             questions.add(buffer, function, "unsigned long", buft)
     names, symbols = questions.words(), session.instance.symbols
     return EndNames(

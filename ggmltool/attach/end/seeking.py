@@ -88,7 +88,7 @@ def _graphs(reader: ProcessReader, addresses: Iterable[int]) -> Iterator[GraphSt
 
 
 def _nodes_at(reader: ProcessReader, graph: int) -> int:
-    return int(reader.struct("ggml_cgraph", graph)["nodes"])
+    return int(reader.fields("ggml_cgraph", graph, "nodes")[0])
 
 
 def _alike(core: CoreFile) -> Iterator[int]:

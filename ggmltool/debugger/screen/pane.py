@@ -195,7 +195,7 @@ class ScreenApp(App[None]):
     @property
     def stops(self) -> frozenset[str]:
         """What breakpoints stand at, as the user named it."""
-        return frozenset(one.what for one in self.scene.walker.breakpoints if one.enabled)
+        return frozenset(one.what for one in self.scene.walker.breakpoints.enabled)
 
     @property
     def panes(self) -> list[Pane]:

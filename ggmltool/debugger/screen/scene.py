@@ -276,18 +276,18 @@ class Scene:
     @property
     def marked(self) -> list[int]:
         """The points of breakpoints, of each the first ones."""
-        return [at for one in self.walker.breakpoints if one.enabled for at in one.places[:_MOST_MARKS]]
+        return [at for one in self.walker.breakpoints.enabled for at in one.places[:_MOST_MARKS]]
 
     def stops_at(self, at: int) -> bool:
         """Whether a breakpoint stands at a point."""
-        return any(is_in(one.places, at) for one in self.walker.breakpoints if one.enabled)
+        return any(is_in(one.places, at) for one in self.walker.breakpoints.enabled)
 
     def toggle(self, what: str, places: Sequence[int]) -> str:
         """Set a breakpoint, or delete the one that stands there; what was done."""
         breakpoints = self.walker.breakpoints
-        there = next((one for one in breakpoints if one.what == what), None)
+        there = next((one for one in breakpoints.values() if one.what == what), None)
         if there is not None:
-            breakpoints.delete(there.number)
+            del breakpoints[there.number]
             return f"Deleted breakpoint {there.number} at {what}"
         if not places:
             return f"Nothing happens to {what or 'nothing'}: no breakpoint."

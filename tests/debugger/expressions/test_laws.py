@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ggmltool
-from ggmltool.debugger.breakpoints import Breakpoints, StopKind
+from ggmltool.debugger.breakpoints import StopKind
 from ggmltool.debugger.expressions.commands import complete, examine, type_text
 from ggmltool.debugger.expressions.evaluate import evaluate
 from ggmltool.debugger.expressions.image.image import Images
@@ -204,12 +204,11 @@ def test_a_condition_takes_little_more_than_the_event(kind: StopKind) -> None:
     for at in range(3000, 3010):
         said("galloc->hash_values[7].n_children", Scope(history, at))
     alone = (time.process_time() - began) / 10
-    breakpoints = Breakpoints()
-    walker = Walker(history, breakpoints, Reading(history))
+    walker = Walker(history, Reading(history))
     places = walker.calls.starts("ggml_gallocr_allocate_node") if kind is StopKind.BREAKPOINT else ()
     what = "ggml_gallocr_allocate_node" if places else "galloc->hash_values[7].n_children"
     condition = "ggml_gallocr_hash_get(galloc, node)->n_children > 100000" if places else ""
-    breakpoints.add(what, places, kind, condition, function=what if places else "")
+    walker.breakpoints.add(what, places, kind, condition, function=what if places else "")
     walker.goto(0)
     began = time.process_time()
     n = 0
