@@ -59,34 +59,17 @@ class Image:
 
         self.galloc = Galloc(base, tensors, self.devices, walked)
         self.sched = Sched(base, tensors, self.devices, self.graphs, self.galloc)
-        contents = Contents(program, tensors, computed)
+        self._computed = computed
         for facts in self.devices.buffers:
             if facts is not None and facts.base and facts.size:
-                memory.add(facts.base, facts.size, partial(contents.read, facts.base))
+                memory.add(facts.base, facts.size, partial(self._contents, facts.base))
         memory.add(TABLES, 4 * HALVES, made_once(_halves), TABLE_NAMES[0])
         memory.add(UNKNOWN, 0, lambda offset, n: b"", NOT_KNOWN)
         memory.add(STRINGS, STRINGS_ROOM, program.strings)
 
-
-@cache
-def _halves() -> bytes:
-    """The table with a float for each of the 65536 half-precision numbers."""
-    halves = struct.unpack(f"<{HALVES}e", b"".join(i.to_bytes(2, "little") for i in range(HALVES)))
-    return struct.pack(f"<{HALVES}f", *halves)
-
-
-class Contents:
-    """The bytes of buffers: what `computed` gives for an address, and where nothing is computed only those that a
-    tensor with data of its own lies over.
-    """
-
-    def __init__(self, program: Program, tensors: Tensors, computed: Read) -> None:
-        self._program = program
-        self._tensors = tensors
-        self._computed = computed
-
-    def read(self, base: int, offset: int, n: int) -> bytes:
-        """So many bytes of a buffer, less if not all are known. Raises NoMemoryError if none are."""
+    def _contents(self, base: int, offset: int, n: int) -> bytes:
+        """So many bytes of a buffer, less if not all are known: what was computed there, and where nothing is computed
+        what the scenario gives. Raises NoMemoryError if none are."""
         at, out = base + offset, b""
         while len(out) < n:
             part = self._computed(at + len(out), n - len(out)) or self._given(at + len(out), n - len(out))
@@ -98,20 +81,30 @@ class Contents:
         return out
 
     def _given(self, at: int, n: int) -> bytes:
-        """What the scenario has from an address on; nothing if no tensor with data lies there."""
-        for cell, raw in self._there:
-            if cell.data <= at < cell.data + len(raw()):
-                return raw()[at - cell.data :][:n]
+        for first, raw in self._data:
+            if first <= at < first + len(raw()):
+                return raw()[at - first :][:n]
         return b""
 
     @cached_property
-    def _there(self) -> list[tuple[TensorState, partial[bytes]]]:
-        """The tensors with data that lie somewhere, and what gives their bytes."""
-        model = self._program.model
-        given = {t.id: (t, t.data) for t in model.tensors() if t.data is not None}
-        cells = [cell for _, cell in self._tensors.all if cell.data and cell.id in given]
-        made = cache(lambda id: given[id][1].raw(given[id][0].type, given[id][0].ne, given[id][0].nb, model.bounds))
-        return [(cell, partial(made, cell.id)) for cell in cells]
+    def _data(self) -> list[tuple[int, Callable[[], bytes]]]:
+        """Where the tensors with data of the scenario's lie, and what gives their bytes."""
+        model = self.program.model
+        given = {t.id: t for t in model.tensors() if t.data is not None}
+
+        @cache
+        def made(id: str) -> bytes:
+            t = given[id]
+            return b"" if t.data is None else t.data.raw(t.type, t.ne, t.nb, model.bounds)
+
+        return [(cell.data, partial(made, cell.id)) for _, cell in self.tensors.all if cell.data and cell.id in given]
+
+
+@cache
+def _halves() -> bytes:
+    """The table with a float for each of the 65536 half-precision numbers."""
+    halves = struct.unpack(f"<{HALVES}e", b"".join(i.to_bytes(2, "little") for i in range(HALVES)))
+    return struct.pack(f"<{HALVES}f", *halves)
 
 
 _LASTING = frozenset((
