@@ -99,9 +99,7 @@ class AttachSession:
             files.look_ahead()
             began = _admit(gdb, pid, f"process {pid}")
             session = cls(gdb.link, "pid", pid, f"process {pid} ({program_of(pid)})", files)
-            session._since = began
-            session._exits = exits.pop_all()
-            return session._looked()
+            return session._looked(exits, began)
 
     @classmethod
     def remote(cls, remote: Remote, gdb_program: str | None = None) -> Self:
@@ -114,9 +112,7 @@ class AttachSession:
                 gdb.link.guard.by, gdb.link.guard.halts = "SIGINT", gdb.halt
             began = remote.join(gdb.link)
             session = cls(gdb.link, "remote", 0, remote.name)
-            session._since = began
-            session._exits = exits.pop_all()
-            return session._looked()
+            return session._looked(exits, began)
 
     @classmethod
     def core(
@@ -139,8 +135,7 @@ class AttachSession:
             if isinstance(gdb.link, DeadLink):
                 gdb.link.dump = said
             session.remarks = (*remarks(said, program, sysroot), *(() if has_unicorn() else (NO_UNICORN,)))
-            session._exits = exits.pop_all()
-            return session._looked()
+            return session._looked(exits)
 
     @classmethod
     def served(cls, requests: IO[bytes], answers: IO[bytes]) -> Self:
@@ -338,7 +333,6 @@ class AttachSession:
                 return stop
 
     def _handles(self, signal: str) -> bool:
-        """Whether the program goes on after a signal, as far as that can be known."""
         if self.kind == "remote":
             return handles(self.link.ask("status"), signal)
         with suppress(OSError):
@@ -426,8 +420,11 @@ class AttachSession:
             "or attach to it by its number while it runs"
         )
 
-    def _looked(self) -> Self:
-        """This session, with ggml found in what is loaded already."""
+    def _looked(self, exits: ExitStack | None = None, began: float | None = None) -> Self:
+        """This session, which takes over what ends gdb, with ggml found in what is loaded already."""
+        self._since = began
+        if exits is not None:
+            self._exits = exits.pop_all()
         try:
             if self._attached:
                 self.link.ask("watch", True)
@@ -470,7 +467,6 @@ def _gdb(
 
 
 def _admit(gdb: Gdb, pid: int, name: str) -> float:
-    """Attach as soon as gdb has started; when that was. Raises AttachError with the reason."""
     try:
         gdb.link.ask("ready")
         began = time.monotonic()

@@ -150,7 +150,6 @@ def counts_inputs(structs: str) -> bool:
 
 
 def _copies(snapshot: Snapshot, ids: Mapping[int, str]) -> Iterator[PastCopy]:
-    """The copies of tensors of the graph that the scheduler has from a graph before."""
     sched, tensors = snapshot.sched, snapshot.tensors
     made = [copy for of, _, _, copy in sched.copies() if copy != of]
     first, step = min(made, default=0), snapshot.overhead

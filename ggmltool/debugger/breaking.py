@@ -69,7 +69,6 @@ def _set_breakpoint(session: DebugSession, argument: str, temporary: bool) -> No
 
 
 def _with_condition(argument: str) -> tuple[str, str]:
-    """A location and the condition behind `if`, "" for none."""
     found = _IF.search(argument)
     if found is None:
         return argument.strip(), ""
@@ -116,7 +115,6 @@ def watch(session: DebugSession, argument: str) -> None:
 
 
 def _is_global(session: DebugSession, expression: str, at: int) -> bool:
-    """Whether an expression can be read in the outermost frame of a point."""
     try:
         session.reading.shown(expression, at, len(session.walker.calls.at(at)) - 1)
     except WalkError:

@@ -163,7 +163,6 @@ def list_(session: DebugSession, argument: str) -> None:
 
 
 def _passage(session: DebugSession, argument: str, graph: str, names: list[str], current: int) -> tuple[int, int]:
-    """The nodes to show, the first and the one behind the last."""
     rows = session.settings.listsize
     shown = session.listing if session.listing is not None and session.listing.graph == graph else None
     if not argument and shown is not None:

@@ -267,7 +267,6 @@ def _ended(words: Sequence[str]) -> Sequence[str]:
 
 
 def _lines(file: str) -> list[str]:
-    """The lines of a script. Raises CommandError."""
     path = Path(file).expanduser()
     try:
         if path.is_file() and path.stat().st_size > _LARGEST:

@@ -74,7 +74,6 @@ def _number(scope: Scope, key: str, type: CType, event: Any) -> int | None:
 
 
 def _chosen(scope: Scope, type: CType, event: Assigned | PassedOver | Refused) -> int:
-    """The backend that a rule gave to a tensor, in January 2024 its allocator."""
     decided = event.backend if isinstance(event, Assigned) else ""
     number = next((i for i, b in enumerate(scope.history.backends) if b.name == decided), -1)
     if not isinstance(bare(type), Pointer):
@@ -83,7 +82,6 @@ def _chosen(scope: Scope, type: CType, event: Assigned | PassedOver | Refused) -
 
 
 def _buffer(scope: Scope, key: str, buft: str) -> int:
-    """Where a buffer for computing lies that was just made."""
     number = next((i for i, b in enumerate(scope.history.backends) if buft in (b.memory, b.buft)), -1)
     galloc = scope.image.galloc
     if key == "ggml_tallocr_new_from_buft":

@@ -114,7 +114,6 @@ def point_of(session: DebugSession, number: int) -> int:
 
 
 def _source_text(session: DebugSession, number: int) -> str:
-    """The line of the event that a frame is at, behind its number."""
     at = point_of(session, number)
     return f"{at}\t{moment_line(session, at)}"
 
@@ -135,7 +134,6 @@ def arguments_of(session: DebugSession, number: int) -> list[tuple[str, str]]:
 
 
 def _named(session: DebugSession, value: Argument) -> str:
-    """What an argument points to, as people call it."""
     if not isinstance(value, ArgumentPointer) or value.kind not in ("tensor", "backend", "graph"):
         return ""
     if value.kind == "backend" and isinstance(value.index, int):
@@ -165,7 +163,6 @@ def backtrace(session: DebugSession, argument: str) -> None:
 
 
 def _locals(session: DebugSession, number: int, indent: str) -> None:
-    """The local variables of a frame."""
     found = session.reading.locals(session.at, session.walker.hidden + number, session.phase)
     for name, value in found:
         session.say(f"{indent}{name} = {value}")
@@ -174,7 +171,6 @@ def _locals(session: DebugSession, number: int, indent: str) -> None:
 
 
 def _select(session: DebugSession, number: int) -> None:
-    """Select a frame, and show it with the line of the event that it is at."""
     session.frame = number
     session.listing = None
     session.say(frame_text(session, number))

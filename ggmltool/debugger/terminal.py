@@ -62,11 +62,6 @@ class Terminal:
             sys.stdout.write(line)
             self._printed += 1
 
-    def _rows(self) -> int:
-        if not self.interactive or self.page == 0:
-            return 0
-        return shutil.get_terminal_size().lines if self.page is None else self.page
-
     def _ask_for_more(self) -> None:
         self._printed = 0
         answer = _answer(_PAGE)

@@ -205,9 +205,9 @@ class Walker:
             target = self._next(target.at, reverse, target.phase)
         return self._go(target, StopReason.STEPPED, reverse)
 
-    def advance(self, places: Sequence[int], reverse: bool = False, leave: bool = True, function: str = "") -> Stop:
-        """To the nearest of the places, where the function is entered if it is one; with `leave` no further than to
-        where the current call is done."""
+    def advance(self, places: Sequence[int], reverse: bool = False, function: str = "") -> Stop:
+        """To the nearest of the places, where the function is entered if it is one; no further than to where the
+        current call is done."""
         at = self.check(reverse)
         here = SeenPlace(at, self.phase)
         call = self.calls[self.calls.at(at)[self.hidden]]
@@ -215,7 +215,7 @@ class Walker:
         ways = (self.entry(function, point) for point in points)
         beyond = SeenPlace(-1 if reverse else self.last + 1)
         target = next((p for p in ways if (p < here if reverse else p > here)), beyond)
-        if leave and call.caller >= 0:
+        if call.caller >= 0:
             target = max(target, SeenPlace(call.first - 1)) if reverse else min(target, SeenPlace(call.last + 1))
         return self._go(target, StopReason.LOCATION, reverse)
 
@@ -352,7 +352,6 @@ class Walker:
 
     @staticmethod
     def _counts(one: Breakpoint) -> bool:
-        """Count a hit; whether it stops."""
         one.hits += 1
         if one.ignore:
             one.ignore -= 1

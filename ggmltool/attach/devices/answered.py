@@ -98,7 +98,6 @@ def recorded(asked: SnapshotQuestions, answers: Answers) -> list[RecordedAnswers
 
 
 def _params(key: int, t: TensorStruct) -> tuple[int, ...]:
-    """The words of the parameters; the number of a function of UNARY and GLU is ours."""
     if key in EMPTY_OPS:
         return ()
     if key >= FIRST_UNARY_KEY:

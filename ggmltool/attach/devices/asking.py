@@ -174,7 +174,6 @@ class _Asking:
 
 
 def _grouped(tensors: Iterable[int], key: Callable[[int], Key]) -> list[list[int]]:
-    """Tensors of which a device sees the same."""
     groups: dict[Key, list[int]] = {}
     for t in tensors:
         groups.setdefault(key(t), []).append(t)

@@ -306,7 +306,6 @@ class BackendReader:
     def _asked(
         self, tables: Mapping[int, InterfaceTable], results: Mapping[str, str]
     ) -> dict[tuple[str, int], int | None]:
-        """What these functions of each table answer, whose results have these types."""
         for a, table in tables.items():
             for name, result in results.items():
                 self.questions.add((name, a), table.functions.get(name, 0), result, a)

@@ -154,7 +154,6 @@ def _snapshot(
 
 
 def _names(session: AttachSession, reader: ProcessReader, found: Sequence[Suspect]) -> EndNames:
-    """What these tensors' types, ops and memory are called."""
     questions = Questions(session.link, mappings_of(session.link))
     tensors = [s.tensor for s in found]
     buffers = {t.buffer for t in tensors}

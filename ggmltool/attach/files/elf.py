@@ -140,7 +140,6 @@ class Elf:
         return out
 
     def _read(self, offset: int, n: int) -> bytes:
-        """What the file has of these bytes."""
         n = min(n, self._size - offset)
         return os.pread(self._file, n, offset) if n > 0 else b""
 

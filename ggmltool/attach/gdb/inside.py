@@ -580,7 +580,6 @@ def _load_some(pattern):
 
 @contextlib.contextmanager
 def _debug_files():
-    """Separate debug files are read."""
     for place in _set_aside:
         execute(f"set {_DEBUG_FILES} {place}")
     try:
@@ -617,17 +616,18 @@ def _mapping(line):
 
 
 def _is_core():
-    return re.search("^Local core dump file", execute("info files"), re.MULTILINE) is not None
+    return _of_files("^Local core dump file")
 
 
 def _is_remote():
-    return (
-        re.search("^(Remote|Extended remote) .*gdb-specific protocol", execute("info files"), re.MULTILINE) is not None
-    )
+    return _of_files("^(Remote|Extended remote) .*gdb-specific protocol")
+
+
+def _of_files(pattern):
+    return re.search(pattern, execute("info files"), re.MULTILINE) is not None
 
 
 def _tried(command):
-    """What gdb prints to a command, "" if it refuses."""
     try:
         return execute(command)
     except gdb.error:
@@ -635,7 +635,6 @@ def _tried(command):
 
 
 def _sections():
-    """The sections of the program and its libraries, as mappings."""
     program = gdb.current_progspace().filename or ""
     return [
         [int(a, 16), int(z, 16), "r-xp" if name in _CODE else "r--p", file or program]
@@ -654,7 +653,6 @@ def _look_here():
 
 
 def _missing():
-    """Libraries that gdb has not found."""
     return _MISSING.findall(execute("info sharedlibrary"))
 
 

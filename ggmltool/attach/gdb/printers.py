@@ -29,7 +29,6 @@ _FRONT_END = _started_by_front_end()
 
 
 def _get(value, name):
-    """A field, None of a struct that has no such."""
     try:
         return value[name]
     except (gdb.error, RuntimeError):
@@ -37,7 +36,6 @@ def _get(value, name):
 
 
 def _int(value, name):
-    """A field as a number, None where there is none to read."""
     field = _get(value, name)
     try:
         return None if field is None else int(field)
@@ -46,13 +44,11 @@ def _int(value, name):
 
 
 def _count(value, name, most=MOST):
-    """How many there are, and how many of them are shown."""
     n = max(_int(value, name) or 0, 0)
     return n, min(n, most)
 
 
 def _text(array):
-    """The text in an array of char, with escapes for what is no text."""
     try:
         raw = bytes(int(array[i]) & 255 for i in range(int(array.type.range()[1]) + 1))
     except (gdb.error, RuntimeError):
@@ -131,7 +127,6 @@ def line_of(tensor):
 
 
 def _array(pointer, shown, say):
-    """`say` of the first things behind a pointer."""
     out = []
     for i in range(shown):
         try:
@@ -187,7 +182,6 @@ class Printer:
 
 
 def _counted(n, what):
-    """`1 node`, `2 nodes`."""
     return "%s %s%s" % (n, what, "" if n == 1 else "s")
 
 

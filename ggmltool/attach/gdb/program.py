@@ -212,6 +212,15 @@ else:
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """A whole file or none. Raises OSError."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    Path(name).chmod(mode)
+    Path(name).replace(path)
+
+
 def gdb_file() -> Path:
     """Write the file into the user's cache folder, one for each Python that has ggmltool, and say where. Raises
     AttachError where it cannot be written."""
@@ -234,10 +243,7 @@ def gdb_file() -> Path:
             raise AttachError(
                 f"{folder}: others can write there what gdb would run; set XDG_CACHE_HOME to a folder of yours"
             )
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        Path(name).replace(path)
+        write_whole(path, text.encode("utf-8", "surrogateescape"), 0o600)
     except OSError as error:
         raise AttachError(f"cannot write {path}: {error.strerror or error}; set XDG_CACHE_HOME to a folder") from None
     return path

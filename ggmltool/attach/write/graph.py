@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from ggmltool.sources.graph_writer import GraphWriter, text
 from ggmltool.state.errors import AttachError
 from ggmltool.state.memory.tensors import TensorStruct
 
+_LISTED = 5
 MAX_NAME = 200
 """Characters of a name that a program gives, at most."""
 
@@ -75,11 +76,10 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text[:MAX_NAME])
 
 
-def listed(names: Iterable[str], most: int = 5) -> str:
+def listed(names: Sequence[str]) -> str:
     """The first of some names."""
-    all_names = list(names)
-    more = f", and {len(all_names) - most} more" if len(all_names) > most else ""
-    return ", ".join(all_names[:most]) + more
+    more = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
 
 
 NO_LIMIT = SIZE_MAX >> 1

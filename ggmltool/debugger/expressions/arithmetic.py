@@ -122,7 +122,6 @@ def _on_integers(operator: str, a: int, b: int) -> int:
 
 
 def _with_pointers(operator: str, a: CValue, b: CValue) -> CValue:
-    """Pointer plus number, pointer minus pointer."""
     of, other = pointed(a), pointed(b)
     if of is not None and other is not None:
         if operator != "-":

@@ -214,7 +214,6 @@ def _names(begun: str, scope: Scope) -> list[str]:
 
 
 def _fields(of: str, begun: str, scope: Scope) -> list[str]:
-    """The fields of an operand, which ends a text."""
     depth, at = 0, len(of)
     while at > 0:
         char = of[at - 1]

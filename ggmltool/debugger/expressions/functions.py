@@ -133,12 +133,10 @@ def _of_type(ask: str) -> Answer:
 
 
 def _buft(scope: EvalContext, value: CValue) -> int:
-    """The number of the buffer type that is pointed to. Raises NoMemoryError."""
     return _found(value, map(scope.image.devices.buft, range(len(scope.image.program.bufts))))
 
 
 def _found(value: CValue, addresses: Iterable[int]) -> int:
-    """Which of these addresses a pointer is. Raises NoMemoryError."""
     for number, address in enumerate(addresses):
         if address == value.integer():
             return number
@@ -146,7 +144,6 @@ def _found(value: CValue, addresses: Iterable[int]) -> int:
 
 
 def _of_buft(ask: str, of_buffer: bool = False) -> Answer:
-    """A fact of a buffer type, or of that of a buffer."""
 
     def answer(scope: EvalContext, values: list[CValue]) -> int | str:
         buft = field_of(values[0], "buft") if of_buffer else values[0]
@@ -190,7 +187,6 @@ def text_of(value: CValue) -> bytes:
 
 
 def _compare(scope: EvalContext, values: list[CValue]) -> int:
-    """strcmp, and strncmp where there are three."""
     n = max(values[2].integer(), 0) if len(values) > 2 else None
     a, b = text_of(values[0])[:n], text_of(values[1])[:n]
     return (a > b) - (a < b)

@@ -174,7 +174,6 @@ class Scope(EvalContext):
         return None if local is None else self.typed(*local)
 
     def _tensor(self, name: str) -> CValue | None:
-        """The tensor of this id, else the first of this name."""
         if name not in self._images.names:
             return None
         index = self.labels.get(name)
@@ -198,7 +197,6 @@ class Scope(EvalContext):
         return self._function(name) if found is None else found
 
     def _function(self, name: str) -> CValue | None:
-        """A function, with where it lies."""
         found = self.image.devices.functions.get(name)
         if found is not None:
             return CValue(found[1], self.memory, found[0], language=self.language)
@@ -252,7 +250,6 @@ def signature(name: str, layout: Layout, arguments: Sequence[CValue] | None = No
 
 
 def _passed(value: CValue, parameter: CType) -> CValue:
-    """A value as a function gets it."""
     t = bare(parameter)
     if isinstance(t, Pointer) and isinstance(value.bare, Struct) and bare(t.to) is value.bare:
         # The hash set that some ggml's functions take as it is, and others a pointer to.

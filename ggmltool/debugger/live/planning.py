@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import os
-import tempfile
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from ggmltool.ask.answer import Answer
@@ -15,9 +12,11 @@ from ggmltool.ask.attach.live import title_of
 from ggmltool.ask.attach.verified import verified_view, verify
 from ggmltool.ask.explain import text
 from ggmltool.ask.explain.node import explain_node
+from ggmltool.attach.calls import ALLOC, COMPUTE, RESERVE
 from ggmltool.attach.devices.asking import ask
+from ggmltool.attach.gdb.program import write_whole
 from ggmltool.attach.reading import read_snapshot
-from ggmltool.attach.state import Function, Snapshot
+from ggmltool.attach.state import Snapshot
 from ggmltool.attach.write.redacted import redacted
 from ggmltool.attach.write.written import GRAPH, Written, decided, scenario_file, with_assignments, written
 from ggmltool.debugger.errors import CommandError
@@ -27,17 +26,10 @@ from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.show.text import printable
 
-_ENTRIES: dict[str, Function] = {
-    "ggml_backend_sched_reserve": "ggml_backend_sched_reserve",
-    "ggml_backend_sched_alloc_graph": "ggml_backend_sched_alloc_graph",
-}
-_COMPUTE: Function = "ggml_backend_sched_graph_compute_async"
-_STOPS = (_COMPUTE, "ggml_backend_sched_graph_compute")
-
 
 def _stop(process: StoppedProcess) -> str:
     """How to come to where the scheduler has decided: at a function that is there, or behind the one that decides."""
-    there = next((name for name in _STOPS if process.session.instance.has(name)), "")
+    there = next((name for name in COMPUTE if process.session.instance.has(name)), "")
     return f"break {there}, and continue" if there else "break ggml_backend_sched_alloc_graph, continue, and finish"
 
 
@@ -46,8 +38,8 @@ def _before(process: StoppedProcess) -> Snapshot:
     CommandError where the scheduler is about to decide."""
     found = process.found
     if process.snapshot.sched.is_alloc:
-        return read_snapshot(process.session, found.sched, found.graph, _COMPUTE, "before")
-    function = _ENTRIES.get(found.call)
+        return read_snapshot(process.session, found.sched, found.graph, COMPUTE[0], "before")
+    function = next((name for name in RESERVE + ALLOC if name == found.call), None)
     if function is None or not found.entered:
         doing = f"is in the middle of {found.call}" if found.call else "has no graph now"
         raise CommandError(f"The scheduler {doing}; look where it has one: {_stop(process)}.")
@@ -68,7 +60,6 @@ class Made:
 
 
 def _scenario(process: StoppedProcess) -> Made:
-    """The graph as a scenario, made once while the program stands still."""
     if not isinstance(process.made, Made):
         before = _before(process)
         answers = ask(process.session, before) if process.link.ask("threads") else None
@@ -92,23 +83,13 @@ def save(process: StoppedProcess, command: GdbCommand) -> str:
         raise CommandError(f"{printable(path.name)} is no name of a scenario; it ends in .json.gz, .json or .yaml.")
     made = _scenario(process).written
     document = redacted(made.document) if "--redact" in words else made.document
-    _write(path, scenario_file(document))
-    notes = "".join(f"{printable(note)}\n" for note in made.notes)
-    return f"Wrote {printable(str(path))}: ggmltool plan {printable(names[0])}\n{notes}"
-
-
-def _write(path: Path, data: bytes) -> None:
-    """A whole file or none. Raises CommandError."""
-    if path.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
+    data = scenario_file(document)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     except OSError as error:
         raise CommandError(f"cannot write {printable(str(path))}: {error.strerror or error}.") from None
+    notes = "".join(f"{printable(note)}\n" for note in made.notes)
+    return f"Wrote {printable(str(path))}: ggmltool plan {printable(names[0])}\n{notes}"
 
 
 def why(process: StoppedProcess, command: GdbCommand) -> str:

@@ -140,7 +140,6 @@ class LiveScope(EvalScope):
         return dereferenced(value) if said["at"] else value
 
     def _type(self, text: str) -> CType | None:
-        """A type as gdb writes it, in C or C++."""
         for written in (text, f"struct {text}", f"enum {text}"):
             try:
                 cursor = TokenCursor(written)

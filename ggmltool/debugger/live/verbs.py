@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from ggmltool.ask.attach.live import OF_TENSOR, PLAIN
 from ggmltool.attach.files.emulator import DeadLink
+from ggmltool.attach.files.instance import STOPS
 from ggmltool.attach.gdb.link import LinkLost
 from ggmltool.debugger.command import split_format
 from ggmltool.debugger.errors import CommandError
@@ -24,11 +25,6 @@ from ggmltool.structs.layout import layout
 
 Answer = Callable[[StoppedProcess, GdbCommand], str]
 MOST_COMPLETED = 1000
-WATCHED = (
-    "ggml_backend_sched_reserve",
-    "ggml_backend_sched_alloc_graph",
-    "ggml_backend_sched_graph_compute_async",
-)
 _MOST = 1 << 20
 
 
@@ -135,7 +131,6 @@ def stop_at(process: StoppedProcess, command: GdbCommand) -> str:
 
 
 def _compute_functions(process: StoppedProcess) -> dict[int, None]:
-    """The functions graph_compute of the scheduler's backends."""
     sched, offset = process.found.sched, process.offset
     compute = offset("ggml_backend", "iface") + offset("ggml_backend_i", "graph_compute")
     n = process.memory.number(sched + offset("ggml_backend_sched", "n_backends"), 4)
@@ -153,7 +148,7 @@ def watch(process: StoppedProcess, command: GdbCommand) -> str:
     if word:
         raise CommandError("`ggml watch`, or `ggml watch off`.")
     copies = process.session.instances
-    process.link.ask("remember", [copy.symbols[name] for copy in copies for name in WATCHED if name in copy.symbols])
+    process.link.ask("remember", [copy.symbols[name] for copy in copies for name in STOPS if name in copy.symbols])
     return "The scheduler and the graph of every call are remembered from now on; the program does not stop for it.\n"
 
 

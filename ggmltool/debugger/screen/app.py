@@ -112,7 +112,6 @@ class DebuggerApp(ScreenApp):
         self._word = ""
 
     def _ground(self) -> None:
-        """Widgets get the colors of the ground."""
         theme = self.look.theme
         self.register_theme(theme)
         self.theme = theme.name
@@ -140,7 +139,6 @@ class DebuggerApp(ScreenApp):
         self._arrange(event.size.width, event.size.height)
 
     def _arrange(self, width: int, height: int) -> None:
-        """Put the panes where they have room."""
         self.screen.remove_class("wide", "medium", "small", "behind")
         self.screen.add_class(*classes_of(width, height, self.zoomed))
         self.bring_to_front()

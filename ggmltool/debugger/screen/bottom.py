@@ -96,7 +96,6 @@ class Scrubber(Lines):
         return self._labels(width) if y == 0 else self._slider(width)
 
     def _labels(self, width: int) -> Text:
-        """The steps, each where it begins."""
         scene, face = self.home.scene, self.home.look.face
         line = Text()
         marks = scene.timeline.step_marks

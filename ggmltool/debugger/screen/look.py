@@ -68,14 +68,12 @@ class Look:
         )
 
     def _ink(self, backend: str) -> Style:
-        """The style of a backend's name, and of what belongs to it."""
         if not self.colored:
             return self.face.plain
         color = self._colors.get(backend, NO_BACKEND)
         return Style(color=color.dark_ink if self.dark else color.ink)
 
     def _range(self, backend: str, shade: int, selected: bool = False) -> Style:
-        """A range of a backend's memory in one of its shades."""
         if not self.colored:
             return Style(reverse=shade % 2 == 0, bold=selected, underline=selected)
         color = self._colors.get(backend, NO_BACKEND)

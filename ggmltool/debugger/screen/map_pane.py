@@ -195,7 +195,6 @@ class MapPane(Pane):
             yield from self._drawn(chunk, height)
 
     def _drawn(self, chunk: SceneChunk, height: int) -> Iterator[MapRow]:
-        """A chunk over program order."""
         home, plan = self.home, self.home.now.planning
         if plan is None or not plan.nodes:
             return
@@ -266,7 +265,6 @@ class MapPane(Pane):
         self.home.select(names[min(max(at, 0), len(names) - 1)])
 
     def _in_turn(self) -> list[TensorSpan]:
-        """The ranges in the order in which they are selected."""
         plan = self.home.now.planning
         if self.over_time:
             return [] if plan is None else plan.spans

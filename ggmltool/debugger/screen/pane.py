@@ -125,13 +125,13 @@ class Pane(ScrollView, can_focus=True):
                 self._strips[made_as] = strip
         return strip
 
-    def keep_in_sight(self, number: int, centered: bool = False) -> None:
+    def keep_in_sight(self, number: int) -> None:
         """Scroll so that a line is seen, in the middle if it was out of sight."""
         height = self.scrollable_content_region.height
         top = self.scroll_offset.y
-        if top <= number < top + height and not centered:
+        if top <= number < top + height:
             return
-        far = centered or not top - height <= number < top + 2 * height
+        far = not top - height <= number < top + 2 * height
         aim = number - height // 2 if far else number if number < top else number - height + 1
         self.scroll_to(y=min(max(aim, 0), max(self.count - height, 0)), animate=False, force=True)
 

@@ -217,7 +217,6 @@ class Scene:
         return {} if work is None else self._said(work)
 
     def _asked(self, work: SchedulerWork) -> Asked:
-        """What is said while a graph is split, and of the program's own assignments before."""
         out: dict[str, list[tuple[int, Said]]] = {}
         for at, said in reversed(list(said_until(self.history.points, work.last))):
             out.setdefault(said.tensor, []).append((at, said))
@@ -266,7 +265,6 @@ class Scene:
         return {t.id: t for t in (*built.leafs, *built.nodes)}
 
     def _readers(self, graph: str) -> dict[str, list[str]]:
-        """The nodes that read each tensor."""
         out: dict[str, list[str]] = {}
         for t in self.built(graph).values():
             for src in dict.fromkeys(s.label for s in t.src if s is not None):

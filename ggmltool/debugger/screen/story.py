@@ -222,7 +222,6 @@ class _Teller:
                 yield self._line((f"{'':<7}and {count(hidden, 'other')}", self.face.soft))
 
     def _of_a_context(self, root: str, plan: Planning | None) -> Iterator[Line]:
-        """What lies in no compute buffer: memory of a context, or none."""
         tensors = self.now.scene.built(self.now.program.graph)
         t = tensors.get(root)
         buffer = None if t is None else t.buffer

@@ -154,7 +154,6 @@ class Timeline:
             self._memory.hear(event)
 
     def _turn(self, at: int, event: events.AllocationStarted) -> None:
-        """The allocator turns to a node, or begins a graph."""
         if event.at < 0:
             self._planned()
             self.plannings.append(Planning(at))
@@ -163,7 +162,6 @@ class Timeline:
         self.node_marks.append(at)
 
     def _planned(self) -> None:
-        """The newest walk is over."""
         if self.plannings:
             plan = self.plannings[-1]
             plan.spans = _spans(self._memory.allocations)

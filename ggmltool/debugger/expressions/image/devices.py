@@ -82,7 +82,6 @@ class Devices(ImagePart):
         return frozenset(f.base for f in self.buffers if f is not None and bufts[f.buft].family in families)
 
     def _table(self, b: int, kind: str) -> dict[str, int]:
-        """The addresses in a function table of a backend, by field."""
         struct = self.layout.structs.get(kind)
         table = self.program.tables(b).get(kind)
         known = {} if table is None else {f.field: f.function for f in table.functions}
@@ -148,7 +147,6 @@ class Devices(ImagePart):
 
 
 def _function(member: Member) -> Function | None:
-    """The function that a field points to, None if it is no such pointer."""
     pointer = bare(member.type)
     to = bare(pointer.to) if isinstance(pointer, Pointer) else None
     return to if isinstance(to, Function) else None

@@ -73,7 +73,6 @@ class Galloc(ImagePart):
 
     @cached_property
     def _keys(self) -> dict[int, int]:
-        """The tensors that were looked up, by where they lie."""
         tensors = self._planned()
         seen: dict[int, _Seen] = {}
 

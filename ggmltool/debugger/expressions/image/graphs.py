@@ -67,7 +67,6 @@ class Graphs(ImagePart):
         return made, dict(zip(slots, uses, strict=True))
 
     def _object(self, name: str, number: int) -> bytes:
-        """The header of a graph's object, the graph, and its arrays."""
         at = self.address(name)
         header = {"offs": at - arena(number), "size": self._nbytes, "type": _GRAPH_OBJECT}
         nodes, leafs = (self._tensors.addresses(self.cells.get(("cgraph", name, p), ())) for p in ("nodes", "leafs"))
@@ -93,7 +92,6 @@ class Graphs(ImagePart):
         return pack(self.layout.structs["ggml_object"], header) + bytes(out)
 
     def _context(self, number: int) -> Fields:
-        """The struct of a context, whose pool is the arena of its number."""
         program, step = self.program, self._tensors.step
         n = program.arena_sizes[number]
         size, last = n * step, (n - 1) * step

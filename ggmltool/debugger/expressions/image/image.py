@@ -102,7 +102,6 @@ class Image:
 
 @cache
 def _halves() -> bytes:
-    """The table with a float for each of the 65536 half-precision numbers."""
     halves = struct.unpack(f"<{HALVES}e", b"".join(i.to_bytes(2, "little") for i in range(HALVES)))
     return struct.pack(f"<{HALVES}f", *halves)
 

@@ -106,7 +106,6 @@ class Sched(ImagePart):
         return pack_array(INT, values, max(self._size, 1))
 
     def _at(self, slot: int) -> int | None:
-        """The address in a slot of the hash set, None if it is free."""
         return self.slots.keys[slot] if slot < len(self.slots.keys) else None
 
     def _key(self, slot: int) -> bytes:
