@@ -16,7 +16,7 @@ from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
     from ggmltool.ask.backends.record import MadeBackends, Profiles
-    from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
+    from ggmltool.ask.explain.message import ExplainedMessage, NoMessage
     from ggmltool.ask.log.record import ImportedGraph, ImportedLog
     from ggmltool.ask.reference.record import Samples
     from ggmltool.inspect.opened import Opened
@@ -57,7 +57,7 @@ def samples() -> Answer[Samples]:
 
 
 @checked
-def explain_error(text: str) -> Answer[ExplainedMessageShown | NoMessage]:
+def explain_error(text: str) -> Answer[ExplainedMessage | NoMessage]:
     """What a message of ggml's or llama.cpp's means: a line of a log, or a whole one.
 
     Raises InspectError with the nearest ones where no message is known of these words.

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from ggmltool.api.report import Report
     from ggmltool.ask.answer import Answer
     from ggmltool.ask.backends.record import MadeBackends
-    from ggmltool.ask.compare.record import WorstNodes
+    from ggmltool.ask.compare.record import ComparedGraph
     from ggmltool.ask.diff.plans import PlanDiff
-    from ggmltool.ask.explain.node import ExplainedNodeShown
-    from ggmltool.ask.explain.realloc import ExplainedReallocShown
-    from ggmltool.ask.explain.split import ExplainedSplitShown
+    from ggmltool.ask.explain.node import ExplainedNode
+    from ggmltool.ask.explain.realloc import ExplainedRealloc
+    from ggmltool.ask.explain.split import ExplainedSplit
     from ggmltool.ask.run.record import NextToken
     from ggmltool.ask.supports.record import State, SupportMatrix
     from ggmltool.ask.verify.record import Verification
@@ -148,19 +148,19 @@ class Scenario(LoadedScenario):
     tensor = method(TensorQuestion)
 
     @overload
-    def explain(self, what: str, other: None = None, **when: Unpack[When]) -> Answer[ExplainedNodeShown]: ...
+    def explain(self, what: str, other: None = None, **when: Unpack[When]) -> Answer[ExplainedNode]: ...
 
     @overload
-    def explain(self, what: int, other: None = None, **when: Unpack[When]) -> Answer[ExplainedSplitShown]: ...
+    def explain(self, what: int, other: None = None, **when: Unpack[When]) -> Answer[ExplainedSplit]: ...
 
     @overload
     def explain(
         self, what: tuple[str | None, str | None], other: LoadedScenario | None = None, **when: Unpack[When]
-    ) -> Answer[ExplainedReallocShown]: ...
+    ) -> Answer[ExplainedRealloc]: ...
 
     def explain(
         self, what: str | int | tuple[str | None, str | None], other: LoadedScenario | None = None, **when: Unpack[When]
-    ) -> Answer[ExplainedNodeShown | ExplainedSplitShown | ExplainedReallocShown]:
+    ) -> Answer[ExplainedNode | ExplainedSplit | ExplainedRealloc]:
         """Why a node is on its backend (its id), why a split begins (its number), or whether the memory planned for
         one graph serves another (both names); the second graph can be one of the scenario `other`.
 
@@ -310,7 +310,7 @@ class Scenario(LoadedScenario):
         tensor: Sequence[str] = (),
         seed: int | None = None,
         zeros: bool = False,
-    ) -> Answer[WorstNodes]:
+    ) -> Answer[ComparedGraph]:
         """A graph computed by two sides, node by node: `facts.over` are the nodes whose own kernel is off.
 
         The sides are two `backends` (by default the scenario's first and its CPU), or with `library` the real ggml's

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.ask.answer import Answer
-    from ggmltool.ask.compare.record import WorstNodes
+    from ggmltool.ask.compare.record import ComparedGraph
     from ggmltool.ask.run.record import WatchedNode
     from ggmltool.attach.calls import At
     from ggmltool.attach.session import AttachSession
@@ -202,7 +202,7 @@ class ReadValues:
             backend = self.written.names.backend(self.captured.ran_on.get(id, -1)) or ""
             yield WatchedNode(id, op_of(t), t["type"], tuple(t["ne"]), src, backend, graph, 0)
 
-    def compared(self) -> Answer[WorstNodes]:
+    def compared(self) -> Answer[ComparedGraph]:
         """The nodes computed here from the same inputs. Raises InspectError, ScenarioError, GgmlError."""
         from ggmltool.ask.compare import Compare
         from ggmltool.ask.compare.record import ComparedSide

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, cast, dataclass_transform
 
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType, defstruct, field, to_builtins
 from msgspec.structs import fields, replace
@@ -35,12 +36,14 @@ class Document(Row, kw_only=True):
     """Whether its text is what ggml itself prints, byte for byte."""
     tells_refusal: ClassVar[tuple[str, ...]] = ()
     """The formats that say themselves, in ggml's words, why ggml refused."""
+    beside: ClassVar[tuple[str, ...]] = ()
+    """Fields that are for its views alone: what is printed with --json has them not."""
     ggmltool: Literal[1] = 1
     kind: str
 
     def document(self) -> Document:
         """What is printed with --json: itself, or where it has more for its views the part of it that has a `kind`."""
-        document = document_in(type(self))
+        document = printed(document_in(type(self)))
         return self if document is type(self) else part(self, document)
 
 
@@ -50,6 +53,26 @@ D = TypeVar("D", bound=Document)
 def document_in(record: type[Document]) -> type[Document]:
     """The document that a record is or extends: the class that declares the `kind`."""
     return next(cls for cls in record.__mro__ if "kind" in get_annotations(cls))
+
+
+@cache
+def printed(document: type[Document]) -> type[Document]:
+    """A document without what its views have beside it: itself, or a struct of the same name with the other fields."""
+    if not document.beside:
+        return document
+    own, known = get_annotations(document), document.__struct_fields__
+    names = dict(zip(known, document.__struct_encode_fields__, strict=True))
+    defaults = dict(zip(reversed(known), reversed(document.__struct_defaults__), strict=False))
+    shown = [
+        (name, own[name], field(default=defaults.get(name, NODEFAULT), name=encoded))
+        for name, encoded in names.items()
+        if name in own and name not in document.beside
+    ]
+    about = {"__doc__": document.__doc__, "main_table": document.main_table}
+    made = defstruct(
+        document.__name__, shown, bases=document.__bases__, module=document.__module__, namespace=about, kw_only=True
+    )
+    return cast("type[Document]", made)
 
 
 def part(record: Document, document: type[D], **more: Any) -> D:

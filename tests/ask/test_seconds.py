@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.splits.seconds import SecondsShown, SplitTime, Timed, shown, speed_lines
+from ggmltool.ask.splits.seconds import Seconds, SplitTime, Timed, shown, speed_lines
 from ggmltool.estimate.forecast import SOME_HOST, Speeds
 from ggmltool.estimate.records import Estimate, Rates
 from ggmltool.ggml.plan import Plan, SplitPlan
@@ -50,7 +50,7 @@ TIMED = Timed(
     RATES,
     ("CPU",),
 )
-ANSWER = Answer(SecondsShown.of(TIMED), "a model", "alloc prompt", PLAN)
+ANSWER = Answer(Seconds.of(TIMED), "a model", "alloc prompt", PLAN)
 
 
 @pytest.mark.parametrize("columns", [40, 80])

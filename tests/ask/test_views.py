@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.buffers.record import BuffersShown
+from ggmltool.ask.buffers.record import BuffersDocument
 from ggmltool.ask.buffers.text import buffers
 from ggmltool.ask.dot.splits import ggml_dot, split_dot
 from ggmltool.ask.plan.record import PlanDocument, PlanShown
 from ggmltool.ask.plan.text import plan
 from ggmltool.ask.run.record import StepReport
 from ggmltool.ask.run.text import steps_view
-from ggmltool.ask.splits.record import SplitsShown
+from ggmltool.ask.splits.record import SplitsTable
 from ggmltool.ask.splits.text import splits
 from ggmltool.ggml.plan import Plan, SplitPlan
 from ggmltool.scenario.tensor_info import Tensors
@@ -29,8 +29,8 @@ from tests.golden import check_golden
 from tests.lifetimes import memory_plan
 
 
-def buffers_answer(limit: int | None) -> Answer[BuffersShown]:
-    shown = BuffersShown.of(TWO_DEVICES, memory_plan(EVENTS), TENSORS, limit)
+def buffers_answer(limit: int | None) -> Answer[BuffersDocument]:
+    shown = BuffersDocument.of(TWO_DEVICES, memory_plan(EVENTS), TENSORS, limit)
     return Answer(shown, "two devices", plan_step(TWO_DEVICES), TWO_DEVICES)
 
 
@@ -47,7 +47,7 @@ def shown(plan: Plan, tensors: Tensors, title: str, more: str = "") -> Answer[Pl
     return Answer(PlanShown.of(plan, tensors, more), title)
 
 
-SPLITS = Answer(SplitsShown.of(TWO_DEVICES, TENSORS), "two devices", "alloc main", TWO_DEVICES)
+SPLITS = Answer(SplitsTable.of(TWO_DEVICES, TENSORS), "two devices", "alloc main", TWO_DEVICES)
 VIEWS: dict[str, Callable[[Style], str]] = {
     "plan": lambda style: plan(shown(TWO_DEVICES, TENSORS, "two devices", "ggmltool splits x"), style),
     "plan_many": lambda style: plan(shown(MANY, TENSORS, "many splits", "ggmltool splits x"), style),

@@ -9,7 +9,7 @@ from itertools import permutations
 import pytest
 
 import ggmltool
-from ggmltool.ask.explain.realloc import ExplainedReallocShown, Side, explain_realloc
+from ggmltool.ask.explain.realloc import ExplainedRealloc, Side, explain_realloc
 from ggmltool.inspect.opened import Opened
 from ggmltool.oracle import run_many
 from ggmltool.scenario.scenario import LoadedScenario
@@ -28,7 +28,7 @@ def pairs(scenario: LoadedScenario) -> list[tuple[str, str]]:
     return list(permutations(scenario.model.graphs, 2))
 
 
-def ours(scenario: LoadedScenario, first: str, second: str) -> ExplainedReallocShown:
+def ours(scenario: LoadedScenario, first: str, second: str) -> ExplainedRealloc:
     opened = Opened(scenario, "it")
     return explain_realloc(Side(opened, first, first), Side(opened, second, second))
 
@@ -37,7 +37,7 @@ def real_model(scenario: LoadedScenario, first: str, second: str) -> ScenarioSpe
     return replace(scenario.model, steps=[Step("reserve", first), Step("alloc", second)])
 
 
-def check(cases: list[tuple[ExplainedReallocShown, ScenarioSpec]], level: int, monkeypatch: pytest.MonkeyPatch) -> int:
+def check(cases: list[tuple[ExplainedRealloc, ScenarioSpec]], level: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many aborted; each as it was foretold."""
     monkeypatch.setenv("GGML_SCHED_DEBUG_REALLOC", str(level))
     aborted = 0
@@ -53,7 +53,7 @@ def check(cases: list[tuple[ExplainedReallocShown, ScenarioSpec]], level: int, m
     return aborted
 
 
-def cases_of(scenarios: list[LoadedScenario]) -> list[tuple[ExplainedReallocShown, ScenarioSpec]]:
+def cases_of(scenarios: list[LoadedScenario]) -> list[tuple[ExplainedRealloc, ScenarioSpec]]:
     out = []
     for loaded in scenarios:
         for first, second in pairs(loaded):

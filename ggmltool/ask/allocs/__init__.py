@@ -9,11 +9,11 @@ from ggmltool.ask.moment import OfMoment, answer
 from ggmltool.ask.question import Exclusion, Option
 
 if TYPE_CHECKING:
-    from ggmltool.ask.allocs.record import AllocStoryShown, AllocTableShown, FreeBlocksShown
+    from ggmltool.ask.allocs.record import AllocStory, AllocTable, FreeBlocks
     from ggmltool.inspect.opened import Opened
 
 
-class Allocs(OfMoment["AllocTableShown | AllocStoryShown | FreeBlocksShown"], frozen=True, kw_only=True):
+class Allocs(OfMoment["AllocTable | AllocStory | FreeBlocks"], frozen=True, kw_only=True):
     """Show where the graph allocator puts every node and its sources, and every leaf: node_allocs and leaf_allocs.
 
     Sources are `name buffer:offset+size_max`. Buffer -1 is ggml's mark for a view or a pre-allocated tensor. The nodes
@@ -44,15 +44,15 @@ class Allocs(OfMoment["AllocTableShown | AllocStoryShown | FreeBlocksShown"], fr
     exclusions = (Exclusion("trace", ("free_blocks",)),)
     raises = "InspectError if the allocator never came to the node."
 
-    def ask(self, opened: Opened) -> Answer[AllocTableShown | AllocStoryShown | FreeBlocksShown]:
+    def ask(self, opened: Opened) -> Answer[AllocTable | AllocStory | FreeBlocks]:
         """The plan, the story of it, or what lies where at a node."""
-        from ggmltool.ask.allocs.record import AllocStoryShown, AllocTableShown, FreeBlocksShown
+        from ggmltool.ask.allocs.record import AllocStory, AllocTable, FreeBlocks
         from ggmltool.inspect.allocator import watch_allocator
 
         found = watch_allocator(self.of(opened), self.moment, self.free_blocks)
         if self.free_blocks is not None:
-            record = FreeBlocksShown.of(found, self.free_blocks)
+            record = FreeBlocks.of(found, self.free_blocks)
             return answer(found.at, record, f"{found.heading} at {self.free_blocks}")
         if self.trace:
-            return answer(found.at, AllocStoryShown.of(found), found.heading)
-        return answer(found.at, AllocTableShown.of(found), found.heading)
+            return answer(found.at, AllocStory.of(found), found.heading)
+        return answer(found.at, AllocTable.of(found), found.heading)

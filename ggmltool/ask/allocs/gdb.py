@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ggmltool.ask.allocs.record import AllocStoryShown, AllocTableShown, FreeBlocksShown, TallocrState
+from ggmltool.ask.allocs.record import AllocStory, AllocTable, FreeBlocks, TallocrState
 from ggmltool.ask.answer import Answer
 from ggmltool.ggml.alloc.common import INVALID, TensorAlloc
 from ggmltool.ggml.releases.table import BY_NAME
@@ -19,7 +19,7 @@ from ggmltool.show.table import Style
 from ggmltool.state.errors import WrongUse
 
 
-def allocs(answer: Answer[AllocTableShown], style: Style) -> str:
+def allocs(answer: Answer[AllocTable], style: Style) -> str:
     """The plan, and the planners behind it."""
     record = answer.facts
     release = BY_NAME[record.ggml]
@@ -31,13 +31,13 @@ def allocs(answer: Answer[AllocTableShown], style: Style) -> str:
     return gdb_session([*plan, *prints], style.width)
 
 
-def free_blocks(answer: Answer[FreeBlocksShown], style: Style) -> str:
+def free_blocks(answer: Answer[FreeBlocks], style: Style) -> str:
     """The planners as they stood when the tensor had got its memory."""
     chunked = BY_NAME[answer.facts.ggml].max_chunks > 1
     return gdb_session(tallocr_prints(answer.facts.tallocrs, chunked), style.width)
 
 
-def story(answer: Answer[AllocStoryShown], style: Style) -> str:
+def story(answer: Answer[AllocStory], style: Style) -> str:
     """Raises WrongUse: gdb shows structs, no story."""
     raise WrongUse("--trace and --format gdb are different views; choose one.")
 

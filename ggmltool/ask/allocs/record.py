@@ -70,21 +70,18 @@ class AllocTable(StepDocument, kw_only=True):
     """
 
     view = "allocs"
+    beside = ("nodes", "leafs", "tallocrs")
+    """The plan as it was read, and the planners as gdb shows them."""
     kind: Literal["allocs"] = "allocs"
     bufts: list[str]
     node_allocs: list[NodeAlloc]
     leaf_allocs: list[LeafAlloc]
-
-
-class AllocTableShown(AllocTable, kw_only=True):
-    """The plan as it was read, and the planners as gdb shows them."""
-
     nodes: tuple[AllocRow, ...]
     leafs: tuple[AllocRow, ...]
     tallocrs: tuple[TallocrState, ...]
 
     @classmethod
-    def of(cls, found: WatchedAllocator) -> AllocTableShown:
+    def of(cls, found: WatchedAllocator) -> AllocTable:
         """The allocator's plan at a moment."""
         return cls(
             **head(found.at.plan),
@@ -108,18 +105,15 @@ class AllocStory(StepDocument, kw_only=True):
     """
 
     view = "story"
+    beside = ("told", "nodes")
+    """The story, with the steps as they were told and the nodes that they are of."""
     kind: Literal["allocs"] = "allocs"
     steps: list[AllocEventRow]
-
-
-class AllocStoryShown(AllocStory, kw_only=True):
-    """The story, with the steps as they were told and the nodes that they are of."""
-
     told: tuple[AllocStep, ...]
     nodes: tuple[NodeLabel, ...]
 
     @classmethod
-    def of(cls, found: WatchedAllocator) -> AllocStoryShown:
+    def of(cls, found: WatchedAllocator) -> AllocStory:
         """The steps that led to the allocator's last plan."""
         told = tuple(found.record.steps)
         steps = [alloc_event_row(step) for step in told]
@@ -152,20 +146,17 @@ class FreeBlocks(StepDocument, kw_only=True):
     """`allocs --free-blocks NODE --json`: what lies where and what is free, when the node `at` had got its memory."""
 
     view = "free_blocks"
+    beside = ("bufts", "then", "tallocrs")
+    """What lies where, as it was read, and the planners as gdb shows them."""
     kind: Literal["free_blocks"] = "free_blocks"
     at: str
     chunks: list[ChunkBlocks]
-
-
-class FreeBlocksShown(FreeBlocks, kw_only=True):
-    """What lies where, as it was read, and the planners as gdb shows them."""
-
     bufts: tuple[str, ...]
     then: AllocMoment
     tallocrs: tuple[TallocrState, ...]
 
     @classmethod
-    def of(cls, found: WatchedAllocator, at: str) -> FreeBlocksShown:
+    def of(cls, found: WatchedAllocator, at: str) -> FreeBlocks:
         """Every chunk of every buffer id, when the tensor `at` had got its memory."""
         then, bufts = found.moment(), tuple(b.name for b in found.gallocr.bufts)
         chunks = [

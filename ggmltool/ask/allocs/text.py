@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ggmltool.ask.allocs.record import AllocStoryShown, AllocTableShown, FreeBlocksShown
+from ggmltool.ask.allocs.record import AllocStory, AllocTable, FreeBlocks
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.words import words
 from ggmltool.ggml.alloc.common import TensorAlloc
@@ -27,7 +27,7 @@ _STORY = (
 )
 
 
-def allocs(answer: Answer[AllocTableShown], style: Style) -> str:
+def allocs(answer: Answer[AllocTable], style: Style) -> str:
     """Two tables: where the plan puts each node with its sources, and each leaf."""
     nodes, leafs, bufts = answer.facts.nodes, answer.facts.leafs, answer.facts.bufts
     parts = [
@@ -67,7 +67,7 @@ def _table(what: str, bufts: Sequence[str]) -> Table[AllocRow]:
     return Table(*columns)
 
 
-def story(answer: Answer[AllocStoryShown], style: Style) -> str:
+def story(answer: Answer[AllocStory], style: Style) -> str:
     """Line by line what the allocator did, and the free blocks of the chunk after each step."""
     rows = [_step(step, answer.facts.nodes) for step in answer.facts.told]
     top = heading(answer.title, [answer.heading], style)
@@ -118,7 +118,7 @@ _NARROWEST = 12
 """Columns of the whole drawing at most, and of one block at least."""
 
 
-def free_blocks(answer: Answer[FreeBlocksShown], style: Style) -> str:
+def free_blocks(answer: Answer[FreeBlocks], style: Style) -> str:
     """Every chunk of every buffer type as a bar of blocks, each with its tensor, and the offsets under its edges."""
     moment, bufts = answer.facts.then, answer.facts.bufts
     parts = [heading(answer.title, [answer.heading], style)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ggmltool.ask.answer import Answer
-    from ggmltool.ask.buffers.record import BuffersShown, ChunksShown, CopiesShown
+    from ggmltool.ask.buffers.record import BuffersDocument, ChunksDocument, CopiesDocument
     from ggmltool.ask.moment import When
     from ggmltool.inspect.opened import Opened
 
@@ -72,17 +72,17 @@ class Buffers(OfMoment[R], frozen=True, kw_only=True):
     if TYPE_CHECKING:
 
         @overload
-        def __init__(self: Buffers[BuffersShown], **when: Unpack[When]) -> None: ...
+        def __init__(self: Buffers[BuffersDocument], **when: Unpack[When]) -> None: ...
 
         @overload
-        def __init__(self: Buffers[ChunksShown], *, chunks: bool, **when: Unpack[When]) -> None: ...
+        def __init__(self: Buffers[ChunksDocument], *, chunks: bool, **when: Unpack[When]) -> None: ...
 
         @overload
-        def __init__(self: Buffers[CopiesShown], *, copies: bool, **when: Unpack[When]) -> None: ...
+        def __init__(self: Buffers[CopiesDocument], *, copies: bool, **when: Unpack[When]) -> None: ...
 
         @overload
         def __init__(
-            self: Buffers[BuffersShown],
+            self: Buffers[BuffersDocument],
             *,
             peak: bool = ...,
             all: bool = ...,
@@ -116,11 +116,11 @@ class Buffers(OfMoment[R], frozen=True, kw_only=True):
         if self.copies:
             both = (replace(opened.what_if(WhatIf(parallel=on)), options=opened.options) for on in (True, False))
             parallel, single = (watch(one, self.moment) for one in both)
-            return answer(parallel, record.CopiesShown.of(parallel.plan, single.plan), plan_step(parallel.plan))
+            return answer(parallel, record.CopiesDocument.of(parallel.plan, single.plan), plan_step(parallel.plan))
         at = watch(opened, self.moment, Record(Keep.MEMORY))
         plan, memory, when = at.plan, at.record.memory, plan_step(at.plan)
         if self.chunks:
-            return answer(at, record.ChunksShown.of(plan, memory, chunk_limits(opened.model)), when)
-        shown = record.ChartShown if self.chart else record.BuffersShown
+            return answer(at, record.ChunksDocument.of(plan, memory, chunk_limits(opened.model)), when)
+        shown = record.ChartShown if self.chart else record.BuffersDocument
         limit = None if self.all else MAX_TENSORS
         return answer(at, shown.of(plan, memory, opened.tensors(at.graph), limit, self.ascii), when)

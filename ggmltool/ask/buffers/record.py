@@ -89,14 +89,11 @@ class BuffersDocument(StepDocument, kw_only=True):
     """`buffers --json`: the size of every compute buffer, and what lies in it at its peak, largest first."""
 
     view = "buffers"
-    kind: Literal["buffers"] = "buffers"
-    buffers: list[BufferRow]
-
-
-class BuffersShown(BuffersDocument, kw_only=True):
+    beside = ("plan", "memory", "tensors", "limit", "ascii")
     """The buffers with what lies in them when, and the tensors of the graph; at most `limit` of the tensors at a peak
     are shown, None for all. `ascii` is for the chart."""
-
+    kind: Literal["buffers"] = "buffers"
+    buffers: list[BufferRow]
     plan: Plan
     memory: MemoryPlan
     tensors: Tensors
@@ -120,7 +117,7 @@ class BuffersShown(BuffersDocument, kw_only=True):
         return self.memory.lifetimes
 
 
-class ChartShown(BuffersShown, kw_only=True):
+class ChartShown(BuffersDocument, kw_only=True):
     """The buffers over time."""
 
     view = "chart"
@@ -147,14 +144,11 @@ class Chunk(Row):
 class ChunksDocument(StepDocument, kw_only=True):
     """`buffers --chunks --json`: the chunks of every compute buffer, and which tensor opened each."""
 
+    view = "chunks"
+    beside = ("backends",)
+    """The chunks with the names of the backends, for their colors."""
     kind: Literal["chunks"] = "chunks"
     chunks: list[Chunk]
-
-
-class ChunksShown(ChunksDocument, kw_only=True):
-    """The chunks with the names of the backends, for their colors."""
-
-    view = "chunks"
     backends: tuple[str, ...]
 
     @classmethod
@@ -186,16 +180,13 @@ class CopiesRow(Row):
 class CopiesDocument(StepDocument, kw_only=True, rename={"parallel": "with"}):
     """`buffers --copies --json`: what a graph needs `with` the copies of pipeline parallelism and `without`."""
 
+    view = "copies"
+    tells_refusal = ("text", "json", "csv")
+    beside = ("plans",)
+    """Both with their plans."""
     kind: Literal["pipeline_copies"] = "pipeline_copies"
     parallel: CopiesRow
     without: CopiesRow
-
-
-class CopiesShown(CopiesDocument, kw_only=True):
-    """Both with their plans."""
-
-    view = "copies"
-    tells_refusal = ("text", "json", "csv")
     plans: tuple[Plan, Plan]
 
     @classmethod

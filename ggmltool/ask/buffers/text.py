@@ -8,14 +8,22 @@ from string import ascii_lowercase
 from typing import NamedTuple
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.buffers.record import Buffer, BuffersShown, ChartShown, Chunk, ChunksShown, CopiesShown, buffers_of
+from ggmltool.ask.buffers.record import (
+    Buffer,
+    BuffersDocument,
+    ChartShown,
+    Chunk,
+    ChunksDocument,
+    CopiesDocument,
+    buffers_of,
+)
 from ggmltool.inspect.memory import MemoryPlan, Peak, TensorLifetime
 from ggmltool.show.colors import term_colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count, dims, ggml_error, printable, size
 
 
-def buffers(answer: Answer[BuffersShown], style: Style) -> str:
+def buffers(answer: Answer[BuffersDocument], style: Style) -> str:
     """Sizes and peaks of all buffers, then what lies in each at its peak."""
     shown, plan = answer.facts, answer.facts.plan
     buffers = buffers_of(plan, shown.memory)
@@ -43,7 +51,7 @@ def buffers(answer: Answer[BuffersShown], style: Style) -> str:
     return "".join(parts)
 
 
-def _contents(buffer: Buffer, peak: Peak, about: BuffersShown, inks: dict[str, str], style: Style) -> Iterator[str]:
+def _contents(buffer: Buffer, peak: Peak, about: BuffersDocument, inks: dict[str, str], style: Style) -> Iterator[str]:
     from rich.text import Text
 
     during = f"while {printable(peak.node)} is computed" if peak.node else "before the first node"
@@ -66,7 +74,7 @@ def _contents(buffer: Buffer, peak: Peak, about: BuffersShown, inks: dict[str, s
         yield render_lines([text], style)
 
 
-def _tensors(buffer: Buffer, peak: Peak, about: BuffersShown) -> Table[TensorLifetime]:
+def _tensors(buffer: Buffer, peak: Peak, about: BuffersDocument) -> Table[TensorLifetime]:
     """What lies in a buffer at its peak."""
     memory, plan, tensors = about.memory, about.plan, about.tensors
     ops = {node.id: tensors[node.id].op if node.id in tensors else node.op for node in plan.nodes}
@@ -96,7 +104,7 @@ def _tensors(buffer: Buffer, peak: Peak, about: BuffersShown) -> Table[TensorLif
     )
 
 
-def chunks(answer: Answer[ChunksShown], style: Style) -> str:
+def chunks(answer: Answer[ChunksDocument], style: Style) -> str:
     """Every chunk with its limit, the room that is left below it, and the tensor that opened it."""
     rows, inks = answer.facts.chunks, term_colors(answer.facts.backends)
 
@@ -119,7 +127,7 @@ def chunks(answer: Answer[ChunksShown], style: Style) -> str:
     return heading(answer.title, [answer.heading, count(len(rows), "chunk")], style) + "\n" + table.render(rows, style)
 
 
-def copies(answer: Answer[CopiesShown], style: Style) -> str:
+def copies(answer: Answer[CopiesDocument], style: Style) -> str:
     """The buffers of one graph planned with and without the copies of pipeline parallelism."""
     parallel, single = answer.facts.plans
     inks = term_colors(name for name, _ in parallel.backends)

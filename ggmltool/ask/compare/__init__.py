@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ggmltool.ask.compare.computed import Told
-    from ggmltool.ask.compare.record import ComparedGraph, WorstNodes
+    from ggmltool.ask.compare.record import ComparedGraph
     from ggmltool.ggml.device import Backend
     from ggmltool.ggml.graph_copy import GraphCompute
 
 _NAMES_SHOWN = 4
 
 
-class Compare(Question["WorstNodes"], frozen=True, kw_only=True):
+class Compare(Question["ComparedGraph"], frozen=True, kw_only=True):
     """Compute a graph on two sides, node by node, and show the first kernel that is off.
 
     This is what ggml's own tests do (ggml_backend_compare_graph_backend): all tensors are in the memory of the first
@@ -134,10 +134,8 @@ class Compare(Question["WorstNodes"], frozen=True, kw_only=True):
             if wanted and names and names[0] != "--with":
                 raise WrongUse(f"{name} needs two computed sides; {names[0]} reads the other one.")
 
-    def ask(self, opened: Opened) -> Answer[WorstNodes]:
+    def ask(self, opened: Opened) -> Answer[ComparedGraph]:
         """Compute what is to be computed and compare. Raises InspectError, ScenarioError, GgmlError, WrongUse."""
-        from ggmltool.ask.compare.record import WorstNodes
-
         model, work = opened.model, opened.work
         graph = opened.scenario.graph_name(self.graph)
         if self.tensor and lacks(model.release, days().test_nodes):
@@ -159,8 +157,7 @@ class Compare(Question["WorstNodes"], frozen=True, kw_only=True):
             found = self._with_computed(opened, graph)
         else:
             found = self._with_recorded(opened, graph, path, lacks_values)
-        shown = WorstNodes(**structs.asdict(found), worst=self.worst)
-        return Answer(shown, opened.title, f"graph {found.graph}", fine=found.ok)
+        return Answer(structs.replace(found, worst=self.worst), opened.title, f"graph {found.graph}", fine=found.ok)
 
     @property
     def _real(self) -> str | None:

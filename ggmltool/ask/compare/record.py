@@ -96,6 +96,8 @@ class ComparedGraph(ReleaseDocument, kw_only=True):
 
     view = "comparison"
     main_table = "nodes"
+    beside = ("worst",)
+    """At most `worst` nodes are shown."""
     kind: Literal["compare"] = "compare"
     version: Literal[2] = 2
     graph: str
@@ -112,6 +114,7 @@ class ComparedGraph(ReleaseDocument, kw_only=True):
     recorded: str | UnsetType = UNSET
     untold: list[str] | UnsetType = UNSET
     unknown: list[str] | UnsetType = UNSET
+    worst: int = 0
 
     @classmethod
     def of(
@@ -136,9 +139,3 @@ class ComparedGraph(ReleaseDocument, kw_only=True):
     def over(self) -> list[ComparedNode]:
         """The nodes whose own kernels are over the tolerance, in the graph's order."""
         return [n for n in self.nodes if not n.ok]
-
-
-class WorstNodes(ComparedGraph, kw_only=True):
-    """A comparison of which `worst` nodes are shown, at most."""
-
-    worst: int

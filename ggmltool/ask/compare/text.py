@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ggmltool.ask.answer import Answer
-    from ggmltool.ask.compare.record import ComparedGraph, ComparedNode, WorstNodes
+    from ggmltool.ask.compare.record import ComparedGraph, ComparedNode
 
 _NAMES_SHOWN = 4
 
 
-def comparison(answer: Answer[WorstNodes], style: Style) -> str:
+def comparison(answer: Answer[ComparedGraph], style: Style) -> str:
     """The first bad node with what speaks for it, then the worst nodes in a table."""
     c = answer.facts
     facts = [

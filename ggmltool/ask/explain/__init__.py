@@ -10,10 +10,10 @@ from ggmltool.ask.question import Argument, R
 from ggmltool.state.errors import InspectError
 
 if TYPE_CHECKING:
-    from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
-    from ggmltool.ask.explain.node import ExplainedNodeShown
-    from ggmltool.ask.explain.realloc import ExplainedReallocShown, Side
-    from ggmltool.ask.explain.split import ExplainedSplitShown
+    from ggmltool.ask.explain.message import ExplainedMessage, NoMessage
+    from ggmltool.ask.explain.node import ExplainedNode
+    from ggmltool.ask.explain.realloc import ExplainedRealloc, Side
+    from ggmltool.ask.explain.split import ExplainedSplit
     from ggmltool.inspect.opened import Opened
 
 
@@ -47,24 +47,24 @@ class Explain(OfMoment[R], frozen=True):
     only_python = ()
 
 
-class ExplainNode(Explain["ExplainedNodeShown"], frozen=True):
+class ExplainNode(Explain["ExplainedNode"], frozen=True):
     """Why a node is on its backend: every rule that was asked, what each backend answers, what would move it."""
 
     name: Annotated[str, Argument("NODE")]
 
-    def ask(self, opened: Opened) -> Answer[ExplainedNodeShown]:
+    def ask(self, opened: Opened) -> Answer[ExplainedNode]:
         """The answer. Raises InspectError if the graph has no such tensor."""
         from ggmltool.ask.explain.node import explain_node
 
         return answer(*explain_node(self.of(opened), self.moment, self.name))
 
 
-class ExplainSplit(Explain["ExplainedSplitShown"], frozen=True):
+class ExplainSplit(Explain["ExplainedSplit"], frozen=True):
     """Why a split begins, what it copies and for whom, and what makes fewer splits."""
 
     number: Annotated[int, Argument("N")]
 
-    def ask(self, opened: Opened) -> Answer[ExplainedSplitShown]:
+    def ask(self, opened: Opened) -> Answer[ExplainedSplit]:
         """The answer. Raises InspectError if the plan has no such split."""
         from ggmltool.ask.explain.split import explain_split
 
@@ -73,20 +73,20 @@ class ExplainSplit(Explain["ExplainedSplitShown"], frozen=True):
         return answer(*explain_split(self.of(opened), self.moment, self.number))
 
 
-def realloc_of(first: Side, second: Side, title: str) -> Answer[ExplainedReallocShown]:
+def realloc_of(first: Side, second: Side, title: str) -> Answer[ExplainedRealloc]:
     """Whether the memory planned for one graph serves another. Raises StepRefused where ggml fails on a graph."""
     from ggmltool.ask.explain.realloc import explain_realloc
 
     return Answer(explain_realloc(first, second), title, f"{first.called} {second.called}")
 
 
-def message_of(text: str) -> Answer[ExplainedMessageShown | NoMessage]:
+def message_of(text: str) -> Answer[ExplainedMessage | NoMessage]:
     """What a message means; if none is known of these words, the nearest ones, and the answer is not fine."""
-    from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
+    from ggmltool.ask.explain.message import ExplainedMessage, NoMessage
     from ggmltool.inspect.messages.match import find, find_all, nearest
 
     found = find(text)
     if found is None:
         return Answer(NoMessage.of(nearest(text)), fine=False)
     others = [m for m in find_all(text) if m.key != found.key]
-    return Answer(ExplainedMessageShown.of(found, others), found.key)
+    return Answer(ExplainedMessage.of(found, others), found.key)

@@ -27,6 +27,8 @@ class ExplainedMessage(Document, kw_only=True):
 
     view = "message"
     main_table = ""
+    beside = ("match", "also")
+    """What a message means, with all that was found in the text."""
     kind: Literal["explain_error"] = "explain_error"
     found: Literal[True] = True
     key: str
@@ -43,11 +45,6 @@ class ExplainedMessage(Document, kw_only=True):
     ask: str
     era: str
     others: list[OtherMessage]
-
-
-class ExplainedMessageShown(ExplainedMessage, kw_only=True):
-    """What a message means, with all that was found in the text."""
-
     match: Match
     also: tuple[Match, ...]
 
@@ -56,7 +53,7 @@ class ExplainedMessageShown(ExplainedMessage, kw_only=True):
         return self.match, *self.also
 
     @classmethod
-    def of(cls, found: Match, others: Sequence[Match] = ()) -> ExplainedMessageShown:
+    def of(cls, found: Match, others: Sequence[Match] = ()) -> ExplainedMessage:
         """A message, and the others in the text."""
         said = explained(found)
         return cls(

@@ -115,6 +115,9 @@ class ExplainedNode(StepDocument, kw_only=True):
     view = "node"
     tells_refusal = ("json", "csv")
     main_table = "rules"
+    beside = ("plan", "asked", "reasons")
+    """What was found out about a tensor, with the plan; `asked` are the scheduler's rules that were asked for it, in
+    order, with what they decided; `reasons` why it and the tensors that settled it are where they are."""
     kind: Literal["explain_node"] = "explain_node"
     tensor: str
     op: str | None
@@ -131,12 +134,6 @@ class ExplainedNode(StepDocument, kw_only=True):
     answers: list[AnswerRow]
     now: OutcomeRow
     moves: list[OutcomeRow]
-
-
-class ExplainedNodeShown(ExplainedNode, kw_only=True):
-    """What was found out about a tensor, with the plan; `asked` are the scheduler's rules that were asked for it, in
-    order, with what they decided; `reasons` why it and the tensors that settled it are where they are."""
-
     plan: Plan
     asked: tuple[Said, ...]
     reasons: tuple[Reason, ...]
@@ -146,7 +143,7 @@ class ExplainedNodeShown(ExplainedNode, kw_only=True):
         return self.asked
 
 
-def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, ExplainedNodeShown]:
+def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, ExplainedNode]:
     """Why a tensor is where it is. Raises InspectError if the graph has no such tensor."""
     if moment.graph is None and moment.after is None:
         # Where no graph was named and the first does not have the node, the first that has it.
@@ -169,7 +166,7 @@ def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, Ex
     settled, asked = reason.settled, tuple(heard.said.get(name, ()))
     kind, own = ("node", built.nodes) if t in built.nodes else ("leaf", built.leafs)
     now = backend_of(plan, name) if plan.ok else None
-    return state, ExplainedNodeShown(
+    return state, ExplainedNode(
         **head(plan),
         tensor=name,
         op=op_desc(t) if t.op else None,

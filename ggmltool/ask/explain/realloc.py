@@ -46,6 +46,10 @@ class ExplainedRealloc(ReleaseDocument, kw_only=True):
 
     view = "realloc"
     main_table = ""
+    beside = ("found", "outgrown_at", "grew", "n_buffers", "debug_realloc")
+    """What became of the plan, with what ggml announced: `found` is why it does not serve, `outgrown_at` all nodes and
+    sources for which it has too little where the two graphs have as many nodes, `grew` the buffers that are made anew.
+    `debug_realloc`: this ggml has GGML_SCHED_DEBUG_REALLOC."""
     kind: Literal["explain_realloc"] = "explain_realloc"
     serves: bool
     first: ReallocGraph
@@ -59,13 +63,6 @@ class ExplainedRealloc(ReleaseDocument, kw_only=True):
     serves_back: bool
     unexpected: bool
     log: list[str]
-
-
-class ExplainedReallocShown(ExplainedRealloc, kw_only=True):
-    """What became of the plan, with what ggml announced: `found` is why it does not serve, `outgrown_at` all nodes and
-    sources for which it has too little where the two graphs have as many nodes, `grew` the buffers that are made anew.
-    `debug_realloc`: this ggml has GGML_SCHED_DEBUG_REALLOC."""
-
     found: ReallocNeeded | IdsChanged | None
     outgrown_at: tuple[ReallocNeeded, ...]
     grew: tuple[Grown, ...]
@@ -127,7 +124,7 @@ def _parting(old: list[Tensor], new: list[Tensor]) -> PartingRow | None:
     return None
 
 
-def explain_realloc(first: Side, second: Side) -> ExplainedReallocShown:
+def explain_realloc(first: Side, second: Side) -> ExplainedRealloc:
     """Reserve one graph, allocate the other, as a program would do on one scheduler.
 
     Raises InspectError if the two have different devices, or ggml fails on one of them.
@@ -144,7 +141,7 @@ def explain_realloc(first: Side, second: Side) -> ExplainedReallocShown:
     alone, reverse, _ = _both(second, first, other := ReallocListener())
     why, n_buffers, debug_realloc = heard.why, len(sched.gallocr.buffers), model.release.debug_realloc
     again = debug_realloc and isinstance(why, ReallocNeeded) and n_buffers > 1
-    return ExplainedReallocShown(
+    return ExplainedRealloc(
         ggml=model.ggml,
         serves=why is None,
         first=before,

@@ -55,6 +55,9 @@ class ExplainedSplit(StepDocument, kw_only=True):
     view = "split"
     tells_refusal = ("json", "csv")
     main_table = "inputs"
+    beside = ("plan", "start", "last_before", "reasons", "shapes")
+    """What was found out about a split, with the plan: why it begins, the last node of the split before it, and why the
+    first node, and the tensors that settled it, are on their backends; the shapes of the inputs."""
     kind: Literal["explain_split"] = "explain_split"
     split: int
     splits: int
@@ -70,12 +73,6 @@ class ExplainedSplit(StepDocument, kw_only=True):
     read_again: list[ReadAgain]
     now: OutcomeRow
     merges: list[OutcomeRow]
-
-
-class ExplainedSplitShown(ExplainedSplit, kw_only=True):
-    """What was found out about a split, with the plan: why it begins, the last node of the split before it, and why the
-    first node, and the tensors that settled it, are on their backends; the shapes of the inputs."""
-
     plan: Plan
     start: SplitStarted
     last_before: str
@@ -83,7 +80,7 @@ class ExplainedSplitShown(ExplainedSplit, kw_only=True):
     shapes: tuple[str, ...]
 
 
-def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched, ExplainedSplitShown]:
+def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched, ExplainedSplit]:
     """Why split `number` began. Raises InspectError if the plan has no such split."""
     state = watch(opened, moment, Record(Keep.DECISIONS))
     heard, plan = state.record.decisions, state.plan
@@ -108,7 +105,7 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
         copies = made[tensor].copies
         return [UserRow(n.id, n.split) for n in plan.nodes if any(s in copies for s in n.src)]
 
-    return state, ExplainedSplitShown(
+    return state, ExplainedSplit(
         **head(plan),
         split=number,
         splits=len(plan.splits),

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.explain.message import ExplainedMessageShown, NoMessage
-from ggmltool.ask.explain.node import AnswerRow, ExplainedNodeShown, SourceRow
-from ggmltool.ask.explain.realloc import ExplainedReallocShown
-from ggmltool.ask.explain.split import ExplainedSplitShown, InputRow
+from ggmltool.ask.explain.message import ExplainedMessage, NoMessage
+from ggmltool.ask.explain.node import AnswerRow, ExplainedNode, SourceRow
+from ggmltool.ask.explain.realloc import ExplainedRealloc
+from ggmltool.ask.explain.split import ExplainedSplit, InputRow
 from ggmltool.ask.words import reason_sentence, words
 from ggmltool.ggml.events import Assigned, IdsChanged, ReallocNeeded, Said
 from ggmltool.ggml.messages import messages
@@ -22,7 +22,7 @@ from ggmltool.show.table import Cell, Column, Head, Row, Style, Table, heading, 
 from ggmltool.show.text import count, printable, shortened, size, wrapped
 
 
-def node(answer: Answer[ExplainedNodeShown], style: Style) -> str:
+def node(answer: Answer[ExplainedNode], style: Style) -> str:
     """The verdict in a sentence, then tables."""
     facts = answer.facts
     inks = term_colors(name for name, _ in facts.plan.backends)
@@ -100,7 +100,7 @@ def moves(first: str, inks: dict[str, str]) -> Table[OutcomeRow]:
 _USERS = 3
 
 
-def split(answer: Answer[ExplainedSplitShown], style: Style) -> str:
+def split(answer: Answer[ExplainedSplit], style: Style) -> str:
     """Sentences, then a table of inputs and one of changes."""
     facts = answer.facts
     inks = term_colors(name for name, _ in facts.plan.backends)
@@ -121,7 +121,7 @@ def split(answer: Answer[ExplainedSplitShown], style: Style) -> str:
     return "".join(parts)
 
 
-def _split_sentences(f: ExplainedSplitShown) -> list[str]:
+def _split_sentences(f: ExplainedSplit) -> list[str]:
     n, here = f.i_end - f.i_start, f"node {f.i_start} on {f.backend}"
     if n > 1:
         here = f"{count(n, 'node')} on {f.backend}, {f.i_start}–{f.i_end - 1}"
@@ -134,7 +134,7 @@ def _split_sentences(f: ExplainedSplitShown) -> list[str]:
     return [f"{f.first} begins it: {f.reason}.", *why, behind]
 
 
-def _inputs(facts: ExplainedSplitShown, inks: dict[str, str], style: Style) -> str:
+def _inputs(facts: ExplainedSplit, inks: dict[str, str], style: Style) -> str:
     def users(i: InputRow) -> str:
         named = [u.node if u.split == facts.split else f"{u.node} (split #{u.split})" for u in i.users]
         return shortened(named, _USERS)
@@ -161,7 +161,7 @@ _OUTGROWN = Table[ReallocNeeded](
 )
 
 
-def realloc(answer: Answer[ExplainedReallocShown], style: Style) -> str:
+def realloc(answer: Answer[ExplainedRealloc], style: Style) -> str:
     """The answer in a sentence, then the numbers."""
     f = answer.facts
     parts = [
@@ -179,7 +179,7 @@ def realloc(answer: Answer[ExplainedReallocShown], style: Style) -> str:
     return "".join(parts)
 
 
-def _realloc_sentences(f: ExplainedReallocShown) -> Iterator[str]:
+def _realloc_sentences(f: ExplainedRealloc) -> Iterator[str]:
     first, second = f.first.called, f.second.called
     if f.found is None:
         yield f"Yes: every node and source of {second} fits where the plan of {first} has it. Nothing is planned again."
@@ -202,7 +202,7 @@ def _realloc_sentences(f: ExplainedReallocShown) -> Iterator[str]:
         yield "GGML_SCHED_DEBUG_REALLOC does not see it: with one backend the allocator plans again by itself."
 
 
-def _why(f: ExplainedReallocShown, why: ReallocNeeded | IdsChanged) -> str:
+def _why(f: ExplainedRealloc, why: ReallocNeeded | IdsChanged) -> str:
     if isinstance(why, IdsChanged):
         where = f"{'leaf' if why.is_leaf else 'node'} {why.at} of the graph, {why.tensor},"
         return f"{where} is on {why.new_backend}, the one before on {why.old_backend}"
@@ -218,7 +218,7 @@ def _why(f: ExplainedReallocShown, why: ReallocNeeded | IdsChanged) -> str:
     return f"{why.tensor}{of} has {size(why.old_size)} in the plan and needs {needed}"
 
 
-def _graphs(f: ExplainedReallocShown) -> tuple[list[Head], list[Row]]:
+def _graphs(f: ExplainedRealloc) -> tuple[list[Head], list[Row]]:
     inks, first, second = term_colors(f.alone), f.first, f.second
     columns = [Head(""), Head(printable(first.called), right=True), Head(printable(second.called), right=True)]
     rows: list[Row] = [
@@ -238,7 +238,7 @@ _FUNCTIONS = 4
 _OTHERS = 6
 
 
-def message(answer: Answer[ExplainedMessageShown], style: Style) -> str:
+def message(answer: Answer[ExplainedMessage], style: Style) -> str:
     """Its text with the values that were pasted and who prints it, then what it means, and the others in the text."""
     found, others = answer.facts.match, answer.facts.also
     said = explained(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.hash.record import HashTable, SchedFields
+from ggmltool.ask.hash.record import HashTable, SchedTable
 from ggmltool.ggml.releases.table import BY_NAME
 from ggmltool.show.gdb import Printed, Value, gdb_session
 from ggmltool.show.table import Style
@@ -27,7 +27,7 @@ def hash_table(answer: Answer[HashTable], style: Style) -> str:
     return gdb_session(prints, style.width)
 
 
-def sched_table(answer: Answer[SchedFields], style: Style) -> str:
+def sched_table(answer: Answer[SchedTable], style: Style) -> str:
     """The plain fields of struct ggml_backend_sched, and what it knows of each tensor: nothing more after a reset."""
     s = answer.facts
     prints = [Printed(f"sched->{name}", str(value).lower()) for name, value in s.fields.items()]

@@ -56,16 +56,13 @@ class SchedTable(StepDocument, kw_only=True):
     """`hash --sched --json`: the scheduler's own table, `of` "scheduler"."""
 
     view = "sched_table"
+    beside = ("backends", "fields", "id_arrays", "nodes", "id_of_tensor", "is_reset")
+    """The scheduler's table with what gdb shows beside it: backends, the plain fields of struct ggml_backend_sched, the
+    ids in its arrays, its nodes, and the expression for a tensor's id."""
     kind: Literal["hash"] = "hash"
     of_: Literal["scheduler"] = msgspec.field(default="scheduler", name="of")
     size: int
     tensors: tuple[SchedSlot, ...]
-
-
-class SchedFields(SchedTable, kw_only=True):
-    """The scheduler's table with what gdb shows beside it: backends, the plain fields of struct ggml_backend_sched, the
-    ids in its arrays, its nodes, and the expression for a tensor's id."""
-
     backends: tuple[str, ...]
     fields: dict[str, int | bool]
     id_arrays: dict[str, tuple[int, ...]]
@@ -88,7 +85,7 @@ def hash_table(watched: WatchedAllocator, at: str | None, before: str | None) ->
     return HashTable(**head(watched.at.plan), at=at, before=before, size=gallocr.hash_size, nodes=tuple(nodes))
 
 
-def sched_table(state: Watched) -> SchedFields:
+def sched_table(state: Watched) -> SchedTable:
     """What the scheduler's table has for the tensors of the graph, leafs first."""
     s = state.sched
     graph = state.built().graph
@@ -97,7 +94,7 @@ def sched_table(state: Watched) -> SchedFields:
         b, cause, copies = state.assignment(t)
         backend = s.names[b] if b >= 0 else None
         tensors.append(SchedSlot(t.id, backend, cause, tuple(copy.name for copy in copies)))
-    return SchedFields(
+    return SchedTable(
         **head(state.plan),
         size=s.hash_size,
         tensors=tuple(tensors),

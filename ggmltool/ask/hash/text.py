@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.hash.record import HashSlot, HashTable, SchedFields, SchedSlot
+from ggmltool.ask.hash.record import HashSlot, HashTable, SchedSlot, SchedTable
 from ggmltool.show.colors import colors
 from ggmltool.show.table import Cell, Column, Style, Table, heading, render_lines
 from ggmltool.show.text import count
@@ -29,7 +29,7 @@ def hash_table(answer: Answer[HashTable], style: Style) -> str:
     return heading(answer.title, facts, style) + render_lines([""], style) + _NODES.render(nodes, style)
 
 
-def sched_table(answer: Answer[SchedFields], style: Style) -> str:
+def sched_table(answer: Answer[SchedTable], style: Style) -> str:
     """The scheduler's table: the graph's leafs, then its nodes."""
     ink = colors(answer.facts.backends)
     table = Table[SchedSlot](

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ggmltool.ask.reference.record import SchemaInfo, Schemas
-from ggmltool.show.document import Document, document_in
+from ggmltool.show.document import Document, document_in, printed
 
 _MODULES = (
     "ask.plan.record",
@@ -68,7 +68,7 @@ def _documents(module: str) -> Iterator[type[Document]]:
     for value in vars(import_module(module)).values():
         is_record = isinstance(value, type) and issubclass(value, Document) and value.__module__ == module
         if is_record and value.document is Document.document and document_in(value) is value:
-            yield value
+            yield printed(value)
 
 
 def _kind(cls: type[Document]) -> str:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ggmltool.ask.moment import When
-    from ggmltool.ask.splits.copied import CopiedShown
-    from ggmltool.ask.splits.passes import PassShown
-    from ggmltool.ask.splits.record import SplitsShown
-    from ggmltool.ask.splits.seconds import SecondsShown
-    from ggmltool.ask.splits.tally import NodeCountsShown
+    from ggmltool.ask.splits.copied import Copied
+    from ggmltool.ask.splits.passes import PassState
+    from ggmltool.ask.splits.record import SplitsTable
+    from ggmltool.ask.splits.seconds import Seconds
+    from ggmltool.ask.splits.tally import NodeCounts
     from ggmltool.ggml.plan import Plan
     from ggmltool.inspect.opened import Opened
     from ggmltool.scenario.tensor_info import Tensors
@@ -109,16 +109,14 @@ class Splits(OfMoment[R], frozen=True, kw_only=True):
     if TYPE_CHECKING:
 
         @overload
-        def __init__(self: Splits[SplitsShown], **when: Unpack[When]) -> None: ...
+        def __init__(self: Splits[SplitsTable], **when: Unpack[When]) -> None: ...
+
+        @overload
+        def __init__(self: Splits[Seconds], *, seconds: bool, n_depth: int = ..., **when: Unpack[When]) -> None: ...
 
         @overload
         def __init__(
-            self: Splits[SecondsShown], *, seconds: bool, n_depth: int = ..., **when: Unpack[When]
-        ) -> None: ...
-
-        @overload
-        def __init__(
-            self: Splits[NodeCountsShown | CopiedShown | PassShown],
+            self: Splits[NodeCounts | Copied | PassState],
             *,
             by: Sequence[str] | str = ...,
             bytes: bool = ...,
@@ -159,36 +157,36 @@ class Splits(OfMoment[R], frozen=True, kw_only=True):
         at = watch(opened, self.moment, record)
         plan, when = at.plan, plan_step(at.plan)
         if self.after_pass is not None:
-            from ggmltool.ask.splits.passes import PassShown
+            from ggmltool.ask.splits.passes import PassState
 
             at.check_pass(self.after_pass)
             records = at.record.passes.records
-            return answer(at, PassShown.of(plan, records, self.after_pass, at.sched.passes), when)
+            return answer(at, PassState.of(plan, records, self.after_pass, at.sched.passes), when)
         if self.seconds:
-            from ggmltool.ask.splits.seconds import SecondsShown, timed
+            from ggmltool.ask.splits.seconds import Seconds, timed
 
-            return answer(at, SecondsShown.of(timed(opened, plan, self.moment, self.n_depth)), when)
+            return answer(at, Seconds.of(timed(opened, plan, self.moment, self.n_depth)), when)
         tensors = opened.tensors(at.graph)
         if not self.bytes:
             return answer(at, self.of_plan(plan, tensors), when)
-        from ggmltool.ask.splits.copied import CopiedShown, expert_copies
+        from ggmltool.ask.splits.copied import Copied, expert_copies
         from ggmltool.inspect.copied import other_offload
 
         other = other_offload(opened, plan, self.moment)
         return answer(
-            at, CopiedShown.of(plan, tensors, other, expert_copies(at.run.model, plan, tensors, at.run.bufts)), when
+            at, Copied.of(plan, tensors, other, expert_copies(at.run.model, plan, tensors, at.run.bufts)), when
         )
 
-    def of_plan(self, plan: Plan, tensors: Tensors) -> SplitsShown | NodeCountsShown | CopiedShown:
+    def of_plan(self, plan: Plan, tensors: Tensors) -> SplitsTable | NodeCounts | Copied:
         """What a plan alone tells, which may be that of a log."""
         if self.keys:
-            from ggmltool.ask.splits.tally import NodeCountsShown
+            from ggmltool.ask.splits.tally import NodeCounts
 
-            return NodeCountsShown.of(plan, tensors, self.keys)
+            return NodeCounts.of(plan, tensors, self.keys)
         if self.bytes:
-            from ggmltool.ask.splits.copied import CopiedShown
+            from ggmltool.ask.splits.copied import Copied
 
-            return CopiedShown.of(plan, tensors)
-        from ggmltool.ask.splits.record import SplitsShown
+            return Copied.of(plan, tensors)
+        from ggmltool.ask.splits.record import SplitsTable
 
-        return SplitsShown.of(plan, tensors)
+        return SplitsTable.of(plan, tensors)

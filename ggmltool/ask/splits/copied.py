@@ -106,6 +106,8 @@ class Copied(StepDocument, kw_only=True):
     """
 
     view = "copied:shown"
+    beside = ("plan", "copied", "other")
+    """What is copied, with the plan that it is of."""
     kind: Literal["copied"] = "copied"
     nbytes: int
     nbytes_max: int | UnsetType = UNSET
@@ -114,11 +116,6 @@ class Copied(StepDocument, kw_only=True):
     experts: list[ExpertsRow] | UnsetType = UNSET
     with_op_offload: OtherCopies | UnsetType = UNSET
     without_op_offload: OtherCopies | UnsetType = UNSET
-
-
-class CopiedShown(Copied, kw_only=True):
-    """What is copied, with the plan that it is of."""
-
     plan: Plan
     copied: Sequence[CopiedInput]
     other: OtherPlan | None
@@ -126,7 +123,7 @@ class CopiedShown(Copied, kw_only=True):
     @classmethod
     def of(
         cls, plan: Plan, tensors: Tensors, other: OtherPlan | None = None, experts: Sequence[ExpertsRow] = ()
-    ) -> CopiedShown:
+    ) -> Copied:
         """What the splits of a plan copy."""
         inputs = copied_inputs(plan, tensors)
         pairs: dict[tuple[str, str], list[CopiedInput]] = {}
@@ -157,7 +154,7 @@ def _bytes(inputs: Sequence[CopiedInput]) -> dict[str, Any]:
     return between(sum(i.nbytes for i in inputs), sum(i.slack for i in inputs))
 
 
-def shown(answer: Answer[CopiedShown], style: Style) -> str:
+def shown(answer: Answer[Copied], style: Style) -> str:
     """A line per input with a sum per split; then sums per pair of backends and over all."""
     inputs, experts, other = answer.facts.copied, answer.facts.experts, answer.facts.other
     facts = [answer.heading, f"{count(len(inputs), 'input')} copied, {_size(inputs)}"]

@@ -66,6 +66,8 @@ class PassState(StepDocument, kw_only=True):
 
     view = "passes:shown"
     main_table = "tensors"
+    beside = ("plan", "records", "passes")
+    """The state after a pass, with the records of all passes and what each does."""
     kind: Literal["pass"] = "pass"
     number: int = field(name="pass")
     complete: bool
@@ -73,17 +75,12 @@ class PassState(StepDocument, kw_only=True):
     splits: list[PassSplit] | UnsetType = UNSET
     inputs: list[PassInput] | UnsetType = UNSET
     graph_inputs: list[PassGraphInput] | UnsetType = UNSET
-
-
-class PassShown(PassState, kw_only=True):
-    """The state after a pass, with the records of all passes and what each does."""
-
     plan: Plan
     records: Sequence[PassRecord]
     passes: Sequence[str]
 
     @classmethod
-    def of(cls, plan: Plan, records: Sequence[PassRecord], number: int, passes: Sequence[str]) -> PassShown:
+    def of(cls, plan: Plan, records: Sequence[PassRecord], number: int, passes: Sequence[str]) -> PassState:
         """The state after pass `number`, of which there is a record unless ggml stopped before."""
         known = {**head(plan), "number": number, "plan": plan, "records": tuple(records), "passes": tuple(passes)}
         record = next((r for r in records if r.number == number), None)
@@ -110,7 +107,7 @@ class PassShown(PassState, kw_only=True):
         return next((record.assignments for record in self.records if record.number == self.number), ())
 
 
-def shown(answer: Answer[PassShown], style: Style) -> str:
+def shown(answer: Answer[PassState], style: Style) -> str:
     """Counts after every pass up to this one, then the nodes and leafs after it; `+` marks what it set anew.
 
     The records may end before where ggml did not go on.

@@ -58,18 +58,15 @@ class SplitsTable(StepDocument, kw_only=True):
     """`splits --json`: every split with what is copied for it and its nodes, each with backend and cause."""
 
     view = "splits"
+    beside = ("plan", "tensors")
+    """The splits, with the plan that they are of and what is known of its tensors."""
     kind: Literal["splits"] = "splits"
     splits: list[SplitRow]
-
-
-class SplitsShown(SplitsTable, kw_only=True):
-    """The splits, with the plan that they are of and what is known of its tensors."""
-
     plan: Plan
     tensors: Tensors
 
     @classmethod
-    def of(cls, plan: Plan, tensors: Tensors) -> SplitsShown:
+    def of(cls, plan: Plan, tensors: Tensors) -> SplitsTable:
         """The splits of a plan."""
         splits = []
         for split in plan.splits:

@@ -132,6 +132,8 @@ class Seconds(StepDocument, kw_only=True):
     """
 
     view = "seconds:shown"
+    beside = ("timed",)
+    """The seconds, with all their digits."""
     kind: Literal["seconds"] = "seconds"
     n_tokens: int | None
     n_depth: int
@@ -144,11 +146,6 @@ class Seconds(StepDocument, kw_only=True):
     without_op_offload: EstimateRow | UnsetType = UNSET
     rates: dict[str, str]
     assumed: list[str]
-
-
-class SecondsShown(Seconds, kw_only=True):
-    """The seconds, with all their digits."""
-
     timed: Timed
 
     @property
@@ -161,7 +158,7 @@ class SecondsShown(Seconds, kw_only=True):
         return tuple(self.timed.splits)
 
     @classmethod
-    def of(cls, timed: Timed) -> SecondsShown:
+    def of(cls, timed: Timed) -> Seconds:
         """The seconds of a plan."""
         other = {} if timed.other is None else {timed.other[0]: EstimateRow.of(timed.other[1])}
         return cls(
@@ -187,7 +184,7 @@ class SecondsShown(Seconds, kw_only=True):
         )  # fmt: skip
 
 
-def shown(answer: Answer[SecondsShown], style: Style) -> str:
+def shown(answer: Answer[Seconds], style: Style) -> str:
     """A line per split, then what all of it comes to, and what it could be otherwise."""
     timed = answer.facts.timed
     inks = term_colors(name for name, _ in timed.plan.backends)

@@ -46,20 +46,17 @@ class NodeCounts(StepDocument, kw_only=True):
     """`splits --by KEYS --json`: how many of the `nodes` there are of every combination of the keys `by`."""
 
     view = "tally:shown"
+    beside = ("plan", "tally")
+    """The counts, with the plan that they are of."""
     kind: Literal["tally"] = "tally"
     by: list[str]
     nodes: int
     counts: list[dict[str, str | int]]
-
-
-class NodeCountsShown(NodeCounts, kw_only=True):
-    """The counts, with the plan that they are of."""
-
     plan: Plan
     tally: Tally
 
     @classmethod
-    def of(cls, plan: Plan, tensors: Tensors, keys: Sequence[str]) -> NodeCountsShown:
+    def of(cls, plan: Plan, tensors: Tensors, keys: Sequence[str]) -> NodeCounts:
         """The nodes of a plan, counted."""
         counted = tally(plan, tensors, keys)
         counts: list[dict[str, str | int]] = []
@@ -68,7 +65,7 @@ class NodeCountsShown(NodeCounts, kw_only=True):
         return cls(**head(plan), by=list(keys), nodes=len(plan.nodes), counts=counts, plan=plan, tally=counted)
 
 
-def shown(answer: Answer[NodeCountsShown], style: Style) -> str:
+def shown(answer: Answer[NodeCounts], style: Style) -> str:
     """A row per value of the keys, most nodes first; of several keys the last one makes the columns.
 
     Columns for which there is no room are summed up in one.

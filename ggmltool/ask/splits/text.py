@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.splits.record import SplitsShown
+from ggmltool.ask.splits.record import SplitsTable
 from ggmltool.ggml.plan import NodePlan, Plan, SplitPlan
 from ggmltool.inspect.copied import bytes_of
 from ggmltool.scenario.tensor_info import Tensors
@@ -24,7 +24,7 @@ def splits_table(plan: Plan, tensors: Tensors, style: Style, limit: int | None =
     return render_table(table.columns, rows, style)
 
 
-def splits(answer: Answer[SplitsShown], style: Style) -> str:
+def splits(answer: Answer[SplitsTable], style: Style) -> str:
     """All splits, with a heading."""
     plan, tensors = answer.facts.plan, answer.facts.tensors
     copied = bytes_of(tensors[i] for split in plan.splits for i in split.inputs if i in tensors)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.tensor.record import GdbFacts, TensorRow, TensorShown
+from ggmltool.ask.tensor.record import GdbFacts, TensorDocument, TensorRow
 from ggmltool.ggml.tensor import FLAG_PARAM, MAX_NAME, MAX_OP_PARAMS, MAX_SRC
 from ggmltool.show.gdb import Value, char_array, gdb_value
 from ggmltool.show.table import Style
 
 
-def tensor(answer: Answer[TensorShown], style: Style) -> str:
+def tensor(answer: Answer[TensorDocument], style: Style) -> str:
     """The struct as gdb's `print *t` writes it."""
     return struct_text(answer.facts.tensor, answer.facts.gdb, style.width)
 

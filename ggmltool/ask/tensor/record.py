@@ -71,8 +71,14 @@ class TensorDocument(StepDocument, kw_only=True):
 
     main_table = "tensor"
     view = "tensor"
+    beside = ("label", "type_size", "block_size", "gdb")
+    """A tensor with what views show beside it: its `label` and the bytes of its type's blocks."""
     kind: Literal["tensor"] = "tensor"
     tensor: TensorRow
+    label: str
+    type_size: int
+    block_size: int
+    gdb: GdbFacts
 
 
 class GdbFacts(Row):
@@ -91,16 +97,7 @@ class GdbFacts(Row):
     extra: int
 
 
-class TensorShown(TensorDocument, kw_only=True):
-    """A tensor with what views show beside it: its `label` and the bytes of its type's blocks."""
-
-    label: str
-    type_size: int
-    block_size: int
-    gdb: GdbFacts
-
-
-class StridesShown(TensorShown, kw_only=True):
+class StridesShown(TensorDocument, kw_only=True):
     """A tensor of which one wants to see how its elements lie in memory."""
 
     view = "strides"
@@ -146,7 +143,7 @@ def _buffer_address(t: tensors.Tensor, contexts: list[Context], state: Watched) 
     return next((BUFFERS + i * BUFFERS_STEP for i, b in enumerate(made) if b is t.buffer), 0)
 
 
-def tensor_at(watched: WatchedAllocator, name: str, strides: bool = False) -> TensorShown:
+def tensor_at(watched: WatchedAllocator, name: str, strides: bool = False) -> TensorDocument:
     """A tensor of this id or name, of the graph that was built last or of an older one, with the scheduler's entry for
     it, who reads it, and its node in the allocator's hash table. Raises InspectError if there is none.
     """
@@ -203,6 +200,6 @@ def tensor_at(watched: WatchedAllocator, name: str, strides: bool = False) -> Te
         gpu,
         EXTRAS + t.index * EXTRAS_STEP if gpu else 0,
     )
-    shown = StridesShown if strides else TensorShown
+    shown = StridesShown if strides else TensorDocument
     size, block = t.type.type_size, t.type.block_size
     return shown(**head(state.plan), tensor=row, gdb=gdb, label=t.label, type_size=size, block_size=block)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.tensor.record import StridesShown, TensorShown
+from ggmltool.ask.tensor.record import StridesShown, TensorDocument
 from ggmltool.inspect.use_after_free import freed_by
 from ggmltool.show.table import Head, Row, Style, heading, render_lines, render_table
 from ggmltool.show.text import count, printable, size
@@ -16,7 +16,7 @@ _LINE = 100
 """The most columns that a drawing of memory takes."""
 
 
-def tensor(answer: Answer[TensorShown], style: Style) -> str:
+def tensor(answer: Answer[TensorDocument], style: Style) -> str:
     """One line per fact."""
     shown, t = answer.facts, answer.facts.tensor
     chunk = f", chunk {t.chunk}" if t.chunk else ""
