@@ -16,11 +16,11 @@ from ggmltool.ask.graph import Graph
 from ggmltool.ask.hash import Hash
 from ggmltool.ask.lifetime import Lifetime
 from ggmltool.ask.moment import OfMoment, When
-from ggmltool.ask.place.record import PlacementShown
+from ggmltool.ask.place import PlaceQuestion
 from ggmltool.ask.plan import PlanQuestion
-from ggmltool.ask.question import method
+from ggmltool.ask.question import described, method
 from ggmltool.ask.splits import Splits
-from ggmltool.ask.sweep.record import SweepShown
+from ggmltool.ask.sweep import SweepQuestion
 from ggmltool.ask.tensor import TensorQuestion
 from ggmltool.ask.trace import TraceQuestion
 from ggmltool.ggml.plan import Plan
@@ -31,7 +31,6 @@ from ggmltool.state.errors import InspectError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ggmltool.api.placed import Placing
     from ggmltool.api.report import Report
     from ggmltool.ask.answer import Answer
     from ggmltool.ask.backends.record import MadeBackends
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from ggmltool.ask.explain.split import ExplainedSplit
     from ggmltool.ask.run.record import NextToken
     from ggmltool.ask.supports.record import State, SupportMatrix
+    from ggmltool.ask.sweep.record import SweepShown
     from ggmltool.ask.verify.record import Verification
     from ggmltool.ggml.events import Listener
     from ggmltool.scenario.spec import ScenarioSpec
@@ -347,61 +347,23 @@ class Scenario(LoadedScenario):
 
         return Verify(values=values, real="vulkan" if vulkan else "library").ask(self.opened)
 
-    def place(
-        self,
-        n_gpu_layers: int | str = "all",
-        *,
-        tensor_split: str = "",
-        override_tensor: str | Sequence[str] = (),
-        n_cpu_moe: int = 0,
-        **options: Unpack[Placing],
-    ) -> Answer[PlacementShown]:
-        """Where llama.cpp would put a captured model with these options (see `Placing`), and whether that fits; the
-        rows are the tensors.
+    place = method(PlaceQuestion)
 
-        `n_gpu_layers` is a number, "all", or "auto": as llama.cpp's --fit chooses. `tensor_split` is "3,1" or "auto",
-        `override_tensor` "REGEX=DEVICE". Raises InspectError for options that cannot be, or a graph that is not one of
-        llama.cpp's.
-        """
-        from ggmltool.api import placed
-
-        return placed.place(self.opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, **options)
-
-    def placed(
-        self,
-        n_gpu_layers: int | str = "all",
-        *,
-        tensor_split: str = "",
-        override_tensor: str | Sequence[str] = (),
-        n_cpu_moe: int = 0,
-        **options: Unpack[Placing],
-    ) -> Scenario:
+    @described(PlaceQuestion)
+    def placed(self, *args: Any, **kwargs: Any) -> Scenario:
         """The scenario as `place` puts it, for all other methods. Raises InspectError as that does."""
-        from ggmltool.api import placed
+        return Scenario(self.place(*args, **kwargs).facts.model, self.opened.argument)
 
-        found = placed.place(self.opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, **options)
-        return Scenario(found.facts.model, self.opened.argument)
-
-    def sweep(
-        self,
-        n_gpu_layers: str | None = None,
-        *others: LoadedScenario,
-        tensor_split: str | Sequence[str] = (),
-        override_tensor: str | Sequence[str] = (),
-        n_cpu_moe: str = "0",
-        jobs: int | None = None,
-        **options: Unpack[Placing],
-    ) -> Answer[SweepShown]:
+    @described(SweepQuestion)
+    def sweep(self, n_gpu_layers: str | None = None, *others: LoadedScenario, **kwargs: Any) -> Answer[SweepShown]:
         """A captured model placed in many ways, and the largest that fits: `facts.best()`.
 
         The rows are the placements. `n_gpu_layers` and `n_cpu_moe` are ranges, "0..33" or "8,16,all"; each
         `tensor_split` and `override_tensor` is for another placement; `others` are captures of the same model with
         other options. Raises InspectError for options that cannot be, or for too many placements.
         """
-        from ggmltool.api import placed
-
-        opened = [self.opened, *(_own(other).opened for other in others)]
-        return placed.sweep(opened, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe, jobs, **options)
+        asked = SweepQuestion(n_gpu_layers=n_gpu_layers, **kwargs)
+        return asked.ask(self.opened, *(_own(other).opened for other in others))
 
 
 def _own(other: LoadedScenario | str | Path) -> Scenario:

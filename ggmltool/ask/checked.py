@@ -23,7 +23,7 @@ Fits = Callable[[object], bool]
 _NAMES = {"source", "graph", "steps", "outputs"}
 """Arguments that are looked up, where a wrong one is a ScenarioError with the nearest name."""
 
-_OPTIONS = {"When": "ask.moment", "Placing": "api.placed"}
+_OPTIONS = {"When": "ask.moment"}
 """The modules of the options that methods share."""
 
 

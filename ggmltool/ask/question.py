@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Option(NamedTuple):
     """An option of the command line. `names` are those that it has beside `--field-name`, or instead; `complete` is the
-    name of a completer. A number is at least `least`, at most `most`. `implied` is shown as the default where that is
-    None: where the option is left out."""
+    name of a completer. A number is at least `least`, at most `most`; `words` may stand for numbers. `implied` is shown
+    as the default where that is None: where the option is left out; `shows`: whether the default is shown at all, None:
+    as of others of its type. `repeats`: it may be repeated, where one text can be given
+    in Python too."""
 
     help: str
     metavar: str | None = None
@@ -34,6 +37,15 @@ class Option(NamedTuple):
     least: int | None = None
     most: int | None = None
     implied: int | str | None = None
+    shows: bool | None = None
+    repeats: bool = False
+    words: Mapping[str, int | None] = {}
+
+
+DEPTH = Option(
+    "Of estimated seconds: the tokens that the caches hold before, as llama-bench has it.", "N", ("-d",), least=0,
+    most=1 << 30,
+)  # fmt: skip
 
 
 class Argument(NamedTuple):
@@ -85,6 +97,12 @@ class Question(Struct, Generic[R], frozen=True, kw_only=True):
     """Whether it is answered with what ggml itself prints: then the command has --raw."""
     bounds: ClassVar[tuple[str, ...]] = ()
     """What its command can be told to exceed when it computes: "memory", "operations"."""
+    endings: ClassVar[tuple[str, ...]] = ()
+    """The endings of files of which the command itself knows what they hold."""
+    of_release: ClassVar[bool] = True
+    """Whether its command has --ggml."""
+    first: ClassVar[tuple[str, ...]] = ()
+    """Fields whose options stand before those that it shares with other questions."""
     own_after: ClassVar[str] = ""
     """The field behind whose option those of the command alone stand."""
     only_python: ClassVar[tuple[str, ...]] = ()
@@ -125,18 +143,31 @@ def method(question: Callable[P, Question[R]], name: str = "") -> Callable[Conca
     def asked(self: Askable, /, *args: P.args, **kwargs: P.kwargs) -> Answer[R]:
         return question(*args, **kwargs).ask(self.opened)
 
-    signature = inspect.signature(question)
-    types: dict[str, str] = {}
-    for cls in reversed(inspect.getmro(cast(type, question))):
-        types |= vars(cls).get("__annotations__", {})
-    own = [p.replace(annotation=_plain(types[name])) for name, p in signature.parameters.items()]
-    first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    asked.__signature__ = signature.replace(parameters=[first, *own])  # type: ignore[attr-defined]
     asked.__name__ = asked.__qualname__ = name or name_of(question)
     raises: str = getattr(question, "raises", "")
     about = inspect.cleandoc(question.__doc__ or "").partition("\n\n\b")[0]
     asked.__doc__ = f"{about}\n\nRaises {raises}" if raises else about
-    return asked
+    return described(question)(asked)
+
+
+def described(question: Callable[..., object]) -> Callable[[F], F]:
+    """The decorator for a function that asks a question: its signature is that of the class, after what it has of its
+    own before `**kwargs`."""
+    signature = inspect.signature(question)
+    types: dict[str, str] = {}
+    for cls in reversed(inspect.getmro(cast(type, question))):
+        types |= vars(cls).get("__annotations__", {})
+
+    def decorate(asked: F) -> F:
+        own = {name: p for name, p in inspect.signature(asked).parameters.items() if name not in ("args", "kwargs")}
+        given = [p.replace(annotation=_plain(types[name])) for name, p in signature.parameters.items()]
+        if "self" in own:
+            own["self"] = own["self"].replace(annotation=inspect.Parameter.empty)
+        parameters = [*own.values(), *(p for p in given if p.name not in own)]
+        asked.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return asked
+
+    return decorate
 
 
 def _plain(annotation: str) -> str:

@@ -128,3 +128,11 @@ def complete_releases(ctx: click.Context, _: click.Parameter, incomplete: str) -
     from ggmltool.ggml.releases.table import BY_NAME, RELEASES
 
     return [name for name in (BY_NAME if incomplete else RELEASES) if name.startswith(incomplete)]
+
+
+def complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Devices with what may be free on them, and those that are known."""
+    from ggmltool.scenario.devices.rates import known_devices
+
+    names = ("CUDA0:24GiB", "CUDA1:24GiB", "CPU:64GiB", *known_devices())
+    return [name for name in names if name.startswith(incomplete)]

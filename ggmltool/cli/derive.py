@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_arg
 
 import click
 from msgspec import NODEFAULT
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
 from ggmltool.ask.moment import OfMoment
 from ggmltool.ask.question import Argument, BadValue, Misuse, Option, Question, name_of
 from ggmltool.cli import complete
 from ggmltool.cli.command import Command
 from ggmltool.cli.errors import wrong_use
+from ggmltool.cli.numbers import MOST, NumberOrWord, SeveralNumbers
 from ggmltool.cli.options import (
     DOCUMENTS,
     Pipeline,
@@ -25,7 +26,7 @@ from ggmltool.cli.options import (
     ggml_option,
     memory_option,
     no_other_step,
-    output_option,
+    output_to,
     raw_option,
     scenario_argument,
     work_option,
@@ -53,6 +54,8 @@ class Asking(Generic[Q]):
     release: Release | None
     usage: str = ""
     word: str = ""
+    scenarios: tuple[str, ...] = ()
+    """Those of a command that takes several."""
 
     @property
     def json(self) -> bool:
@@ -85,16 +88,16 @@ class _Parameters:
         self.own_after = 0
         """After how many options those of the command alone stand."""
         hints = get_type_hints(question, include_extras=True)
-        base = next(cls for cls in question.__mro__[1:] if issubclass(cls, Question))
-        for field in fields(question):
-            type, about = get_args(hints[field.name])
+        shared = next(cls for cls in question.__mro__[1:] if issubclass(cls, Question)).__struct_fields__
+        for field in sorted(fields(question), key=partial(_place, question)):
+            type, about = get_args(hints[field.name]) if field.name not in question.only_python else (None, None)
             if isinstance(about, Argument):
                 self.words[field.name] = about, field.default is NODEFAULT
-            elif field.name not in question.only_python:
+            elif isinstance(about, Option):
                 default = field.default if about.implied is None else about.implied
                 self.options[field.name] = _option(field.name, type, default, about)
                 self.implied += [field.name] if about.implied is not None else []
-                if field.name in base.__struct_fields__ or field.name == question.own_after:
+                if field.name == question.own_after or (not question.own_after and field.name in shared):
                     self.own_after = len(self.options)
 
     @property
@@ -151,17 +154,23 @@ def command(question: type[Q], run: Callable[..., int] | None = None) -> Command
     known = _Parameters(question)
 
     def ask(
-        scenario: str | None, format: str | None, output: Output, release: Release | None = None, **given: Any
+        scenario: str | tuple[str, ...] | None,
+        format: str | None,
+        output: Output,
+        release: Release | None = None,
+        **given: Any,
     ) -> int:
+        scenarios, scenario = (scenario, None) if isinstance(scenario, tuple) else ((), scenario)
         words, scenario = known.take_words(given, scenario)
         usage = " ".join([known.name, *(word.metavar for word, needed in known.words.values() if needed)])
         *_, last = ("", *words.values())
         with wrong_use():
             made = known.make(question, given, words)
-            asking = Asking(made, scenario, format, output, release, usage, last)
+            asking = Asking(made, scenario, format, output, release, usage, last, scenarios)
             return asking.answer() if run is None else run(asking, **given)
 
-    framed: Any = ggml_option(format_option(*question.formats, help=question.formats_help)(output_option(ask)))
+    framed: Any = format_option(*question.formats, help=question.formats_help)(output_to(*question.endings)(ask))
+    framed = ggml_option(framed) if question.of_release else framed
     arguments = [*known.arguments(), *_made_by(scenario_argument)]
     frame: list[click.Parameter] = framed.__click_params__[::-1]
     for param in own:
@@ -199,18 +208,29 @@ def question_command(question: type[Question[Any]]) -> Callable[[Callable[..., i
     return partial(command, question)
 
 
+def _place(question: type[Question[Any]], field: FieldInfo) -> int:
+    """Where its option stands: what is shared with others before what is its own, but for `first`."""
+    if field.name in question.first:
+        return question.first.index(field.name) - len(question.first)
+    return next(n for n, cls in enumerate(question.__mro__[::-1]) if field.name in vars(cls).get("__annotations__", ()))
+
+
 def _option(name: str, type: Any, default: Any, about: Option) -> click.Option:
     kinds = get_args(type) if get_origin(type) in (types.UnionType, Union) else (type,)
     long = f"--{name.replace('_', '-')}"
-    own = [alias for alias in about.names if alias.startswith("--")]
+    own = [alias for alias in about.names if "--" in alias]
     more: dict[str, Any] = {"default": default or None, "help": about.help}
     if about.complete:
         more["shell_complete"] = _completer(about.complete)
     choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
     if choices:
         more |= {"type": click.Choice(choices), "show_default": default is not None}
-    elif get_origin(type) is Sequence:
+    elif Sequence[int] in kinds and about.words:
+        more |= {"type": SeveralNumbers(about.least or 0, about.most or MOST, False, **about.words)}
+    elif get_origin(type) is Sequence or about.repeats:
         more["multiple"] = True
+    elif str in kinds:
+        more["show_default"] = bool(about.shows)
     elif bool in kinds:
         both = types.NoneType in kinds or default is True
         long = f"{long}/--no-{long[2:]}" if both else long
@@ -220,7 +240,9 @@ def _option(name: str, type: Any, default: Any, about: Option) -> click.Option:
         bounded = about.least is not None or about.most is not None
         number, range = (int, click.IntRange) if int in kinds else (float, click.FloatRange)
         more["type"] = range(about.least, about.most) if bounded else number
-        more |= {"default": default, "show_default": default is not None}
+        if about.words:
+            more["type"] = NumberOrWord(about.least, about.most, **about.words)
+        more |= {"default": default, "show_default": default is not None and about.shows is not False}
     elif Path in kinds:
         more["type"] = click.Path(path_type=Path)
     if about.metavar is not None:

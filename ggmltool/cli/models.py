@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 import click
 
 from ggmltool.ask.sweep.record import SweptGraph
-from ggmltool.cli.errors import CliError, value_of
+from ggmltool.cli.errors import CliError
+from ggmltool.cli.numbers import NumberOrWord, SeveralNumbers, SeveralWords
 from ggmltool.cli.progress import progress
 from ggmltool.cli.scenario import open_scenario
 from ggmltool.inspect.opened import Opened
-from ggmltool.inspect.ranges import doublings, read_range
 from ggmltool.sources.llama.capture.options import (
     AUTO_PARALLEL,
     CACHE_TYPES,
@@ -30,64 +29,6 @@ from ggmltool.sources.llama.errors import CaptureError
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.capture.options import CaptureOptions
-
-if TYPE_CHECKING:
-    _Several = click.ParamType[tuple[Any, ...]]
-else:
-    _Several = click.ParamType
-
-_MOST = 1 << 31
-_ENDS = re.compile(r"(\d{1,10})\.\.(\d{1,10})")
-
-
-class SeveralNumbers(_Several):
-    """Numbers of an option that takes several, from `least` on; a word of `words` stands for its number.
-
-    With `doubled` a range without a step has doublings.
-    """
-
-    name = "list"
-
-    def __init__(self, least: int, most: int = _MOST, doubled: bool = False, **words: int) -> None:
-        self.least, self.most, self.doubled, self.words = least, most, doubled, words
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers, each once. Raises click.BadParameter."""
-        if isinstance(value, tuple):
-            return value
-        out: list[int] = []
-        with value_of(param.opts[0] if param is not None else ""):
-            for part in str(value).split(","):
-                word = self.words.get(part.strip())
-                out += [word] if word is not None else self._range(part)
-        wrong = next((n for n in out if not self.least <= n <= self.most and n not in self.words.values()), None)
-        if wrong is not None:
-            self.fail(f"{wrong} is not from {self.least} to {self.most}", param, ctx)
-        return tuple(dict.fromkeys(out))
-
-    def _range(self, text: str) -> list[int]:
-        """Raises InspectError."""
-        if self.doubled and (ends := _ENDS.fullmatch(text.strip())) is not None:
-            least, most = int(ends[1]), int(ends[2])
-            if 0 < least <= most:
-                return list(doublings(least, most))
-        return read_range(text, self.most + 1, all=False)
-
-
-class SeveralWords(_Several):
-    """Words of an option that takes several, each one of `choices`."""
-
-    name = "list"
-
-    def __init__(self, choices: click.Choice[str]) -> None:
-        self.one = choices
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The words, each once. Raises click.BadParameter."""
-        if isinstance(value, tuple):
-            return value
-        return tuple(dict.fromkeys(self.one.convert(part.strip(), param, ctx) for part in str(value).split(",")))
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,12 +68,12 @@ class ModelOptions(NamedTuple):
     @staticmethod
     def lists() -> list[str]:
         """The fields of the options whose values `fit` searches."""
-        return [name for name in _FIELDS if name != "outputs"]
+        return [name for name in FIELDS if name != "outputs"]
 
     @property
     def given(self) -> list[str]:
         """The names of the options that stand on the line."""
-        fields = {name: getattr(self, field) for field, (name, _) in _FIELDS.items()}
+        fields = {name: getattr(self, field) for field, (name, _) in FIELDS.items()}
         values = {"--as": self.quantization, **fields, **self._flags()}
         return [name for name, value in values.items() if value]
 
@@ -146,7 +87,7 @@ class ModelOptions(NamedTuple):
         program: Program = self.program or _SERVER
         if _AUTO in self.n_parallel and program != _SERVER:
             raise click.UsageError(f"-np auto exists in llama-server only; give {program} a number of sequences")
-        given = {field: values for field in _FIELDS if (values := getattr(self, field))}
+        given = {field: values for field in FIELDS if (values := getattr(self, field))}
         flags = {name: value.strip() for name, value in self._flags().items() if value}
         base = CaptureOptions(
             program=program, swa_full=self.swa_full, kv_unified=self.kv_unified, library=self.library or ""
@@ -159,7 +100,7 @@ class ModelOptions(NamedTuple):
         ]
 
 
-_FIELDS: dict[str, tuple[str, str]] = {
+FIELDS: dict[str, tuple[str, str]] = {
     "ctx_size": ("-c", "n_ctx"),
     "batch_size": ("-b", "n_batch"),
     "ubatch_size": ("-ub", "n_ubatch"),
@@ -173,7 +114,7 @@ _FIELDS: dict[str, tuple[str, str]] = {
 
 
 def _with(base: CaptureOptions, values: dict[str, Any]) -> CaptureOptions:
-    fields = {_FIELDS[field][1]: value for field, value in values.items()}
+    fields = {FIELDS[field][1]: value for field, value in values.items()}
     if fields.get("n_parallel") == _AUTO:
         fields |= {"n_parallel": AUTO_PARALLEL, "kv_unified": True}
     try:
@@ -184,7 +125,7 @@ def _with(base: CaptureOptions, values: dict[str, Any]) -> CaptureOptions:
 
 def _words(given: dict[str, tuple[Any, ...]], values: tuple[Any, ...]) -> dict[str, str]:
     return {
-        _FIELDS[field][0]: "auto" if value == _AUTO else str(value) for field, value in zip(given, values, strict=True)
+        FIELDS[field][0]: "auto" if value == _AUTO else str(value) for field, value in zip(given, values, strict=True)
     }
 
 
@@ -211,13 +152,6 @@ class _Kinds(SeveralWords):
         return kinds
 
 
-class _Parallel(click.IntRange):
-    """A number of sequences, or auto."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return _AUTO if value == "auto" else super().convert(value, param, ctx)
-
-
 class _Sequences(click.Option):
     """-np, of which help shows the names that llama.cpp has."""
 
@@ -239,7 +173,7 @@ def model_options(lists: bool = False, doubled: bool = False) -> Callable[[F], F
             kwargs["program"] = kwargs.pop("for")
             kwargs["quantization"] = kwargs.pop("as") or ()
             values = {name: kwargs.pop(name) for name in ModelOptions._fields}
-            for field in _FIELDS:
+            for field in FIELDS:
                 value = values[field]
                 values[field] = () if value is None else value if isinstance(value, tuple) else (value,)
             return command(*args, wanted=ModelOptions(**values), **kwargs)
@@ -276,7 +210,7 @@ def _options(lists: bool, doubled: bool) -> list[Callable[[F], F]]:
             *names, type=SeveralWords(one) if lists else one, metavar="LIST" if lists else None, help=help
         )
 
-    sequences = SeveralNumbers(1, auto=_AUTO) if lists else _Parallel(1)
+    sequences = SeveralNumbers(1, auto=_AUTO) if lists else NumberOrWord(1, auto=_AUTO)
     return [
         number("-c", "--ctx-size", least=0, help=_HELP["-c"][doubled], doubled=doubled),
         number("-b", "--batch-size", least=1, help="Logical batch, in tokens (default: 2048)."),

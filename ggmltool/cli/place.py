@@ -2,154 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.place.chosen import AUTO_LAYERS, Chosen, FitAsked, choose, printed, replace_auto
-from ggmltool.ask.place.options import Common, PlaceRequest, read_layers, shares_of, spelled
+from ggmltool.ask.place import PlaceQuestion
+from ggmltool.ask.place.chosen import choose, printed, replace_auto
+from ggmltool.ask.place.options import RULES, named_devices, read_layers, several, shares_of, spelled
 from ggmltool.ask.place.record import PlacementShown
 from ggmltool.ask.place.record import place as find_place
 from ggmltool.ask.place.text import chosen_view, failure
-from ggmltool.ask.sweep.record import SweptGraph, most_layers, varied
+from ggmltool.ask.sweep import SweepQuestion
+from ggmltool.ask.sweep.record import most_layers, varied
 from ggmltool.ask.sweep.record import sweep as run_sweep
-from ggmltool.cli.command import Command
+from ggmltool.cli.derive import Asking, question_command
 from ggmltool.cli.errors import FINE, GGML_FAILED, CliError, value_of
 from ggmltool.cli.models import ModelOptions, model_options, open_captures, opener
-from ggmltool.cli.options import (
-    DOCUMENTS,
-    format_option,
-    output_option,
-    output_to,
-    scenario_argument,
-    scenarios_argument,
-)
-from ggmltool.cli.output import Output, ending_of, log_lines, note
-from ggmltool.cli.placing import FitWanted, common_options, fit_options
+from ggmltool.cli.options import DOCUMENTS, scenarios_argument
+from ggmltool.cli.output import ending_of, log_lines, note
 from ggmltool.cli.progress import progress
 from ggmltool.show.text import ggml_error, size
+from ggmltool.sources.llama.model_file import is_model
 
 if TYPE_CHECKING:
     from ggmltool.sources.llama.place.place import Placer
     from ggmltool.sources.llama.search.sweep import Job, JobOutcome
 
-SCENARIO_ENDINGS = (".json", ".yaml", ".yml")
 
-
-@click.command(cls=Command)
-@scenario_argument
+@question_command(PlaceQuestion)
 @click.option(
-    "-ngl", "--n-gpu-layers", metavar="N|all|auto", default="all", show_default=True,
-    help="Layers on GPUs, counted from the last; the output layer is one of them. auto: --fit.",
+    "-fitp", "--fit-print", is_flag=True,
+    help="Print only what llama-fit-params -fitp on prints: MiB of weights, caches, compute buffers by device.",
 )  # fmt: skip
-@click.option(
-    "-ot", "--override-tensor", metavar="REGEX=DEVICE[,…]", multiple=True,
-    help="Weights whose name matches REGEX go to DEVICE; the first match wins.",
-)  # fmt: skip
-@click.option(
-    "-ts", "--tensor-split", metavar="SHARES",
-    help=(
-        "How GPUs share the layers, e.g. 3,1 (default: by their memory). auto: the split that leaves the fullest GPU "
-        "the most memory."
-    ),
-)  # fmt: skip
-@click.option(
-    "-ncmoe", "--n-cpu-moe", type=click.IntRange(0, 10_000), metavar="N", default=0,
-    help="Keep the experts of the first N layers on the CPU.",
-)  # fmt: skip
-@common_options
-@fit_options
 @model_options()
-@click.option("--tensors", is_flag=True, help="Show every tensor with its buffer type and the rule that put it there.")
-@format_option(
-    "text", *DOCUMENTS, "scenario", help="Text (default), JSON or CSV with exact bytes, or the placed scenario."
-)
-@output_to(*SCENARIO_ENDINGS)
-def place(
-    scenario: str | None,
-    n_gpu_layers: str,
-    override_tensor: tuple[str, ...],
-    tensor_split: str | None,
-    n_cpu_moe: int,
-    common: Common,
-    fit: FitWanted,
-    wanted: ModelOptions,
-    tensors: bool,
-    format: str | None,
-    output: Output,
-) -> int:
-    """Show where llama.cpp would put a captured model with these options, and whether that fits.
-
-    The scenario is a capture (`ggmltool capture`), wherever its tensors are; neither llama.cpp nor a GPU is needed. For
-    a MODEL.gguf the graph is captured first, with the options from -c to --outputs (needs the extra llama). Weights,
-    caches, user assignments and the scheduler's options follow llama.cpp's rules.
-
-    MEMORY of a device is what is free on it; a placement fits if a margin of that is left. Exit status 1: it does not
-    fit. With -o FILE.json or FILE.json.gz the placed scenario is written, for all other commands.
-
-    With --fit (or -ngl auto) llama.cpp's own choice comes first: what it would set for these devices, what it measures
-    on the way, and its words. Exit status 1: it gives up.
-
-    \b
-    Example:
-      ggmltool place -ngl 9 --device CUDA0:2GiB gemma-3-270m
-      ggmltool place -ts 3,1 -ot 'ffn_.*=CPU' --tensors gemma-3-270m
-      ggmltool place -ngl 9 -f scenario gemma-3-270m | ggmltool splits -
-      ggmltool place -ngl 20 -c 8192 --device CUDA0:24GiB,CUDA1:8GiB model.gguf
-      ggmltool place --fit --fit-target 1024,512 --device CUDA0:24GiB,CUDA1:8GiB model.gguf
-    """
-    n_gpu_layers = fit.layers(n_gpu_layers)
-    fits = fit.on or n_gpu_layers == AUTO_LAYERS
-    fit.check(fits)
-    asked = PlaceRequest(n_gpu_layers, tensor_split or "", override_tensor, n_cpu_moe)
+def place(asking: Asking[PlaceQuestion], fit_print: bool, wanted: ModelOptions) -> int:
+    asked, output, format, name = asking.question, asking.output, asking.format, asking.scenario
+    if asked.devices:
+        named_devices(asked.devices)  # before a model is captured, which takes a while
+    if fit_print and (asked.fit or asked.n_gpu_layers == "auto"):
+        raise click.UsageError("--fit-print prints what the given options need; leave out --fit and -ngl auto")
+    fits = asked.fits
     with value_of("-ts"):
         shares_of(asked.tensor_split)
     with value_of("-ngl"):
-        read_layers(replace_auto(asked).n_gpu_layers)
-    open_for = opener(scenario, wanted)
-    graph = open_for(fit.n_ctx(wanted))
-    graph.opened.refuse_older("the llama.cpp rules here belong to ggml")
-    if fit.prints:
-        output.write(printed(graph.opened, common, asked, fit.flash_auto(wanted)))
+        read_layers(replace_auto(asked).layers)
+    open_for = opener(name, wanted)
+    n_ctx = wanted.ctx_size[0] if wanted.ctx_size else 0
+    graph = open_for(n_ctx)
+    graph.opened.refuse_older(RULES)
+    flash_auto = wanted.flash_attn in ((), ("auto",))
+    if fit_print:
+        output.write(printed(graph.opened, asked, flash_auto))
         return 0
-    chosen = None
-    if fits:
-        common = fit.common(common)
-        chosen = _choose(open_for, common, asked, fit.asked(wanted, graph.opened.model, scenario), output, format)
-        asked, graph = chosen.asked, open_for(chosen.fitted.params.n_ctx)
-        common = common._replace(margin=common.margin[: max(len(chosen.devices), 1)])
-    told = note if chosen is None else lambda text: None
-    answer = find_place(graph.opened, common, asked, spelled(graph.words), told, chosen, tensors)
-    return _show(answer, output, format)
-
-
-def _choose(
-    open_for: Callable[[int], SweptGraph],
-    common: Common,
-    asked: PlaceRequest,
-    fit: FitAsked,
-    output: Output,
-    format: str | None,
-) -> Chosen:
-    """llama.cpp's own choice. Where it ends in the middle of that, CliError is raised with what it said until then."""
-    chosen = choose(lambda n_ctx: open_for(n_ctx).opened, common, asked, fit, note)
+    if not fits:
+        return _show(asking, find_place(graph.opened, asked, spelled(graph.words), note))
+    margin_given = click.get_current_context().get_parameter_source("margin") is not ParameterSource.DEFAULT
+    if asked.fit_target is not None and margin_given:
+        raise click.UsageError("--margin and --fit-target say the same: what has to stay free; give one of them")
+    full = bool(wanted.ctx_size) and not n_ctx  # -c 0 asks for the model's own in full
+    if name is None or not is_model(Path(name)):
+        told = graph.opened.model.meta.get("n_ctx")  # a capture has the context that it has
+        n_ctx = told if isinstance(told, int) else 0
+    chosen = choose(lambda n: open_for(n).opened, asked, n_ctx, full, flash_auto, note)
     if chosen.fitted.status == "crash":
         if format is None:
             output.write(chosen_view(chosen, output.style))
         raise CliError(failure(chosen), GGML_FAILED)
     if not chosen.ok:
         note(failure(chosen))
-    return chosen
+    graph = open_for(chosen.fitted.params.n_ctx)
+    return _show(asking, find_place(graph.opened, chosen.asked, spelled(graph.words), chosen=chosen))
 
 
-def _show(answer: Answer[PlacementShown], output: Output, format: str | None) -> int:
+def _show(asking: Asking[PlaceQuestion], answer: Answer[PlacementShown]) -> int:
     """Write the placement; the exit status."""
-    placed = answer.facts
+    placed, format, output = answer.facts, asking.format, asking.output
     log_lines(placed.needs.plan.log)
-    if format == "scenario" or (format is None and ending_of(output.path) in SCENARIO_ENDINGS):
+    if format == "scenario" or (format is None and ending_of(output.path) in PlaceQuestion.endings):
         output.write(scenario_bytes(placed))
         for device, n in placed.short.items():
             note(f"{device} does not fit: {size(n)} short")
@@ -169,78 +102,25 @@ def scenario_bytes(placed: PlacementShown) -> bytes:
     return scenario_text(dump(replace(placed.model, meta=meta))).encode()
 
 
-@click.command(cls=Command)
+@question_command(SweepQuestion)
 @scenarios_argument
-@click.option(
-    "-ngl", "--n-gpu-layers", metavar="RANGE",
-    help="Layers on GPUs: 0..33, 0..32:4, 8,16,all. Default: from 0 to all.",
-)  # fmt: skip
-@click.option(
-    "-ts", "--tensor-split", metavar="SHARES", multiple=True,
-    help="How GPUs share the layers; may be repeated. auto: for each placement, the split that leaves the fullest GPU "
-         "the most memory.",
-)  # fmt: skip
-@click.option(
-    "-ot", "--override-tensor", metavar="REGEX=DEVICE[,…]", multiple=True,
-    help="Overrides of one placement, or `none`; each further -ot makes another placement.",
-)  # fmt: skip
-@click.option(
-    "-ncmoe", "--n-cpu-moe", metavar="RANGE", default="0",
-    help="Keep the experts of the first N layers on the CPU; a range as for -ngl.",
-)  # fmt: skip
-@common_options
 @model_options(lists=True)
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1, 1024),
-    metavar="N",
-    help="Number of processes (default: one for each core).",
-)
-@format_option("text", *DOCUMENTS, help="Text (default), or JSON or CSV with exact bytes.")
-@output_option
-def sweep(
-    scenario: tuple[str, ...],
-    n_gpu_layers: str | None,
-    tensor_split: tuple[str, ...],
-    override_tensor: tuple[str, ...],
-    n_cpu_moe: str,
-    common: Common,
-    wanted: ModelOptions,
-    jobs: int | None,
-    format: str | None,
-    output: Output,
-) -> int:
-    """Place a captured model in many ways: splits, copied bytes, memory per device, and the best that fits.
-
-    Every value of -ngl is combined with every -ts, -ot, --n-cpu-moe and scenario; several scenarios are captures of one
-    model with different options. For a MODEL.gguf the graph is captured first, once for every combination of the
-    options from -c to --outputs, which may have several values (needs the extra llama).
-
-    MEMORY of a device is what is free on it; a placement fits if a margin of that is left. The best one has the most
-    layers on GPUs; then the most weights there, the longest context, the most sequences, the largest ubatch, the
-    largest cache, and the most memory left on the fullest device. Exit status 1: nothing fits.
-
-    \b
-    Example:
-      ggmltool sweep -ngl 0..19 --device CUDA0:1764MiB gemma-3-270m
-      ggmltool sweep -ngl all -ts 1,1 -ts 3,1 -ot none -ot ffn_down=CPU gemma-3-270m
-      ggmltool sweep -ngl 0..18:6 -f csv gemma-3-270m
-      ggmltool sweep -ngl 0..33 -ub 256,512,1024 -c 8192 --device CUDA0:24GiB model.gguf
-      ggmltool sweep -ngl all --as q4_K_M,q5_K_M,q8_0 -c 8192 --device CUDA0:24GiB model.gguf
-      ggmltool sweep -ts auto -c 8192,32768 -ctk f16,q8_0 --device CUDA0:24GiB,CUDA1:8GiB model.gguf
-    """
-    graphs = open_captures(scenario, wanted)
+def sweep(asking: Asking[SweepQuestion], wanted: ModelOptions) -> int:
+    asked = asking.question
+    if asked.devices:
+        named_devices(asked.devices)  # before a model is captured, which takes a while
+    graphs = open_captures(asking.scenarios, wanted)
     for graph in graphs:
-        graph.opened.refuse_older("the llama.cpp rules here belong to ggml")
+        graph.opened.refuse_older(RULES)
     most = most_layers(graphs)
+    splits, overridden = several(asked.tensor_split), several(asked.override_tensor)
     with value_of("-ts"):
-        varied(most, None, tensor_split, (), "0")
+        varied(most, None, splits, (), "0")
     with value_of("-ngl"):
-        varied(most, n_gpu_layers, (), (), "0")
+        varied(most, asked.n_gpu_layers, (), (), "0")
     with value_of("--n-cpu-moe"):
-        values = varied(most, n_gpu_layers, tensor_split, override_tensor, n_cpu_moe)
-    return output.answer(run_sweep(graphs, common, values, jobs, note, _with_progress), format or "text")
+        values = varied(most, asked.n_gpu_layers, splits, overridden, asked.n_cpu_moe)
+    return asking.print(run_sweep(graphs, asked, values, asked.jobs, note, _with_progress))
 
 
 def _with_progress(placers: list[Placer], work: list[Job], processes: int) -> list[JobOutcome]:

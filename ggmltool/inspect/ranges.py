@@ -11,8 +11,10 @@ _VALUES = 20_000
 """Values of one range, at most."""
 
 
-def read_range(text: str, most: int, all: bool = True) -> list[int]:
+def read_range(text: str, most: int, all: bool = True, doubled: bool = False) -> list[int]:
     """`0..33`, `0..32:4`, `1,2,8`, `all` (which is `most`), or several of them by commas; beyond `most` all is one.
+
+    With `doubled` a range without a step has doublings, whatever `most` is.
 
     Raises InspectError.
     """
@@ -28,6 +30,9 @@ def read_range(text: str, most: int, all: bool = True) -> list[int]:
         else:
             first = int(found[1])
             last = int(found[2]) if found[2] else first
+            if doubled and found[2] and not found[3] and 0 < first <= last:
+                out += doublings(first, last)
+                continue
             numbers = range(first, min(last, max(first, most)) + 1, int(found[3] or 1))
             if len(numbers) > _VALUES:
                 raise InspectError(f"{part!r} has {len(numbers)} numbers; the limit is {_VALUES}")

@@ -15,7 +15,7 @@ from itertools import islice, product
 
 from ggmltool.ask.fit.record import fit
 from ggmltool.ask.fit.wishes import Ranges, Wishes
-from ggmltool.ask.place.options import Common
+from ggmltool.ask.place.options import Placing
 from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.capture.capture import capture
@@ -50,7 +50,7 @@ def timed(told: list[str]) -> Iterator[None]:
 def fits(contexts: tuple[int, ...], ubatches: tuple[int, ...], processes: int) -> None:
     """A search as it is asked for, with its captures: what bounds rule out is not planned."""
     ranges, told = Ranges(contexts=contexts, ubatches=ubatches), list[str]()
-    wishes = Wishes(str(real(MODEL)), ranges, Common(device=DEVICES, n_depth=4096))
+    wishes = Wishes(str(real(MODEL)), ranges, Placing(device=DEVICES, n_depth=4096))
     with timed(told):
         counts = fit(wishes, processes=processes).facts.found.counts
         told.append(
@@ -74,7 +74,7 @@ def planned(processes: int) -> None:
     told = list[str]()
     with timed(told):
         setting, space, request = Setting(8192), Space(contexts=(8192,)), Request()
-        model = load_spec(capture(real(MODEL), setting.capture_options(Wishes("", Ranges(), Common()).base)).scenario)
+        model = load_spec(capture(real(MODEL), setting.capture_options(Wishes("", Ranges(), Placing()).base)).scenario)
         placer = Placer(model, read_devices([*DEVICES]))
         speed = Speed(placer, anatomies(placer, request.cached), {}, request)
         planner = CandidatePlanner(Measurer(placer), space, speed, setting, 0)

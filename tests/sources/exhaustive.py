@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ggmltool.ask.fit.record import FitShown, fit
 from ggmltool.ask.fit.wishes import Ranges, Wishes
-from ggmltool.ask.place.options import Common, devices_of
+from ggmltool.ask.place.options import Placing, devices_of
 from ggmltool.inspect.ranges import doublings
 from ggmltool.scenario.load import load_spec
 from ggmltool.sources.llama.capture.capture import capture
@@ -55,7 +55,7 @@ def fitted(path: Path, n_gpus: int, objective: Objective = "fastest") -> FitShow
     """The best placement on so many GPUs: of one context, or the longest with all layers there."""
     on = tuple(f"CUDA{i}:{mib}MiB" for i, mib in enumerate(memory(path, n_gpus)))
     ranges = Ranges(contexts=CONTEXTS, layers=(ALL,)) if objective == "longest" else Ranges(contexts=(8192,))
-    return fit(Wishes(str(path), replace(ranges, ubatches=(512,)), Common(device=on, n_depth=4096), objective)).facts
+    return fit(Wishes(str(path), replace(ranges, ubatches=(512,)), Placing(device=on, n_depth=4096), objective)).facts
 
 
 def better(found: FitShown, most: int) -> Iterator[Choice]:

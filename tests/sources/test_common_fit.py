@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from ggmltool.ask.place.chosen import FitAsked, printed
 from ggmltool.ask.place.chosen import choose as choose_for
-from ggmltool.ask.place.options import Common, PlaceRequest
+from ggmltool.ask.place.chosen import printed
+from ggmltool.ask.place.options import PlaceRequest
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.devices.backends import read_backends
 from ggmltool.scenario.load import load_spec
@@ -246,7 +246,7 @@ def test_what_is_printed_of_given_parameters_is_what_is_printed_there(n_gpu_laye
     gpus = devices(100, 50)
     there = fit(cached("llama-moe"), gpus, fixed(n_gpu_layers=n_gpu_layers), TWO_MARGINS, prints=True)
     layers = "all" if n_gpu_layers < 0 else str(n_gpu_layers)
-    assert printed(opened_for(512), Common(device=named(gpus), no_repack=True), PlaceRequest(layers)) == there.printed
+    assert printed(opened_for(512), PlaceRequest(layers, device=named(gpus), no_repack=True)) == there.printed
 
 
 def opened_for(n_ctx: int) -> Opened:
@@ -263,13 +263,13 @@ def test_what_is_chosen_is_asked_for_as_a_placement() -> None:
     """A context that nobody set is shortened, and captured anew."""
     gpus = devices(20, 14)
     there = fit(cached("llama-moe"), gpus, fixed(0), FitSettings((MIB, 2 * MIB), 1024))
-    common = Common((MIB, 2 * MIB), named(gpus), no_repack=True)
-    chosen = choose_for(opened_for, common, PlaceRequest("auto"), FitAsked(0, 1024))
+    asked = PlaceRequest("auto", margin=(MIB, 2 * MIB), device=named(gpus), no_repack=True, fit_ctx=1024)
+    chosen = choose_for(opened_for, asked)
     assert list(chosen.fitted.log) == there.log
     assert chosen.arguments.startswith(f"-c {there.n_ctx} -ngl {there.n_gpu_layers}")
     assert there.n_ctx < 8192
     assert chosen.opened.model.meta["n_ctx"] == there.n_ctx
-    assert chosen.asked.n_gpu_layers in (str(there.n_gpu_layers), "all")
+    assert chosen.asked.layers in (str(there.n_gpu_layers), "all")
 
 
 @pytest.mark.parametrize("seed", [1, 4, 24])

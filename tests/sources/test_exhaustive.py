@@ -6,7 +6,7 @@ import pytest
 
 from ggmltool.ask.fit.record import fit
 from ggmltool.ask.fit.wishes import Ranges, Wishes
-from ggmltool.ask.place.options import Common
+from ggmltool.ask.place.options import Placing
 from tests.sources.exhaustive import better, fitted, same_numbers
 from tests.sources.library import needs_library
 from tests.sources.real_models import real
@@ -26,7 +26,7 @@ def test_no_other_placement_of_a_real_shape_is_better(name: str, n_gpus: int) ->
 def test_cards_of_an_uneven_model_are_filled_by_bytes_not_by_layers() -> None:
     """llama.cpp#12654: a 49B whose layers differ overflows one of two equal cards if each gets as many layers."""
     device, ranges = ("CUDA0:19GiB", "CUDA1:19GiB"), Ranges(contexts=(8192,), ubatches=(512,), n_cpu_ffn=0)
-    found = fit(Wishes(str(real("nemotron-49b")), ranges, Common(device=device, n_depth=4096))).facts
+    found = fit(Wishes(str(real("nemotron-49b")), ranges, Placing(device=device, n_depth=4096))).facts
     best = found.found.best
     assert best is not None
     assert best.room >= 0

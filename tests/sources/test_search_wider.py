@@ -10,7 +10,7 @@ import pytest
 
 from ggmltool.ask.fit.record import fit
 from ggmltool.ask.fit.wishes import Ranges, Wishes
-from ggmltool.ask.place.options import Common
+from ggmltool.ask.place.options import Placing
 from ggmltool.sources.llama.search.anatomy import Request
 from ggmltool.sources.llama.search.candidates import OBJECTIVES, Objective, SearchResult, costs_of
 from tests.sources.library import needs_library
@@ -56,7 +56,7 @@ def costs(found: SearchResult, objective: Objective) -> tuple[float, ...]:
 def test_no_option_that_is_given_improves_on_what_is_found_without_it(name: str, machine: tuple[str, ...]) -> None:
     path, n_gpus = str(cached(name)), len(machine) - 1
     objective = OBJECTIVES[(len(name) + n_gpus) % 2 * 2]
-    common = Common(margin=(0,), device=machine, n_depth=DEPTH)
+    common = Placing(margin=(0,), device=machine, n_depth=DEPTH)
     wide = fit(Wishes(path, WIDE, common, objective), processes=1).facts.found
     assert wide.proved
     for ranges in narrower(WIDE, 6, n_gpus, f"{name} {machine}"):
@@ -67,7 +67,7 @@ def test_no_option_that_is_given_improves_on_what_is_found_without_it(name: str,
 def test_dense_weights_of_a_model_with_experts_stay_on_a_gpu_while_experts_leave_it() -> None:
     """GLM-4.5-Air on two cards: the dense first layer was spilled before any experts, which cost 3 %."""
     device = ("RTX 3090", "RTX 3060 12GB", "CPU=Ryzen 9 7950X:96GiB")
-    common, wide = Common(device=device, n_depth=DEPTH), Ranges(contexts=(32768,), ubatches=(2048,))
+    common, wide = Placing(device=device, n_depth=DEPTH), Ranges(contexts=(32768,), ubatches=(2048,))
     path = str(real("glm-4.5-air"))
     found = fit(Wishes(path, wide, common)).facts.found
     assert found.best is not None

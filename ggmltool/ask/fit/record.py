@@ -174,8 +174,8 @@ def _fit(
 ) -> Answer[FitShown]:
     if wishes.common.split_mode == "tensor":
         raise InspectError("-sm tensor is for `place`: a search gives whole layers to GPUs")
-    if wishes.common.device:
-        named_devices(wishes.common.device)
+    if wishes.common.devices:
+        named_devices(wishes.common.devices)
 
     @cache
     def opened(options: CaptureOptions) -> Opened:
@@ -204,11 +204,11 @@ def _fit(
     found = search(captures, wishes.space(model), wish, processes=processes, progress=progress, saved=saved)
     shown, words = found.best or found.nearest, ""
     if shown is None:
-        capture_options, (placed_as, common) = wishes.least_options(), wishes.least()
+        capture_options, placed_as = wishes.least_options(), wishes.least()
     else:
-        capture_options, (placed_as, common) = wishes.capture_options(shown), wishes.asked(shown)
+        capture_options, placed_as = wishes.capture_options(shown), wishes.asked(shown)
         words = shell_words({**wishes.context(shown), **wishes.flags})
-    placed = place(opened(capture_options), common, placed_as, words)
+    placed = place(opened(capture_options), placed_as, words)
     phase = "both" if capture_of is None or len(model.graphs) > 1 else str(model.meta.get("phase", "prompt"))
     most = wishes.most_options()
     ranked = [r.candidate for r in found.ranked]

@@ -114,7 +114,7 @@ def remedies(fit: FitShown) -> list[str]:
     batch = [] if fixed or min(r.ubatches) < 512 else ["a smaller ubatch (-ub 256)"]
     layers = ["fewer layers on GPUs (leave -ngl out)"] if r.layers else []
     kept = [f"{name} left out" for name, n in (("-ncmoe", r.n_cpu_moe), ("-ncffn", r.n_cpu_ffn)) if n is not None]
-    margin = ["a smaller --margin"] if any(fit.wishes.common.margin) else []
+    margin = ["a smaller --margin"] if any(fit.wishes.common.margins) else []
     return [*layers, *kept, *shorter, *types, *batch, *margin]
 
 

@@ -5,10 +5,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ggmltool.ask.place.chosen import FitAsked, choose
-from ggmltool.ask.place.options import Common, PlaceRequest, asked, options_of, overrides
+from msgspec import structs
+
+from ggmltool.ask.place.chosen import choose
+from ggmltool.ask.place.options import (
+    AUTO_LAYERS,
+    PlaceRequest,
+    Placing,
+    asked,
+    options_of,
+    overrides,
+    request_of,
+    several,
+)
 from ggmltool.ask.place.record import place
 from ggmltool.inspect.opened import Opened
 from ggmltool.inspect.ranges import doublings
@@ -66,7 +77,7 @@ class Wishes(NamedTuple):
 
     argument: str
     ranges: Ranges
-    common: Common
+    common: Placing[Any]
     objective: Objective = "fastest"
     captured: bool = False
     base: CaptureOptions = CaptureOptions()
@@ -75,7 +86,7 @@ class Wishes(NamedTuple):
 
     def space(self, model: ScenarioSpec) -> Space:
         """All that may be tried of a model. Raises InspectError for options that cannot be read."""
-        r, common = self.ranges, self.common._replace(n_cpu_ffn=self.ranges.n_cpu_ffn or 0)
+        r, common = self.ranges, structs.replace(self.common, n_cpu_ffn=self.ranges.n_cpu_ffn or 0)
         fixed = overrides(r.override_tensor, r.n_cpu_moe or 0, common)
         base = options_of(model, common, ALL, r.tensor_split, fixed)
         placed = Space(
@@ -83,7 +94,7 @@ class Wishes(NamedTuple):
             split=r.tensor_split,
             experts=r.n_cpu_moe is None and not common.cpu_moe,
             dense=r.n_cpu_ffn is None,
-            margins=common.margin,
+            margins=common.margins,
             base=base,
         )
         if self.captured:
@@ -126,21 +137,31 @@ class Wishes(NamedTuple):
         patterns = [*r.override_tensor, *([words.pop("-ot")] if "-ot" in words else [])]
         return words | ({"-ot": ",".join(patterns)} if patterns else {})
 
-    def asked(self, candidate: Candidate) -> tuple[PlaceRequest, Common]:
+    def asked(self, candidate: Candidate) -> PlaceRequest[Any]:
         """The same placement as `place` is asked for it."""
         words = self.placement(candidate)
-        overridden = (words["-ot"],) if "-ot" in words else ()
-        common = self.common._replace(n_cpu_ffn=int(words.get("--n-cpu-ffn", "0")))
-        return PlaceRequest(words["-ngl"], words.get("-ts", ""), overridden, int(words.get("--n-cpu-moe", "0"))), common
+        return request_of(
+            self.common,
+            n_gpu_layers=words["-ngl"],
+            tensor_split=words.get("-ts", ""),
+            override_tensor=words.get("-ot", ()),
+            n_cpu_moe=int(words.get("--n-cpu-moe", "0")),
+            n_cpu_ffn=int(words.get("--n-cpu-ffn", "0")),
+        )
 
-    def least(self) -> tuple[PlaceRequest, Common]:
+    def least(self) -> PlaceRequest[Any]:
         """The placement with the fewest layers on GPUs that was allowed: what is short where bounds rule out all."""
         r = self.ranges
         fewest = min((n for n in r.layers if n != ALL), default=None)
         layers = "0" if not r.layers else "all" if fewest is None else str(fewest)
-        common = self.common._replace(n_cpu_ffn=r.n_cpu_ffn or 0)
-        split = ",".join(f"{share:g}" for share in r.tensor_split)
-        return PlaceRequest(layers, split, r.override_tensor, r.n_cpu_moe or 0), common
+        return request_of(
+            self.common,
+            n_gpu_layers=layers,
+            tensor_split=",".join(f"{share:g}" for share in r.tensor_split),
+            override_tensor=r.override_tensor,
+            n_cpu_moe=r.n_cpu_moe or 0,
+            n_cpu_ffn=r.n_cpu_ffn or 0,
+        )
 
     def capture_options(self, candidate: Candidate) -> CaptureOptions:
         """The options that its graph is captured with."""
@@ -163,9 +184,9 @@ class Wishes(NamedTuple):
 
     def place_line(self, candidate: Candidate) -> str:
         """The command that shows a candidate."""
-        head = ["ggmltool", "place", self.argument, *(w for d in self.common.device for w in ("--device", d))]
+        head = ["ggmltool", "place", self.argument, *(w for d in self.common.devices for w in ("--device", d))]
         words = {name: value for name, value in self.placement(candidate).items() if name != "--n-cpu-ffn"}
-        placed = asked(self.asked(candidate)[1], **{name: shlex.quote(value) for name, value in words.items()})
+        placed = asked(self.asked(candidate), **{name: shlex.quote(value) for name, value in words.items()})
         depth = {"-d": str(self.common.n_depth)} if self.common.n_depth else {}
         captured = shell_words({**self.context(candidate), **self.flags, **depth})
         return " ".join(filter(None, [shlex.join(head), placed, captured]))
@@ -200,16 +221,15 @@ def own_choice(wishes: Wishes, opened_for: Callable[[int], Opened]) -> OwnChoice
         return None
     n_ctx = r.contexts[0] if len(r.contexts) == 1 else 0
     try:
-        chosen = choose(
-            opened_for, wishes.common, PlaceRequest("auto"), FitAsked(n_ctx, flash_auto="auto" in r.flash_attn)
-        )
-        placed = place(chosen.opened, wishes.common, chosen.asked)
+        request = request_of(wishes.common, n_gpu_layers=AUTO_LAYERS, n_cpu_ffn=0)
+        chosen = choose(opened_for, request, n_ctx, flash_auto="auto" in r.flash_attn)
+        placed = place(chosen.opened, chosen.asked)
     except (InspectError, PlaceError):
         return None
     needs, asked = placed.facts.needs, chosen.asked
     n_ctx_told = str(chosen.opened.model.meta.get("n_ctx", ""))
-    options = {"-c": n_ctx_told, "-ngl": asked.n_gpu_layers, "-ts": asked.tensor_split}
-    options["-ot"] = ",".join(asked.override_tensor)
+    options = {"-c": n_ctx_told, "-ngl": asked.layers, "-ts": asked.tensor_split}
+    options["-ot"] = ",".join(several(asked.override_tensor))
     left = {device: n for device in needs.memory if (n := needs.left(device)) is not None}
     options = {name: value for name, value in options.items() if value}
     splits = sum(graph.splits for graph in needs.graphs)

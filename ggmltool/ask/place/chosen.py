@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ggmltool.ask.place.options import DEFAULT_MARGIN, Common, PlaceRequest, devices_of
+from msgspec import structs
+
+from ggmltool.ask.place.options import AUTO_LAYERS, PlaceRequest, devices_of
 from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.scenario.versions import lacks
@@ -17,6 +19,7 @@ from ggmltool.sources.llama.own_fit.common_fit import common_fit_params
 from ggmltool.sources.llama.own_fit.records import (
     ALL_LAYERS,
     AUTO,
+    FULL_CTX,
     MIN_CTX,
     FitDevice,
     FitParams,
@@ -40,22 +43,8 @@ FOLLOWED_SINCE = "2026-08-21"
 SEQUENCES_SINCE = "2026-09-01"
 """Since when it counts the context for every sequence, and sets one that nobody set whatever else it does."""
 
-AUTO_LAYERS = "auto"
-"""-ngl, as it is left to --fit."""
-
 OpenedFor = Callable[[int], Opened]
 """The captured model with a context of so many tokens; 0 is the model's own. Raises for one that cannot be captured."""
-
-
-class FitAsked(NamedTuple):
-    """What --fit is asked for: `n_ctx` 0 leaves the context to it, `n_ctx_min` is the shortest that it may set.
-
-    `flash_auto`: flash attention is left to llama.cpp (-fa auto).
-    """
-
-    n_ctx: int = 0
-    n_ctx_min: int = MIN_CTX
-    flash_auto: bool = True
 
 
 class Chosen(NamedTuple):
@@ -68,7 +57,7 @@ class Chosen(NamedTuple):
     fitted: Fitted
     devices: Sequence[FitDevice]
     margins: Sequence[int]
-    asked: PlaceRequest
+    asked: PlaceRequest[Any]
     opened: Opened
 
     @property
@@ -80,17 +69,6 @@ class Chosen(NamedTuple):
     def arguments(self) -> str:
         """The parameters as llama-fit-params prints them."""
         return arguments(self.fitted.params)
-
-
-def read_fit_target(text: str) -> tuple[int, ...]:
-    """--fit-target: MiB for each GPU, or one number for all; GPUs beyond the list keep the default. Raises
-    InspectError.
-    """
-    parts = [part.strip() for part in text.replace("/", ",").split(",")]
-    if not all(part.isdecimal() and len(part) < 12 for part in parts):
-        raise InspectError(f"{text!r} is not a list of MiB, e.g. 1024 or 1024,512")
-    margins = tuple(int(part) << 20 for part in parts)
-    return margins if len(margins) == 1 else margins + DEFAULT_MARGIN
 
 
 def arguments(params: FitParams) -> str:
@@ -108,44 +86,49 @@ def arguments(params: FitParams) -> str:
 
 def choose(
     opened_for: OpenedFor,
-    common: Common,
-    asked: PlaceRequest,
-    fit: FitAsked,
+    asked: PlaceRequest[Any],
+    n_ctx: int = 0,
+    full: bool = False,
+    flash_auto: bool = True,
     note: Callable[[str], None] = lambda text: None,
 ) -> Chosen:
-    """What llama.cpp's --fit would set. `note` is told of devices that are not known.
+    """What llama.cpp's --fit would set. `n_ctx` 0 leaves the context to it, with `full` as the model's own.
+
+    `flash_auto`: flash attention is left to it (-fa auto). `note` is told of devices that are not known.
 
     Raises InspectError, and what `opened_for` raises.
     """
-    opened = opened_for(fit.n_ctx)
-    options = _options(opened.model, common, asked)
-    devices = devices_of(opened.model, common, len(options.tensor_split), note)
-    params = FitParams(fit.n_ctx, _n_gpu_layers(asked), options.tensor_split, options.overrides)
+    opened = opened_for(n_ctx)
+    options = _options(opened.model, asked)
+    devices = devices_of(opened.model, asked, len(options.tensor_split), note)
+    params = FitParams(n_ctx, _n_gpu_layers(asked), options.tensor_split, options.overrides)
 
     @cache
-    def captures(n_ctx: int) -> Placer:
-        return _prompt_placer(opened_for(n_ctx).model, devices)
+    def captures(tokens: int) -> Placer:
+        return _prompt_placer(opened_for(tokens).model, devices)
 
     try:
-        placer = captures(fit.n_ctx)
+        placer = captures(n_ctx)
         gpus = fit_devices(placer, options)
-        settings = _settings(placer, options, gpus, common, fit)
-        memory = PlacedMemory(captures, options, fit.flash_auto)
+        least = asked.fit_ctx if asked.fit_ctx is not None else FULL_CTX if full else MIN_CTX
+        settings = _settings(placer, options, gpus, asked.margins, least)
+        memory = PlacedMemory(captures, options, flash_auto)
         counts = not lacks(opened.model.release, SEQUENCES_SINCE)
         fitted = common_fit_params(fit_model(placer), gpus, settings, params, memory, counts)
         split = place_options(options, fitted.params, placer).tensor_split
     except PlaceError as error:
         raise InspectError(f"{opened.argument}: {error}") from None
-    chosen = _chosen(replace_auto(asked), fitted.params, split)
+    kept = structs.replace(replace_auto(asked), margin=asked.margins[: max(len(gpus), 1)], fit_target=None)
+    chosen = _chosen(kept, fitted.params, split)
     return Chosen(fitted, gpus, settings.margins, chosen, opened_for(fitted.params.n_ctx))
 
 
-def printed(opened: Opened, common: Common, asked: PlaceRequest, flash_auto: bool = True) -> str:
+def printed(opened: Opened, asked: PlaceRequest[Any], flash_auto: bool = True) -> str:
     """What llama-fit-params prints with -fitp on: MiB of weights, cache and compute buffers of each device and the
     host. Raises InspectError.
     """
-    options = _options(opened.model, common, asked)
-    devices = devices_of(opened.model, common, len(options.tensor_split))
+    options = _options(opened.model, asked)
+    devices = devices_of(opened.model, asked, len(options.tensor_split))
     try:
         placer = _prompt_placer(opened.model, devices)
         params = FitParams(0, _n_gpu_layers(asked), options.tensor_split, options.overrides)
@@ -157,18 +140,18 @@ def printed(opened: Opened, common: Common, asked: PlaceRequest, flash_auto: boo
     return "".join(f"{name} {' '.join(str(n >> 20) for n in parts)} \n" for name, parts in rows)
 
 
-def replace_auto(asked: PlaceRequest) -> PlaceRequest:
+def replace_auto(asked: PlaceRequest[Any]) -> PlaceRequest[Any]:
     """The same with -ngl all for auto: that is where --fit begins."""
-    return asked._replace(n_gpu_layers="all") if asked.n_gpu_layers == AUTO_LAYERS else asked
+    return structs.replace(asked, n_gpu_layers="all") if asked.layers == AUTO_LAYERS else asked
 
 
-def _n_gpu_layers(asked: PlaceRequest) -> int:
-    return {AUTO_LAYERS: AUTO, "all": ALL_LAYERS}.get(asked.n_gpu_layers) or int(asked.n_gpu_layers)
+def _n_gpu_layers(asked: PlaceRequest[Any]) -> int:
+    return {AUTO_LAYERS: AUTO, "all": ALL_LAYERS}.get(asked.layers) or int(asked.layers)
 
 
-def _options(model: ScenarioSpec, common: Common, asked: PlaceRequest) -> PlaceOptions:
+def _options(model: ScenarioSpec, asked: PlaceRequest[Any]) -> PlaceOptions:
     """The options as values. Raises InspectError for those, and for a capture, that --fit cannot be followed with."""
-    options = replace_auto(asked).options(model, common)
+    options = replace_auto(asked).options(model)
     if asked.searched:
         raise InspectError("-ts auto is a search of ggmltool's; --fit chooses the split as llama.cpp does")
     if lacks(model.release, FOLLOWED_SINCE):
@@ -186,27 +169,28 @@ def _prompt_placer(model: ScenarioSpec, devices: Sequence[BackendSpec]) -> Place
 
 
 def _settings(
-    placer: Placer, options: PlaceOptions, gpus: Sequence[FitDevice], common: Common, fit: FitAsked
+    placer: Placer, options: PlaceOptions, gpus: Sequence[FitDevice], margins: Sequence[int], n_ctx_min: int
 ) -> FitSettings:
     """What --fit is told besides the parameters. Raises PlaceError if nobody said the memory that it looks at."""
     host = placer.cpu.memory
     if not gpus and host is None:
         raise PlaceError("without a GPU, --fit looks at the memory of the host; say it, as in --device CPU:64GiB")
     n_streams = 1 if placer.model.meta.get("kv_unified") is True else number_of(placer.model, "n_seq_max", 1)
-    margins = tuple(margins_of([gpu.name for gpu in gpus], placer.cpu.name, common.margin).values())
-    return FitSettings(margins, fit.n_ctx_min, max(n_streams, 1), options.split_mode, host or 0, host or 0)
+    kept = tuple(margins_of([gpu.name for gpu in gpus], placer.cpu.name, margins).values())
+    return FitSettings(kept, n_ctx_min, max(n_streams, 1), options.split_mode, host or 0, host or 0)
 
 
-def _chosen(asked: PlaceRequest, params: FitParams, split: Sequence[float]) -> PlaceRequest:
+def _chosen(asked: PlaceRequest[Any], params: FitParams, split: Sequence[float]) -> PlaceRequest[Any]:
     """What is asked for, with the parameters that --fit set."""
+    set: dict[str, Any] = {}
     if params.n_gpu_layers >= 0:
-        asked = asked._replace(n_gpu_layers=str(params.n_gpu_layers))
+        set["n_gpu_layers"] = str(params.n_gpu_layers)
     if any(split):
-        asked = asked._replace(tensor_split=",".join(f"{share:.9g}" for share in split))
+        set["tensor_split"] = ",".join(f"{share:.9g}" for share in split)
     ours = asked.override_tensor or asked.n_cpu_moe
     if params.overrides and not ours and all(o.option.startswith("-ot ") for o in params.overrides):
-        asked = asked._replace(override_tensor=(_overrides(params),))
-    return asked
+        set["override_tensor"] = _overrides(params)
+    return structs.replace(asked, **set)
 
 
 def _overrides(params: FitParams) -> str:

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.place.chosen import Chosen, FitRow
-from ggmltool.ask.place.options import Common, PlaceRequest, devices_of
+from ggmltool.ask.place.options import PlaceRequest, devices_of
 from ggmltool.estimate.forecast import SOME_HOST, Speeds, forecast
 from ggmltool.estimate.records import Rates
 from ggmltool.ggml.plan import Plan
@@ -177,12 +177,10 @@ class PlacementShown(PlacementTable, kw_only=True):
 
 def place(
     opened: Opened,
-    common: Common,
-    asked: PlaceRequest,
+    asked: PlaceRequest[Any],
     captured_with: str = "",
     note: Callable[[str], None] = lambda text: None,
     chosen: Chosen | None = None,
-    all_tensors: bool = False,
 ) -> Answer[PlacementShown]:
     """Place a captured model and reserve its graphs, with the best -ts where it is searched. It is fine if it fits,
     ggml plans it, and llama.cpp chose it where it was to; its heading are the options as one would write them.
@@ -190,27 +188,27 @@ def place(
     `captured_with` are the options that the capture was made with, as text; `note` is told of devices that are not
     known. Raises InspectError.
     """
-    options = asked.options(opened.model, common)
+    options = asked.options(opened.model)
     opened.scenario.graph_name()
-    devices = devices_of(opened.model, common, len(options.tensor_split), note)
+    devices = devices_of(opened.model, asked, len(options.tensor_split), note)
     found: tuple[int, ...] = ()
     shares: tuple[GpuShare, ...] = ()
     if asked.searched and options.split_mode == "tensor":
         raise InspectError("-ts auto gives whole layers to GPUs; with -sm tensor, name the shares")
     try:
         if options.split_mode == "tensor":
-            placement, needs, shares = place_on_all(opened.model, devices, options, common.margin)
+            placement, needs, shares = place_on_all(opened.model, devices, options, asked.margins)
         else:
             placer = Placer(opened.model, devices)
             if asked.searched:
-                found, *_ = best_split(Measurer(placer), options, common.margin)
+                found, *_ = best_split(Measurer(placer), options, asked.margins)
                 options = replace(options, tensor_split=tuple(map(float, found)))
-            placement, needs = place_and_measure(placer, options, common.margin, probe=True)
+            placement, needs = place_and_measure(placer, options, asked.margins, probe=True)
     except PlaceError as error:
         raise InspectError(f"{opened.argument}: {error}", error.refused) from None
-    words = " ".join(filter(None, [asked.words(common, found), captured_with]))
+    words = " ".join(filter(None, [asked.words(found), captured_with]))
     model, meta = placement.model, placement.model.meta
-    told = forecast(model, common.n_depth, common.n_prompt) if needs.error is None and not shares else None
+    told = forecast(model, asked.n_depth, asked.n_prompt) if needs.error is None and not shares else None
     speeds, rates = (None, {}) if told is None else (told.speeds(needs.splits, needs.parallel), dict(told.rates))
     given: dict[str, Any] = {k: v for k, v in asdict(options).items() if k not in ("overrides", "assigns")}
     given["overrides"] = [o.option for o in options.overrides]
@@ -254,7 +252,7 @@ def place(
         estimates=speeds,
         rates=rates,
         chosen=chosen,
-        all_tensors=all_tensors,
+        all_tensors=asked.tensors,
     )
     fine = shown.fits and needs.error is None and (chosen is None or chosen.ok)
     return Answer(shown, opened.title, words, needs.plan, fine)

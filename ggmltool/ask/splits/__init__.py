@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.moment import OfMoment, answer
-from ggmltool.ask.question import BadValue, Exclusion, Option, R
+from ggmltool.ask.question import DEPTH, BadValue, Exclusion, Option, R
 from ggmltool.scenario.errors import nearest
 from ggmltool.show.text import plan_step
 
@@ -76,16 +76,7 @@ class Splits(OfMoment[R], frozen=True, kw_only=True):
             "Show how long each split takes instead, and what it copies: an estimate. The scenario names the hardware."
         ),
     ] = False
-    n_depth: Annotated[
-        int,
-        Option(
-            "Of estimated seconds: the tokens that the caches hold before, as llama-bench has it.",
-            "N",
-            ("-d", "--n-depth"),
-            least=0,
-            most=1 << 30,
-        ),
-    ] = 0
+    n_depth: Annotated[int, DEPTH] = 0
     after_pass: Annotated[
         int | None,
         Option(

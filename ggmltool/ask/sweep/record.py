@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import field
 
 from ggmltool.ask.answer import Answer
-from ggmltool.ask.place.options import AUTO_SPLIT, Common, asked, devices_of, options_of, overrides, shares_of, spelled
+from ggmltool.ask.place.options import AUTO_SPLIT, Placing, asked, devices_of, options_of, overrides, shares_of, spelled
 from ggmltool.estimate.records import Estimate
 from ggmltool.inspect.opened import Opened, answers_for
 from ggmltool.inspect.ranges import read_range
@@ -148,7 +148,7 @@ def varied(most: int, layers: str | None, splits: Sequence[str], overridden: Seq
 
 def sweep(
     graphs: Sequence[SweptGraph],
-    common: Common,
+    common: Placing[Any],
     varied: Varied,
     processes: int | None = None,
     note: Callable[[str], None] = lambda text: None,
@@ -204,7 +204,7 @@ def sweep(
     return Answer(found, title, fine=not failed and not (memory and best is None))
 
 
-def _jobs(graphs: Sequence[SweptGraph], common: Common, varied: Varied) -> tuple[list[dict[str, str]], list[Job]]:
+def _jobs(graphs: Sequence[SweptGraph], common: Placing[Any], varied: Varied) -> tuple[list[dict[str, str]], list[Job]]:
     """The options of every placement, as texts and for the work. Raises InspectError if there are too many."""
     n = len(graphs) * len(varied.layers) * len(varied.splits) * len(varied.overridden) * len(varied.n_cpu_moe)
     if n > MAX_PLACEMENTS:
@@ -220,7 +220,7 @@ def _jobs(graphs: Sequence[SweptGraph], common: Common, varied: Varied) -> tuple
         file = {"file": Path(graph.opened.argument).name}
         for ts, ot, moe, ngl in product(varied.splits, varied.overridden, varied.n_cpu_moe, varied.layers):
             options = options_of(graph.opened.model, common, ngl, shares_of(ts), rules[ot, moe])
-            work.append(Job(i, options, common.margin, ts == AUTO_SPLIT, common.n_depth, common.n_prompt))
+            work.append(Job(i, options, common.margins, ts == AUTO_SPLIT, common.n_depth, common.n_prompt))
             placed = {"-ngl": str(ngl), "-ts": ts, "-ot": ot, "--n-cpu-moe": str(moe) if moe else ""}
             texts.append({**file, **graph.facts, **placed})
     names = dict.fromkeys(name for text in texts for name in text)
@@ -237,9 +237,9 @@ def _shared(graphs: Sequence[SweptGraph], swept: Sequence[Swept]) -> str:
     return spelled({name: first[name] for name in same if first.get(name) or name not in swept[0].options})
 
 
-def _again(graph: SweptGraph, common: Common, best: Swept) -> str:
+def _again(graph: SweptGraph, common: Placing[Any], best: Swept) -> str:
     """The command that shows a placement."""
-    words = ["ggmltool", "place", graph.opened.argument, *(w for d in common.device for w in ("--device", d))]
+    words = ["ggmltool", "place", graph.opened.argument, *(w for d in common.devices for w in ("--device", d))]
     placed = {name: shlex.quote(best.options[name]) for name in PLACED if best.options[name]}
     return " ".join(filter(None, [shlex.join(words), asked(common, **placed), spelled(graph.words)]))
 
