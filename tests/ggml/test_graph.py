@@ -14,9 +14,9 @@ from ggmltool.ggml.context import Context, IndexSpace
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.devices.profile import make_buft, make_device
 from ggmltool.ggml.devices.profiles import PROFILES
-from ggmltool.ggml.dtypes import F32, TYPES
+from ggmltool.ggml.dtypes import TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
-from ggmltool.ggml.events import Computed, Event, Logged, Synchronized, TensorCopied
+from ggmltool.ggml.events import Event, Logged
 from ggmltool.ggml.graph import NONE, CGraph, build_order
 from ggmltool.ggml.graph_copy import compare_graph_backend, graph_copy
 from ggmltool.ggml.op import Op
@@ -28,42 +28,6 @@ from tests.ggml.graphs import Builder
 
 def names(tensors: list[Tensor]) -> list[str]:
     return [t.name for t in tensors]
-
-
-@pytest.mark.parametrize(
-    ("text", "outputs", "nodes", "leafs", "uses"),
-    [
-        # Sources come before their node, in the order of their slots.
-        ("x:4 y:4 left=SQR(y) right=SQRT(x) sum=ADD(left,right)", "sum", "left right sum", "y x", {"x": 1}),
-        # Expanding again adds only what is new.
-        ("x:4 a=SQR(x) c=SQR(a)", "a c a", "a c", "x", {"a": 1}),
-        # Every edge counts as a use.
-        ("x:4 twice=MUL(x,x) once=SQR(x)", "twice once", "twice once", "x", {"x": 3, "twice": 0}),
-        # Holes among the sources are passed over.
-        ("x:4 y=FLASH_ATTN_EXT(_,x)", "y", "y", "x", {"x": 1}),
-    ],
-)
-def test_a_graph_has_these_nodes_and_leafs(
-    text: str, outputs: str, nodes: str, leafs: str, uses: dict[str, int]
-) -> None:
-    b = Builder()
-    tensors = b.parse(text)
-    g = b.graph(*(tensors[name] for name in outputs.split()))
-    assert (names(g.nodes), names(g.leafs)) == (nodes.split(), leafs.split())
-    assert {name: g.use_count(tensors[name]) for name in uses} == uses
-    for t in tensors.values():
-        # Nodes are marked for computing, leafs are not.
-        assert bool(t.flags & FLAG_COMPUTE) == bool(t.op)
-
-
-def test_a_view_without_an_op_is_a_leaf_and_brings_no_root() -> None:
-    b = Builder()
-    root = b.leaf("root", 4)
-    view = b.none_view("view", root)
-    g = b.graph(b.node("y", Op.SQR, view))
-    assert names(g.leafs) == ["view"]
-    assert not g.contains(root)
-    assert g.contains(view)
 
 
 def test_ordering_leaves_the_marks_to_a_later_expansion() -> None:
@@ -81,26 +45,6 @@ def test_ordering_leaves_the_marks_to_a_later_expansion() -> None:
     assert [bool(t.flags & FLAG_COMPUTE) for t in (y, z, other)] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("text", "outputs", "size", "condition", "breach"),
-    [
-        ("x:4 a=SQR(x) c=SQR(a) d=SQR(c)", "d", 2, "cgraph->n_nodes < cgraph->size", ("cgraph_nodes", 3)),
-        ("a:4 c:4", "a c", 1, "cgraph->n_leafs < cgraph->size", ("cgraph_leafs", 2)),
-        # Tensors take their slots on the way down.
-        ("a:4 c:4 y=ADD(a,c)", "y", 1, "node_hash_pos != GGML_HASHSET_FULL", ("cgraph_slots", 3)),
-    ],
-)
-def test_a_full_graph_refuses_one_more(
-    text: str, outputs: str, size: int, condition: str, breach: tuple[str, int]
-) -> None:
-    b = Builder()
-    tensors = b.parse(text)
-    with pytest.raises(GgmlAssert) as error:
-        b.graph(*(tensors[name] for name in outputs.split()), size=size)
-    assert (error.value.condition, error.value.breach) == (condition, breach)
-    assert f"{outputs[-1] if outputs != 'y' else 'c'} is one more" in error.value.explanation
-
-
 def test_a_leaf_with_sources_cannot_be_expanded_behind_them() -> None:
     b = Builder()
     leaf = b.leaf("leaf", 4)
@@ -116,50 +60,6 @@ def test_a_graph_may_be_far_deeper_than_pythons_stack() -> None:
     for _ in range(30_000):
         t = b.node("n", Op.SQR, t)
     assert b.graph(t, size=30_000).n_nodes == 30_000
-
-
-def test_tensors_made_after_the_graph_can_be_added() -> None:
-    b = Builder()
-    x = b.leaf("x", 4)
-    g = b.graph(b.node("a", Op.SQR, x))
-    late = b.node("late", Op.SQR, x)
-    assert not g.contains(late)
-    assert g.use_count(late) == 0
-    g.build_forward_expand(late)
-    assert g.contains(late)
-    assert g.use_count(x) == 2
-
-
-def naive_order(root: Tensor, seen: set[int], nodes: list[Tensor], leafs: list[Tensor]) -> None:
-    if id(root) in seen:
-        return
-    seen.add(id(root))
-    for s in root.src:
-        if s is not None:
-            naive_order(s, seen, nodes, leafs)
-    (leafs if root.op == Op.NONE and not root.flags & FLAG_PARAM else nodes).append(root)
-
-
-@given(st.data())
-def test_a_random_graph_is_in_post_order_with_every_edge_counted(data: st.DataObject) -> None:
-    b = Builder()
-    tensors = [b.leaf(f"l{i}", 4, flags=FLAG_PARAM * data.draw(st.booleans())) for i in range(3)]
-    for i in range(data.draw(st.integers(1, 25))):
-        src = data.draw(st.lists(st.sampled_from([*tensors, None]), max_size=10))
-        t = b.ctx.new_tensor(F32, (4,), name=f"n{i}")
-        t.set_op(Op.ADD, (), *src)
-        tensors.append(t)
-    outputs = data.draw(st.lists(st.sampled_from(tensors), min_size=1))
-    g = b.graph(*outputs)
-    nodes: list[Tensor] = []
-    leafs: list[Tensor] = []
-    seen: set[int] = set()
-    for t in outputs:
-        naive_order(t, seen, nodes, leafs)
-    assert g.nodes == nodes
-    assert g.leafs == leafs
-    for t in (*nodes, *leafs):
-        assert g.use_count(t) == sum(s is t for n in nodes for s in n.src)
 
 
 def linked(tensors: list[Tensor], sources: list[list[int]]) -> list[Tensor]:
@@ -251,35 +151,6 @@ class Made:
         return made.graph.nodes
 
 
-def test_the_copy_has_the_nodes_in_order_with_memory_of_its_own() -> None:
-    made = Made()
-    cast, view, y = made.copy()
-    assert [n.name for n in (cast, view, y)] == [n.name for n in made.graph.nodes]
-    assert made.made.graph.leafs == []
-    x = y.src[0]
-    assert x is not None
-    assert x is not made.x
-    assert [t.name for t in made.made.ctx_allocated.tensors] == [cast.name, "x", y.name]
-    assert made.made.ctx_unallocated.tensors == [view]
-    assert view.view_src is cast
-    assert all(t.buffer is made.made.buffers[0] for t in (cast, view, y, x))
-    assert (view.ne, view.nb, view.data) == (made.view.ne, made.view.nb, cast.data)
-
-
-def test_the_copy_of_a_cast_has_no_edge_to_itself() -> None:
-    made = Made()
-    assert made.cast.src[1] is made.cast
-    cast = made.copy()[0]
-    assert [s.name if s else None for s in cast.src] == ["x"]
-
-
-def test_every_tensor_with_memory_is_copied_once_nodes_before_their_sources() -> None:
-    made = Made()
-    made.copy()
-    copied = [e.src for e in made.events if isinstance(e, TensorCopied)]
-    assert copied == [made.cast.name, "x", made.y.name]
-
-
 def test_the_indices_of_a_freed_copy_come_again() -> None:
     made = Made()
     made.copy()
@@ -287,12 +158,6 @@ def test_the_indices_of_a_freed_copy_come_again() -> None:
     made.made.free(made.indices)
     made.copy()
     assert made.indices.top == top
-
-
-def test_a_graph_without_memory_is_refused() -> None:
-    with pytest.raises(GgmlAssert, match="graph must be allocated") as refused:
-        Made(allocated=False).copy()
-    assert refused.value.function == "graph_copy_dup_tensor"
 
 
 def test_more_tensors_than_the_hash_set_of_the_graph_has_slots_is_an_abort() -> None:
@@ -312,30 +177,3 @@ def test_an_empty_graph_has_no_copy_and_cannot_be_compared() -> None:
     assert isinstance(made.events[-2], Logged)
     ok = compare_graph_backend(CUDA0, CPU, made.graph, lambda *_: True, lambda *_: None, made.indices, made.addresses)
     assert not ok
-
-
-def test_each_node_is_computed_on_the_first_backend_and_then_on_the_second() -> None:
-    made = Made()
-    seen: list[int] = []
-    computed: list[tuple[str, int]] = []
-
-    def callback(i: int, a: Tensor, b: Tensor) -> bool:
-        seen.append(i)
-        assert a is made.graph.nodes[i]
-        assert b is not a
-        return True
-
-    compare_graph_backend(
-        CUDA0,
-        CPU,
-        made.graph,
-        callback,
-        lambda b, nodes: computed.append((b.name, len(nodes))),
-        made.indices,
-        made.addresses,
-        made.events.append,
-    )
-    assert seen == [0, 2]
-    assert computed == [("CUDA0", 1), ("CPU", 1)] * 3
-    story = [type(e) for e in made.events if isinstance(e, Computed | Synchronized)]
-    assert story == [Computed, Synchronized] * 6

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ggmltool.ggml import tensor as tensors
 from ggmltool.ggml.devices.gpu_arrays import can_decode, can_encode, decode_blocks, encode_blocks
-from ggmltool.ggml.dtypes import F16, F32, TYPES, TYPES_BY_ID
+from ggmltool.ggml.dtypes import F16, F32, TYPES
 from ggmltool.ggml.op import GluOp, Op, UnaryOp
 from ggmltool.ggml.tensor import Tensor, contiguous_nb, cut_name
 from ggmltool.ggml.values.quants import dequantize, quantize
@@ -36,15 +36,6 @@ def test_contiguity_in_more_dimensions_implies_it_in_fewer(t: Tensor) -> None:
     assert tensors.is_contiguous_to(t, 4) == tensors.is_contiguous(t)
     for n in (2, 3, 4):
         assert not tensors.is_contiguous_to(t, n) or tensors.is_contiguous_to(t, n - 1)
-
-
-def test_same_layout_compares_type_extents_and_raw_strides() -> None:
-    a = make((4, 3, 1, 1))
-    assert tensors.are_same_layout(a, make((4, 3, 1, 1)))
-    assert not tensors.are_same_layout(a, make((4, 3, 1, 1), type="f16"))
-    assert not tensors.are_same_layout(a, make((3, 4, 1, 1)))
-    assert not tensors.are_same_layout(a, make((4, 3, 1, 1), (4, 16, 48, 96)))
-    assert tensors.are_same_shape(a, make((4, 3, 1, 1), type="f16"))
 
 
 @pytest.mark.parametrize(
@@ -110,28 +101,6 @@ def test_a_new_layout_counts_its_bytes_anew() -> None:
     t.set_layout((4, 2, 1, 1), (4, 32, 64, 64))
     assert t.nbytes == 48
     assert contiguous_nb(F32, t.ne) == (4, 16, 32, 32)
-
-
-def test_there_are_35_types_with_numbers_of_their_own() -> None:
-    assert len(TYPES) == len(TYPES_BY_ID) == 35
-    assert all(TYPES_BY_ID[t.id] is t for t in TYPES.values())
-
-
-def test_a_row_that_ends_inside_a_block_is_rounded_down_by_bytes() -> None:
-    assert TYPES["q4_0"].row_size(33) == 18 * 33 // 32
-    assert TYPES["q8_0"].row_size(31) == 32
-
-
-def test_the_cpu_multiplies_quantized_types_by_q8() -> None:
-    assert {TYPES[n].vec_dot_type for n in ("q4_0", "q5_0", "q8_0", "iq4_nl", "mxfp4")} == {"q8_0"}
-    assert {TYPES[n].vec_dot_type for n in ("q4_1", "q5_1", "q8_1")} == {"q8_1"}
-    assert {TYPES[n].vec_dot_type for n in ("q2_K", "q6_K", "iq2_s", "tq1_0")} == {"q8_K"}
-
-
-def test_the_cpu_quantizes_to_all_but_the_searched_types_and_integers() -> None:
-    assert {t.name for t in TYPES.values() if not t.from_float} == {
-        "iq2_xxs", "iq2_xs", "iq3_xxs", "iq1_s", "iq3_s", "iq2_s", "iq1_m", "i8", "i16", "i64", "f64",
-    }  # fmt: skip
 
 
 DECODED = [t for t in TYPES.values() if can_decode(t)]
