@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import time
 from functools import cache
 from itertools import islice
@@ -18,7 +16,8 @@ from ggmltool.attach.calls import calls, visit
 from ggmltool.attach.gdb.link import GdbLink, LinkLost
 from ggmltool.attach.session import AttachSession
 from ggmltool.state.errors import AttachError
-from tests.attach.programs import c_program, environment
+from tests.attach.conftest import Attach, Looked
+from tests.attach.programs import c_program
 from tests.cli.conftest import Call
 from tests.needs import made, needs_gcc, needs_gdb
 
@@ -36,14 +35,10 @@ def unruly() -> str:
     return str(made(lambda: c_program(source="unruly")))
 
 
-def attached(how: str, tmp_path: Path) -> tuple[int, bytes, str, Path]:
-    """ggmltool attach of the program: status, the program's output, what was said, the file that it saved."""
-    saved = tmp_path / "x.json"
-    words = ["attach", "-o", saved, "--", hostile(), how, "--iterations", "2"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "ggmltool", *words], env=environment(), capture_output=True, check=False, timeout=60
-    )
-    return ran.returncode, ran.stdout, ran.stderr.decode(), saved
+def attached(attach: Attach, how: str, folder: Path) -> tuple[Looked, Path]:
+    """What attach says of the program, and the file that it saved."""
+    saved = folder / "x.json"
+    return attach("-o", saved, "--", hostile(), how, "--iterations", "2"), saved
 
 
 @pytest.mark.parametrize("how", ["crash", "abort", "trap", "fork,blocked,closed", "traceme"])
@@ -96,11 +91,9 @@ def test_what_is_no_gdb_is_told(script: str, said: str, tmp_path: Path, monkeypa
         AttachSession.launch(["true"])
 
 
-def test_a_device_that_ends_the_program_is_told_in_one_line(tmp_path: Path) -> None:
-    status, out, said, saved = attached("exit", tmp_path)
-    assert (status, out, said) == (
-        1, b"ggml 0.20.2\n", "Error: the program ended when a function of it was called\n",
-    )  # fmt: skip
+def test_a_device_that_ends_the_program_is_told_in_one_line(attach: Attach, tmp_path: Path) -> None:
+    looked, saved = attached(attach, "exit", tmp_path)
+    assert looked == (1, "ggml 0.20.2\n", "Error: the program ended when a function of it was called\n")
     assert not saved.exists()
 
 
@@ -116,15 +109,15 @@ def test_a_device_that_does_not_answer_is_not_asked_again(how: str, monkeypatch:
     assert session.wait() == 0
 
 
-def test_sizes_that_no_tensor_has_are_left_out(tmp_path: Path, call: Call) -> None:
-    status, _, said, saved = attached("sizes", tmp_path)
+def test_sizes_that_no_tensor_has_are_left_out(attach: Attach, tmp_path: Path, call: Call) -> None:
+    (status, _, said), saved = attached(attach, "sizes", tmp_path)
     assert status == 0
     assert "questions to the devices without an answer that can be used" in said
     assert call("plan", str(saved)).status == 0
 
 
-def test_names_are_bounded_and_escaped_wherever_they_are_shown(tmp_path: Path, call: Call) -> None:
-    status, _, said, saved = attached("names", tmp_path)
+def test_names_are_bounded_and_escaped_wherever_they_are_shown(attach: Attach, tmp_path: Path, call: Call) -> None:
+    (status, _, said), saved = attached(attach, "names", tmp_path)
     assert status == 0
     assert "\x1b" not in said
     document = json.loads(saved.read_text())

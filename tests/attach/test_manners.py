@@ -25,11 +25,7 @@ def test_a_program_computes_on_through_visits_that_signals_cut_short() -> None:
     assert (outcome.said, outcome.status) == (f"0 wrong results, {outcome.sent} signals", 0)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["--threads", "3"], ["--fork"], ["--abort", "buffer"], ["--crash"], ["--no-alloc", "--parallel"]],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("arguments", [["--threads", "3"], ["--crash"]], ids=" ".join)
 def test_what_a_launched_program_prints_is_what_it_prints_without_us(attach: Attach, arguments: list[str]) -> None:
     program = [str(needs.compiled()), *arguments]
     status, out, _ = output_of(program)
@@ -62,9 +58,9 @@ def test_a_launched_program_that_never_comes_there_is_let_go(attach: Attach) -> 
     looked = attach("--graph", "50", "--", *program)
     assert (looked.returncode, looked.stdout) == (1, out.decode())
     assert f"ended with status {status} before it called" in looked.stderr
-    late = attach("--timeout", "0.5", "--", "sleep", "1.5")
+    late = attach("--timeout", "0.2", "--", "sleep", "0.5")
     assert late.returncode == 1
-    assert "was waited for 0.5 seconds" in late.stderr
+    assert "was waited for 0.2 seconds" in late.stderr
 
 
 def test_the_graph_of_a_program_is_saved_for_every_command_and_planned_as_it_was_decided(
@@ -111,7 +107,7 @@ def _state(pid: int) -> str:
 
 def test_what_cannot_be_attached_to_is_told_in_a_sentence(attach: Attach) -> None:
     ended = subprocess.Popen(["true"])
-    time.sleep(0.3)
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
     assert "(a zombie)" in attach(str(ended.pid)).stderr
     ended.wait()
     assert "there is no such process" in attach(str(ended.pid)).stderr

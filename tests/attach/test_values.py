@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from ggmltool.attach.write.written import written
 from ggmltool.cli.attach_values import ReadValues, ValuesAsked, read_values
 from ggmltool.cli.errors import CliError
 from tests import needs
+from tests.attach.conftest import Attach
 from tests.attach.programs import decoding, output_of
 from tests.cli.conftest import Call
 from tests.needs import compiled, library, needs_gcc
@@ -92,12 +92,10 @@ def test_some_nodes_are_computed_by_themselves(call: Call, tmp_path: Path) -> No
 
 
 @needs_gcc
-def test_the_command_finds_the_kernel_and_other_commands_find_it_in_what_it_wrote(call: Call, tmp_path: Path) -> None:
+def test_the_command_finds_the_kernel_and_other_commands_find_it_in_what_it_wrote(attach: Attach, call: Call) -> None:
     program = [str(compiled()), "--wrong"]
-    asked = ["--compare", "-o", "x.json.gz", "--dump", "dumped", "--graph", "2", "--", *program]
-    ran = subprocess.run([sys.executable, "-m", "ggmltool", "attach", *asked], capture_output=True, check=False)
-    said = ran.stderr.decode()
-    assert (ran.returncode, ran.stdout) == (1, output_of(program)[1])
+    status, out, said = attach("--compare", "-o", "x.json.gz", "--dump", "dumped", "--graph", "2", "--", *program)
+    assert (status, out.encode()) == (1, output_of(program)[1])
     assert "first node whose own kernel is off: normed-0, node 1, MUL f32[32, 64], by GPU0" in said
     assert "Reading 24 nodes with what they are computed from, 280 KiB" in said
     for told in ("x.gguf", "dumped"):
@@ -110,12 +108,10 @@ def test_the_command_finds_the_kernel_and_other_commands_find_it_in_what_it_wrot
 
 
 @needs_gcc
-def test_values_are_shown_where_nobody_says_what_becomes_of_them() -> None:
-    program = [str(compiled())]
-    asked = ["--values", "act-0", "--", *program]
-    ran = subprocess.run([sys.executable, "-m", "ggmltool", "attach", *asked], capture_output=True, check=False)
-    assert (ran.returncode, ran.stdout) == (0, output_of(program)[1])
-    assert "act-0 · f32 [48, 2] · SILU(node_2 f32[48, 2]) · CPU" in ran.stderr.decode()
+def test_values_are_shown_where_nobody_says_what_becomes_of_them(attach: Attach) -> None:
+    status, out, said = attach("--values", "act-0", "--", compiled())
+    assert (status, out.encode()) == (0, output_of([compiled()])[1])
+    assert "act-0 · f32 [48, 2] · SILU(node_2 f32[48, 2]) · CPU" in said
 
 
 @pytest.mark.parametrize(
