@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ import pytest
 from ggmltool.attach.gdb.program import Launched
 from ggmltool.cli.errors import run_and_report
 from ggmltool.cli.main import cli
-from tests.attach.programs import TERMINAL, environment
+from tests.attach.programs import TERMINAL, environment, onto
 
 
 class Looked(NamedTuple):
@@ -77,15 +76,10 @@ def attach(monkeypatch: pytest.MonkeyPatch) -> Attach:
 def _redirected(monkeypatch: pytest.MonkeyPatch, name: str, number: int) -> Iterator[list[str]]:
     """One of the standard streams goes to a file, also for programs that are started; its text, at the end."""
     text: list[str] = []
-    kept = os.dup(number)
-    with tempfile.TemporaryFile() as file, monkeypatch.context() as patch:
-        os.dup2(file.fileno(), number)
-        raw = io.FileIO(number, "w", closefd=False)
-        patch.setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", write_through=True))
-        try:
+    with tempfile.TemporaryFile() as file:
+        with onto(file.fileno(), number), monkeypatch.context() as patch:
+            raw = io.FileIO(number, "w", closefd=False)
+            patch.setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", write_through=True))
             yield text
-        finally:
-            os.dup2(kept, number)
-            os.close(kept)
-            file.seek(0)
-            text.append(file.read().decode("utf-8", "surrogateescape"))
+        file.seek(0)
+        text.append(file.read().decode("utf-8", "surrogateescape"))

@@ -24,7 +24,7 @@ from ggmltool.attach.calls import ALLOC, COMPUTE, At, calls, visit
 from ggmltool.attach.end.ending import ended as core_ended
 from ggmltool.attach.session import AttachError, AttachSession
 from ggmltool.attach.write.written import GRAPH
-from tests.attach.programs import core_by_gdb, decoding, ended, environment, output_of, started
+from tests.attach.programs import core_by_gdb, decoding, ended, environment, onto, output_of, started
 from tests.sources.gguf_file import write_gguf
 from tests.sources.real_models import REAL_MODELS
 
@@ -105,18 +105,6 @@ def silent() -> Iterator[None]:
     """What is started here prints nothing."""
     with open(os.devnull, "wb") as nothing, onto(nothing.fileno()):  # noqa: PTH123 - a file descriptor is wanted
         yield
-
-
-@contextmanager
-def onto(file: int) -> Iterator[None]:
-    """What is started here prints to a file."""
-    kept = os.dup(1)
-    os.dup2(file, 1)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def tell(how: str, found: AttachVerifyDocument) -> bool:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ggmltool.attach.session import AttachSession
 from ggmltool.state.errors import AttachError
-from tests.attach.programs import environment
+from tests.attach.programs import environment, python_program
 
 FUNCTIONS = ("ggml_backend_sched_alloc_graph", "ggml_backend_sched_graph_compute_async")
 DISTURBANCES = ("none", "none", "signal", "interrupt", "terminate", "kill us", "kill gdb")
@@ -41,7 +41,7 @@ def visits(times: int, seed: int, release: str, tell: Callable[[str], None] = la
     done: Counter[str] = Counter()
     sent = 0
     longest = 0.0
-    arguments = [sys.executable, "-m", "tests.attach.counting", "--ggml", release]
+    arguments = python_program("--values", "--count", "moe", release=release)
     with subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         try:

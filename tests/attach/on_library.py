@@ -14,7 +14,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ggmltool
@@ -35,15 +35,21 @@ def main() -> None:
     parser.add_argument(
         "--forever", action="store_true", help="again and again, until SIGTERM; the first time is printed"
     )
+    parser.add_argument(
+        "--count", action="store_true", help="again and again, until SIGTERM; count other results, and SIGUSR1"
+    )
     options = parser.parse_args()
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     runner = Runner(library(options.ggml, options.version), values=options.values, debug=0)
     models = list(_models(options))
+    if options.count:
+        count(runner, [model for _, model in models], stopped)
+        return
     say(f"ggml {runner.lib.version}")
     for label, model in models:
         say(label)
-        runner.run(model, _show)
+        runner.run(model, show)
     while options.forever and not stopped:
         for _, model in models:
             runner.run(model, lambda *_: None)
@@ -88,11 +94,36 @@ def read_seeds(text: str) -> Iterator[int]:
         yield from range(int(first), int(last) if colon else int(first) + 1)
 
 
-def _show(kind: str, value: Any) -> None:
+def told(kind: str, value: Any) -> str | None:
+    """A plan, or computed values, as a line."""
     if kind == "plan":
-        say(json.dumps(value[0], sort_keys=True))
-    elif kind == "values":
-        say(json.dumps({name: array.tolist() for name, array in value.items()}))
+        return json.dumps(value[0], sort_keys=True)
+    return json.dumps({name: array.tolist() for name, array in value.items()}) if kind == "values" else None
+
+
+def show(kind: str, value: Any) -> None:
+    """Print it."""
+    line = told(kind, value)
+    if line is not None:
+        say(line)
+
+
+def count(runner: Runner, models: Sequence[ScenarioSpec], stopped: Sequence[int]) -> None:
+    """Print how many results were not like the first, and how many SIGUSR1 came."""
+    counted: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, _: counted.append(number))
+
+    def computed() -> list[str | None]:
+        said: list[str | None] = []
+        for model in models:
+            runner.run(model, lambda kind, value: said.append(told(kind, value)))
+        return said
+
+    first, wrong = computed(), 0
+    say("computing")
+    while not stopped:
+        wrong += computed() != first
+    say(f"{wrong} wrong results, {len(counted)} signals")
 
 
 def say(line: str) -> None:

@@ -8,16 +8,15 @@ It is asked about every node and wants those whose names match; it prints what i
 from __future__ import annotations
 
 import ctypes
-import json
 import sys
 from fnmatch import fnmatchcase
-from typing import Any
 
 import ggmltool
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.oracle.lib import load
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
+from tests.attach.on_library import say, show
 
 _ASK = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_bool, ctypes.c_void_p)
 _USER = 0x1234
@@ -34,25 +33,15 @@ def main() -> None:
     def seen(address: int, ask: bool, user: int) -> bool:
         name = world.tensor_name(address)
         if not ask:
-            _say(f"computed {name} {user:#x}")
+            say(f"computed {name} {user:#x}")
         return not ask or fnmatchcase(name, pattern)
 
     callback = _ASK(seen)
     runner.lib.ggml_backend_sched_set_eval_callback(run.sched, callback, _USER)
     for step in model.steps:
-        run.step(step, _show)
+        run.step(step, show)
     run.close()
-    _say("done")
-
-
-def _show(kind: str, value: Any) -> None:
-    if kind == "values":
-        _say(json.dumps({name: array.tolist() for name, array in value.items()}))
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    say("done")
 
 
 if __name__ == "__main__":

@@ -206,6 +206,18 @@ def started(arguments: Sequence[str | Path], *, lines: int = 2) -> Iterator[subp
             process.kill()
 
 
+@contextmanager
+def onto(file: int, number: int = 1) -> Iterator[None]:
+    """What this process and programs that it starts print goes to a file."""
+    kept = os.dup(number)
+    os.dup2(file, number)
+    try:
+        yield
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
+
+
 def ended(process: subprocess.Popen[bytes], *, seconds: float = 20) -> tuple[int, bytes]:
     """Tell a program of `started` to end: its exit status, and what else it printed."""
     process.send_signal(signal.SIGTERM)

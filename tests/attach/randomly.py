@@ -25,29 +25,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import ggmltool
 from ggmltool.ask.attach.verified import AttachVerifyDocument, verify
-from ggmltool.attach import calls as stops
-from ggmltool.attach.calls import Visited, caller_of, in_scheduler, visit
+from ggmltool.attach.calls import ALLOC, ALONE, COMPUTE, RESERVE, Visited, caller_of, in_scheduler, visit
 from ggmltool.attach.session import AttachError, AttachSession
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import run_many
 from ggmltool.sources.llama.capture.packages import behavior_of
 from tests.attach.on_library import library, random_scenario, read_seeds
-from tests.attach.programs import ROOT
+from tests.attach.programs import ROOT, onto
 from tests.conformance.releases import JUDGED
 from tests.conformance.run import planning_only
 
 AT = {
-    "alloc": stops.RESERVE + stops.ALLOC,
-    "compute": stops.COMPUTE,
-    "alone": stops.ALONE["reserve"] + stops.ALONE["alloc"],
+    "alloc": RESERVE + ALLOC,
+    "compute": COMPUTE,
+    "alone": ALONE["reserve"] + ALONE["alloc"],
 }
 AT_ONCE = 40
 """So many calls are looked at by the number of a process before it is let go."""
@@ -138,15 +137,8 @@ def looked_at(arguments: Sequence[str], at: str = "alloc") -> Ran:
 def launched(arguments: Sequence[str]) -> Iterator[tuple[AttachSession, Any]]:
     """A program that waits to be looked at, and the file that it prints into."""
     with tempfile.TemporaryFile() as out:
-        kept, folder = os.dup(1), Path.cwd()
-        os.dup2(out.fileno(), 1)
-        os.chdir(ROOT)
-        try:
+        with onto(out.fileno()), chdir(ROOT):
             session = AttachSession.launch(arguments)
-        finally:
-            os.dup2(kept, 1)
-            os.close(kept)
-            os.chdir(folder)
         with session:
             yield session, out
 

@@ -151,18 +151,6 @@ def test_a_core_dump_of_a_crash_tells_the_signal_and_the_graph() -> None:
     assert "It read or wrote where it has no memory." in text
 
 
-@RELEASES
-def test_the_plan_of_a_core_dump_is_what_the_process_had_decided(release: str) -> None:
-    core = core_by_gdb([compiled(release)], COMPUTE)
-    with AttachSession.core(str(core), str(compiled(release))) as session:
-        end = ended(session)
-    assert end.written is not None
-    assert end.decided is not None
-    found = verify(end.written.document, GRAPH, end.written.step, end.decided, end.written.notes)
-    assert found.first is None
-    assert found.fields > 500
-
-
 def test_without_unicorn_the_devices_of_a_core_dump_are_deduced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulator, "find_spec", lambda _: None)
     with AttachSession.core(str(core_by_gdb([compiled("0.20.2")], COMPUTE)), str(compiled("0.20.2"))) as session:

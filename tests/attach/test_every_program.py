@@ -17,7 +17,6 @@ from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Answers, Snapshot
 from ggmltool.attach.write.written import GRAPH, decided, written
 from tests.attach.programs import (
-    core_by_gdb,
     decoding,
     ended,
     on_vulkan,
@@ -33,7 +32,6 @@ from tests.sources.random_weights import random_model
 pytestmark = [needs_gdb, needs_gcc]
 
 RESERVE, ALLOC = "ggml_backend_sched_reserve", "ggml_backend_sched_alloc_graph"
-COMPUTE = "ggml_backend_sched_graph_compute_async"
 STOPS = 4
 """How often a program is stopped; what it decides then is held beside the plan."""
 
@@ -136,14 +134,3 @@ def test_a_running_program_is_read_and_goes_on() -> None:
             session.stop_at([ALLOC])
             assert beside(*decision(session)).same
         assert ended(process) == (0, b"done\n")
-
-
-def test_a_core_dump_is_read() -> None:
-    program = compiled()
-    with AttachSession.core(str(core_by_gdb([program], COMPUTE)), str(program)) as session:
-        sched, graph = session.link.arguments()[:2]
-        within = read_snapshot(session, sched, graph, COMPUTE, "before")
-        assert session.instance.version == "0.20.2"
-    assert len(within.graph.nodes) == 24
-    assert len(within.sched.splits) == 14
-    assert all(within.tensors[node].data for node in within.graph.nodes)

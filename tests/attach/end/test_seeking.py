@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 import pytest
 
+from ggmltool.ask.attach.verified import verify
 from ggmltool.attach.end.abort import read_death
+from ggmltool.attach.end.ending import ended
 from ggmltool.attach.end.seeking import graph_of, schedulers_dumped, schedulers_held
 from ggmltool.attach.files.corefile import read_core
 from ggmltool.attach.reading import ProcessReader, read_snapshot
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
+from ggmltool.attach.write.written import GRAPH
 from tests.attach.programs import core_by_gdb, core_of
 from tests.needs import compiled, needs_gcc, needs_gdb
 
@@ -21,18 +21,13 @@ COMPUTE = "ggml_backend_sched_graph_compute_async"
 RELEASES = pytest.mark.parametrize("release", ["0.20.2", "0.26"])
 
 
-@cache
-def core(release: str) -> Path:
-    return core_by_gdb([compiled(release)], COMPUTE)
-
-
 def snapshot(session: AttachSession, sched: int, graph: int) -> Snapshot:
     return read_snapshot(session, sched, graph, None, "within")
 
 
 @RELEASES
-def test_a_core_dump_has_the_scheduler_and_the_graph_that_a_call_had_in_hand(release: str) -> None:
-    dumped = core(release)
+def test_what_is_read_of_a_dead_program_is_what_a_live_one_says(release: str) -> None:
+    dumped = core_by_gdb([compiled(release)], COMPUTE)
     with AttachSession.core(str(dumped), str(compiled(release))) as session:
         death = read_death(session.link, read_core(dumped).signal)
         assert death.calls[0] == COMPUTE
@@ -42,13 +37,15 @@ def test_a_core_dump_has_the_scheduler_and_the_graph_that_a_call_had_in_hand(rel
         assert [s.address for s in held] == [s.address for s in schedulers_dumped(reader, read_core(dumped))] == [sched]
         assert graph_of(session.link, reader, held[0], death.frames).address == graph
         assert graph_of(session.link, reader, held[0]).address == graph
-
-
-@RELEASES
-def test_what_is_read_of_a_dead_program_is_what_a_live_one_says(release: str) -> None:
-    dumped = core(release)
-    with AttachSession.core(str(dumped), str(compiled(release))) as session:
-        dead = snapshot(session, *session.link.arguments()[:2])
+        dead = snapshot(session, sched, graph)
+        end = ended(session)
+    assert (len(dead.graph.nodes), len(dead.sched.splits)) == (24, 14)
+    assert all(dead.tensors[node].data for node in dead.graph.nodes)
+    assert end.written is not None
+    assert end.decided is not None
+    found = verify(end.written.document, GRAPH, end.written.step, end.decided, end.written.notes)
+    assert found.first is None
+    assert found.fields > 500
     with AttachSession.launch([str(compiled(release))]) as session:
         session.stop_at([COMPUTE])
         live = snapshot(session, *session.link.arguments()[:2])
