@@ -12,8 +12,8 @@ from ggmltool.debugger.data import complete_expression, undisplay
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.locations import Location, complete_location, location
 from ggmltool.debugger.stack import NAMES, count_of
-from ggmltool.debugger.walk import WalkError
 from ggmltool.show.text import printable
+from ggmltool.structs.declarations import ExpressionError
 
 if TYPE_CHECKING:
     from ggmltool.debugger.session import DebugSession
@@ -79,15 +79,12 @@ def _with_condition(argument: str) -> tuple[str, str]:
 
 
 def _check(session: DebugSession, condition: str, place: Location | Breakpoint) -> None:
-    """Refuse a condition that cannot be read where it will be asked. Raises CommandError."""
+    """Refuse a condition that cannot be read where it will be asked. Raises ExpressionError."""
     walker = session.walker
     at, phase = walker.entry(place.function, place.places[0]) if place.places else (session.seen, session.phase)
     functions = [walker.calls[number].function for number in walker.calls.at(at)]
     frame = functions.index(place.function) if place.function in functions else 0
-    try:
-        session.reading.truth(condition, at, frame, phase)
-    except WalkError as error:
-        raise CommandError(str(error)) from None
+    session.reading.truth(condition, at, frame, phase)
 
 
 @COMMANDS.add(Topic.BREAKPOINTS, complete=complete_expression)
@@ -102,10 +99,10 @@ def watch(session: DebugSession, argument: str) -> None:
     call = None
     try:
         session.reading.shown(expression, session.seen, session.selected, session.phase)
-    except WalkError as error:
+    except ExpressionError:
         # What cannot be read yet may be watched if it can be read at the end of the run.
         if session.walker.at is not None or not _is_global(session, expression, session.walker.last):
-            raise CommandError(str(error)) from None
+            raise
     else:
         if not _is_global(session, expression, session.seen):
             call = session.walker.calls.at(session.seen)[session.selected]
@@ -117,7 +114,7 @@ def watch(session: DebugSession, argument: str) -> None:
 def _is_global(session: DebugSession, expression: str, at: int) -> bool:
     try:
         session.reading.shown(expression, at, len(session.walker.calls.at(at)) - 1)
-    except WalkError:
+    except ExpressionError:
         return False
     return True
 

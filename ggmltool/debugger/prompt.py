@@ -15,7 +15,6 @@ from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.expressions.commands import complete
 from ggmltool.debugger.session import DebugSession
 from ggmltool.debugger.terminal import Quit, Terminal, line_editing, remember
-from ggmltool.debugger.walk import WalkError
 from ggmltool.inspect.opened import Opened
 from ggmltool.structs.declarations import ExpressionError
 
@@ -87,7 +86,7 @@ _LARGEST = 1 << 20
 _LONGEST = 4096
 """Characters of a line that are read."""
 
-WRONG = (CommandError, WalkError, ExpressionError)
+WRONG = (CommandError, ExpressionError)
 
 
 class PromptCommand(NamedTuple):
@@ -116,7 +115,7 @@ class Prompt:
         ]
 
     def do(self, line: str) -> None:
-        """Do one line. Raises CommandError, WalkError or ExpressionError for what cannot be done."""
+        """Do one line. Raises CommandError or ExpressionError for what cannot be done."""
         if not line.strip() or line.lstrip().startswith("#"):
             return
         if len(line) > _LONGEST:

@@ -15,7 +15,7 @@ from ggmltool.debugger.expressions.image.image import Images
 from ggmltool.debugger.expressions.printing import formatted
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.values import CValue
-from ggmltool.debugger.walk import Evaluator, WalkError
+from ggmltool.debugger.walk import Evaluator
 from ggmltool.ggml.events import Allocated, Assigned, Grown, Left, Logged, PassedOver, ReallocNeeded, Refused
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.state.story.calls import calls_of
@@ -179,18 +179,12 @@ class Reading(Evaluator):
         return f"${len(self.values)} = {formatted(value, '', columns)}"
 
     def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
-        """Whether a condition is true in a frame of a moment. Raises WalkError."""
-        try:
-            return evaluate(text, self.scope(at, frame, phase)).truth()
-        except ExpressionError as error:
-            raise WalkError(str(error)) from None
+        """Whether a condition is true in a frame of a moment. Raises ExpressionError."""
+        return evaluate(text, self.scope(at, frame, phase)).truth()
 
     def shown(self, text: str, at: int, frame: int, phase: int = 0) -> str:
-        """The value of an expression in a frame of a moment, as it is printed. Raises WalkError."""
-        try:
-            return formatted(evaluate(text, self.scope(at, frame, phase)))
-        except ExpressionError as error:
-            raise WalkError(str(error)) from None
+        """The value of an expression in a frame of a moment, as it is printed. Raises ExpressionError."""
+        return formatted(evaluate(text, self.scope(at, frame, phase)))
 
     def may_change(self, text: str, at: int) -> bool:
         """Whether an expression without arguments of functions may have another value than at the point before: if

@@ -78,9 +78,7 @@ class DebugSession:
     @property
     def at(self) -> int:
         """The point. Raises CommandError before `run`."""
-        if self.walker.at is None:
-            raise CommandError("The program is not being run.")
-        return self.walker.at
+        return self.walker.here()
 
     @property
     def told(self) -> int:

@@ -9,13 +9,11 @@ from heapq import merge
 from typing import NamedTuple
 
 from ggmltool.debugger.breakpoints import Breakpoint, Breakpoints, StopKind
+from ggmltool.debugger.errors import CommandError
 from ggmltool.ggml.events import AllocationStarted, Assigned, Event, InputAdded, Left, PassedOver, Refused, SplitStarted
 from ggmltool.state.story.frames import Calls
 from ggmltool.state.story.history import TOLD_BEFORE, History
-
-
-class WalkError(Exception):
-    """What cannot be done from here, in gdb's words."""
+from ggmltool.structs.declarations import ExpressionError
 
 
 class StopReason(Enum):
@@ -61,15 +59,16 @@ class Stop(NamedTuple):
 
 
 class Evaluator:
-    """Who evaluates expressions; this one knows none. The first two raise WalkError where one cannot be evaluated."""
+    """Who evaluates expressions; this one knows none. The first two raise ExpressionError where one cannot be
+    evaluated."""
 
     def truth(self, text: str, at: int, frame: int, phase: int = 0) -> bool:
         """Whether a condition is true at a moment in a frame (0: the innermost)."""
-        raise WalkError(f'No symbol "{text}" in current context.')
+        raise ExpressionError(f'No symbol "{text}" in current context.')
 
     def shown(self, text: str, at: int, frame: int, phase: int = 0) -> str:
         """The value of an expression at a moment in a frame (0: the innermost), as it is printed."""
-        raise WalkError(f'No symbol "{text}" in current context.')
+        raise ExpressionError(f'No symbol "{text}" in current context.')
 
     def may_change(self, text: str, at: int) -> bool:
         """Whether an expression without arguments of functions may have another value than at the point before."""
@@ -125,9 +124,9 @@ class Walker:
         return self.over and self.history.error is None
 
     def here(self) -> int:
-        """The point. Raises WalkError before `run`."""
+        """The point. Raises CommandError before `run`."""
         if self.at is None:
-            raise WalkError("The program is not being run.")
+            raise CommandError("The program is not being run.")
         return self.at
 
     def run(self) -> Stop:
@@ -142,9 +141,9 @@ class Walker:
         return self._stop(StopReason.LOCATION, SeenPlace(0))
 
     def goto(self, at: int) -> Stop:
-        """To a point by its number. Raises WalkError for one that is not there."""
+        """To a point by its number. Raises CommandError for one that is not there."""
         if not 0 <= at <= self.last:
-            raise WalkError(f"There is no event {at}; the history has 0 to {self.last}.")
+            raise CommandError(f"There is no event {at}; the history has 0 to {self.last}.")
         return self._stop(StopReason.LOCATION, SeenPlace(at))
 
     def continue_(self, reverse: bool = False) -> Stop:
@@ -173,7 +172,7 @@ class Walker:
         number = self.calls.at(at)[self.hidden + frame]
         call = self.calls[number]
         if call.caller < 0:
-            raise WalkError('"finish" not meaningful in the outermost frame.')
+            raise CommandError('"finish" not meaningful in the outermost frame.')
         if reverse:
             return self._go(SeenPlace(call.first - 1), StopReason.FINISHED, True)
         stop = self._go(self._return_of(number), StopReason.FINISHED, False)
@@ -220,10 +219,10 @@ class Walker:
         return self._go(target, StopReason.LOCATION, reverse)
 
     def check(self, reverse: bool) -> int:
-        """The point that it goes on from. Raises WalkError where there is nothing to go on with."""
+        """The point that it goes on from. Raises CommandError where there is nothing to go on with."""
         at = self.here()
         if self.over and not reverse:
-            raise WalkError("The program is not being run.")
+            raise CommandError("The program is not being run.")
         return at
 
     def _repeat(self, count: int, reverse: bool, way: Callable[[int], SeenPlace]) -> Stop:
@@ -347,7 +346,7 @@ class Walker:
         frame = functions.index(one.function) if one.function in functions else 0
         try:
             return hit if self._reader.truth(one.condition, place.at, frame, place.phase) else None
-        except WalkError as error:
+        except ExpressionError as error:
             return hit._replace(error=str(error))
 
     @staticmethod
@@ -365,7 +364,7 @@ class Walker:
         frame = calls.index(one.call) if one.call in calls else len(calls) - 1
         try:
             return self._reader.shown(one.what, at, frame, phase)
-        except WalkError:
+        except ExpressionError:
             return None
 
     def entry(self, function: str, at: int) -> SeenPlace:

@@ -9,7 +9,8 @@ from msgspec.structs import astuple
 
 import ggmltool
 from ggmltool.debugger.breakpoints import StopKind, of_backend, of_byte, of_split, of_tensors
-from ggmltool.debugger.walk import StopReason, Walker, WalkError
+from ggmltool.debugger.errors import CommandError
+from ggmltool.debugger.walk import StopReason, Walker
 from ggmltool.ggml.events import Allocated, Assigned, Freed, Left, Reused
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.scenario.load import load_spec
@@ -34,7 +35,7 @@ def history(request: pytest.FixtureRequest) -> History:
 def test_nothing_goes_on_before_run(history: History) -> None:
     walker = Walker(history)
     for way in (walker.step, walker.next, walker.finish, walker.until, walker.continue_):
-        with pytest.raises(WalkError, match="The program is not being run"):
+        with pytest.raises(match="The program is not being run"):
             way()
 
 
@@ -42,7 +43,7 @@ def test_without_breakpoints_a_run_comes_to_its_end_and_back_to_its_beginning(hi
     walker = Walker(history)
     reason = StopReason.EXITED if history.error is None else StopReason.ABORTED
     assert walker.run()[:2] == (reason, len(history.points) - 1)
-    with pytest.raises(WalkError):
+    with pytest.raises(CommandError):
         walker.step()
     assert walker.continue_(reverse=True)[:2] == (StopReason.START, 0)
     assert walker.step(reverse=True)[:2] == (StopReason.START, 0)
@@ -83,7 +84,7 @@ def test_finish_ends_where_the_call_is_done_and_begins_where_it_was_made(history
             walker.goto(at)
             assert walker.finish(frame, reverse=True).at == call.first - 1
     walker.start()
-    with pytest.raises(WalkError, match="outermost frame"):
+    with pytest.raises(match="outermost frame"):
         walker.finish()
 
 

@@ -15,6 +15,7 @@ from textual.containers import Container
 from textual.widgets import Input
 
 from ggmltool.debugger.breakpoints import of_tensors
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.screen.bottom import HelpScreen, Hints, Scrubber, Tabs, Title
 from ggmltool.debugger.screen.graph_pane import GraphPane
 from ggmltool.debugger.screen.lists import AnswerPane, CallPane, EventPane, StoryPane
@@ -24,7 +25,7 @@ from ggmltool.debugger.screen.pane import Pane, ScreenApp
 from ggmltool.debugger.screen.prompt import PromptLine, find, target
 from ggmltool.debugger.screen.scene import Scene
 from ggmltool.debugger.screen.story import Line
-from ggmltool.debugger.walk import Stop, StopReason, WalkError
+from ggmltool.debugger.walk import Stop, StopReason
 from ggmltool.ggml.events import Entered, Left
 from ggmltool.show.text import count, printable
 
@@ -181,7 +182,7 @@ class DebuggerApp(ScreenApp):
         """Continue to the next breakpoint, or back to the one before."""
         try:
             stop = self.scene.walker.continue_(reverse)
-        except WalkError:
+        except CommandError:
             stop = Stop(StopReason.EXITED, self.scene.last)
         self.follow()
         self.show()
@@ -267,7 +268,7 @@ class DebuggerApp(ScreenApp):
             case "g":
                 try:
                     self.goto(target(self.scene, self.now.at, text))
-                except WalkError as error:
+                except CommandError as error:
                     self.tell(str(error))
             case _:
                 self._command(text)

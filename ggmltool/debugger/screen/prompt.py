@@ -10,8 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from ggmltool.debugger.breakpoints import of_split, of_tensors
+from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.screen.pane import home_of
-from ggmltool.debugger.walk import WalkError
 from ggmltool.ggml.events import Entered, Left
 from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.state.story.points import about
@@ -82,13 +82,13 @@ class PromptLine(Input):
 
 
 def target(scene: Scene, at: int, text: str) -> int:
-    """The point that is meant by a number, `+10`, `split 1`, `start`, `end` or a tensor's name. Raises WalkError."""
+    """The point that is meant by a number, `+10`, `split 1`, `start`, `end` or a tensor's name. Raises CommandError."""
     if text in ("start", "end"):
         return 0 if text == "start" else scene.last
     if found := re.fullmatch(r"([+-]?)(\d{1,12})", text):
         number = int(found[2])
         if not found[1] and number > scene.last:
-            raise WalkError(f"There is no event {number}; the history has 0 to {scene.last}.")
+            raise CommandError(f"There is no event {number}; the history has 0 to {scene.last}.")
         return at + number if found[1] == "+" else at - number if found[1] == "-" else number
     points = scene.history.points
     if found := re.fullmatch(r"split\s+#?(\d{1,9})", text):
@@ -100,7 +100,7 @@ def target(scene: Scene, at: int, text: str) -> int:
         near = nearest(text, tensors)
         missing = f"Nothing happens to {quoted(text)}" + (f"; did you mean {quoted(near)}?" if near else ".")
     if not places:
-        raise WalkError(missing)
+        raise CommandError(missing)
     return next((place for place in places if place > at), places[0])
 
 
