@@ -230,9 +230,12 @@ class BackendReader:
             {a: table for a, table in tables.items() if a not in before}
             for tables, before in ((backends, known.backends), (devices, known.devices), (bufts, known.bufts))
         )
-        names = self._names(new_backends, new_devices, new_bufts)
+        for tables in (new_backends, new_devices, new_bufts):
+            self._ask(tables, "unsigned long", "get_name")
+        self._ask(new_devices, "unsigned long", "get_description")
+        names = self.questions.words()
         told_backends = {
-            a: BackendState(a, names.get(("ggml_backend", a)), t.fields[0], frozenset(t.functions))
+            a: BackendState(a, names.get(("get_name", a)), t.fields[0], frozenset(t.functions))
             for a, t in new_backends.items()
         }
         told_devices, told_bufts = self._devices(new_devices, names), self._bufts(new_bufts, names)
@@ -242,6 +245,12 @@ class BackendReader:
             {a: known.bufts.get(a) or told_bufts[a] for a in bufts},
             self._buffers(buffers, live, {b for of in sched.galloc.buffers for b in of}),
         )
+
+    def _ask(self, tables: Mapping[int, InterfaceTable], result: str, *functions: str) -> None:
+        """Ask functions of each table, by name and address, whose results are of a type."""
+        for name in functions:
+            for a, table in tables.items():
+                self.questions.add((name, a), table.functions.get(name, 0), result, a)
 
     def _read_buffers(self, live: Iterable[int], named: Iterable[int]) -> dict[int, InterfaceTable]:
         live, gone, out = set(live) - {0}, 0, {}
@@ -287,42 +296,19 @@ class BackendReader:
         except NoBytes:
             return False
 
-    def _names(
-        self,
-        backends: Mapping[int, InterfaceTable],
-        devices: Mapping[int, InterfaceTable],
-        bufts: Mapping[int, InterfaceTable],
-    ) -> dict[tuple[str, int], str]:
-        add = self.questions.add
-        for tag, tables in (
-            ("ggml_backend", backends), ("ggml_backend_device", devices), ("ggml_backend_buffer_type", bufts),
-        ):  # fmt: skip
-            for address, table in tables.items():
-                add((tag, address), table.functions.get("get_name", 0), "unsigned long", address)
-        for address, table in devices.items():
-            add(("description", address), table.functions.get("get_description", 0), "unsigned long", address)
-        return self.questions.words()
-
-    def _asked(
-        self, tables: Mapping[int, InterfaceTable], results: Mapping[str, str]
-    ) -> dict[tuple[str, int], int | None]:
-        for a, table in tables.items():
-            for name, result in results.items():
-                self.questions.add((name, a), table.functions.get(name, 0), result, a)
-        return self.questions.answers()
-
     def _bufts(
         self, tables: Mapping[int, InterfaceTable], names: Mapping[tuple[str, int], str]
     ) -> dict[int, BuftState]:
-        results = {"get_alignment": "unsigned long", "get_max_size": "unsigned long", "is_host": "unsigned char"}
-        answers, out = self._asked(tables, results), {}
+        self._ask(tables, "unsigned long", "get_alignment", "get_max_size")
+        self._ask(tables, "unsigned char", "is_host")
+        answers, out = self.questions.answers(), {}
         for a, table in tables.items():
             max_size, host = answers.get(("get_max_size", a)), answers.get(("is_host", a))
             max_size = max_size if "get_max_size" in table.functions else SIZE_MAX
             host = host if "is_host" in table.functions else 0
             out[a] = BuftState(
                 table.fields[0],
-                names.get(("ggml_backend_buffer_type", a)),
+                names.get(("get_name", a)),
                 answers.get(("get_alignment", a)),
                 max_size,
                 None if host is None else bool(host),
@@ -348,15 +334,17 @@ class BackendReader:
     def _devices(
         self, tables: Mapping[int, InterfaceTable], names: Mapping[tuple[str, int], str]
     ) -> dict[int, DeviceState]:
-        answers, out = self._asked(tables, {"get_type": "int", "get_buffer_type": "unsigned long"}), {}
+        self._ask(tables, "int", "get_type")
+        self._ask(tables, "unsigned long", "get_buffer_type")
+        answers, out = self.questions.answers(), {}
         props = self._props(tables)
         for a, table in tables.items():
             type = answers.get(("get_type", a))
             told = props.get(a, {})
             out[a] = DeviceState(
                 a,
-                names.get(("ggml_backend_device", a)),
-                names.get(("description", a)),
+                names.get(("get_name", a)),
+                names.get(("get_description", a)),
                 None if type is None else device_type(self.layout, type),
                 told.get("memory_free"),
                 told.get("memory_total"),
