@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 def save(document: dict[str, Any], output: Output, redact: bool, n: int = 1) -> None:
     """Write the nth scenario; those behind the first have their number in the file's name: x.json.gz, x-2.json.gz.
     Raises AttachError for one that cannot be loaded."""
-    from ggmltool.attach.write.redacted import redacted
-    from ggmltool.attach.write.written import scenario_file
+    from ggmltool.attach.write.written import redacted, scenario_file
 
     numbered(output, n).write(scenario_file(redacted(document) if redact else document))
 

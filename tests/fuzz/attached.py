@@ -17,8 +17,7 @@ from typing import Any
 
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.write.redacted import redacted
-from ggmltool.attach.write.written import written
+from ggmltool.attach.write.written import redacted, written
 from ggmltool.scenario.devices.supports import WORDS
 from ggmltool.scenario.past import PastKeys
 from ggmltool.scenario.values import key_names

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.parser import (
     CallExpression,
@@ -21,7 +20,18 @@ from ggmltool.debugger.expressions.parser import (
     Variable,
     parse,
 )  # fmt: skip
-from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of, fraction, whole
+from ggmltool.debugger.expressions.values import (
+    CValue,
+    binary,
+    cast,
+    dereferenced,
+    field_of,
+    fraction,
+    subscript,
+    truth_value,
+    unary,
+    whole,
+)
 from ggmltool.ggml.releases.release import Release
 from ggmltool.structs.declarations import ExpressionError, NoMemoryError, TokenCursor, read_type
 from ggmltool.structs.layout import Layout
@@ -95,7 +105,7 @@ class EvalScope:
     def constant(self, name: str) -> CValue | None:
         """The value of `true`, `false`, `NULL` and of the constants that ggml's enums declare; None of other names."""
         if name in ("true", "false"):
-            return arithmetic.truth_value(name == "true", self.of(INT, 0))
+            return truth_value(name == "true", self.of(INT, 0))
         if name == "NULL":
             return self.of(Pointer(VOID), 0)
         found = self.layout.constants.get(name)
@@ -141,7 +151,7 @@ def value_of(node: Node, scope: EvalScope) -> CValue:
             condition, then, otherwise = operands
             return value_of(then if value_of(condition, scope).truth() else otherwise, scope)
         case Cast(type, operand):
-            return arithmetic.cast(_complete(type), value_of(operand, scope))
+            return cast(_complete(type), value_of(operand, scope))
         case CallExpression(function, arguments):
             return scope.call(function, [value_of(argument, scope) for argument in arguments])
 
@@ -160,7 +170,7 @@ def _unary(operator: str, operand: Node, scope: EvalScope) -> CValue:
     if operator == "*":
         return dereferenced(value)
     if operator != "&":
-        return arithmetic.unary(operator, value)
+        return unary(operator, value)
     if value.address is None:
         raise ExpressionError("Attempt to take address of value not located in memory.")
     return whole(value.memory, Pointer(value.type), value.address, value.language)
@@ -172,8 +182,8 @@ def _binary(operator: str, left: Node, right: Node, scope: EvalScope) -> CValue:
     a = value_of(left, scope)
     if operator in ("&&", "||"):
         if a.truth() == (operator == "||"):
-            return arithmetic.truth_value(operator == "||", a)
-        return arithmetic.truth_value(value_of(right, scope).truth(), a)
+            return truth_value(operator == "||", a)
+        return truth_value(value_of(right, scope).truth(), a)
     b = value_of(right, scope)
     match operator:
         case ",":
@@ -181,11 +191,11 @@ def _binary(operator: str, left: Node, right: Node, scope: EvalScope) -> CValue:
         case "@":
             return _repeated(a, b)
         case "[":
-            return arithmetic.subscript(a, b)
+            return subscript(a, b)
     same = _texts(a, b) if operator in ("==", "!=") else None
     if same is not None:
-        return arithmetic.truth_value(same == (operator == "=="), a)
-    return arithmetic.binary(operator, a, b)
+        return truth_value(same == (operator == "=="), a)
+    return binary(operator, a, b)
 
 
 def _assigned(to: Node, value: CValue, scope: EvalScope) -> CValue:

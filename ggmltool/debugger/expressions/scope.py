@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.context import EvalContext, locals_of
 from ggmltool.debugger.expressions.functions import FUNCTIONS, text_of
 from ggmltool.debugger.expressions.image.image import HALVES, TABLE_NAMES, Images
 from ggmltool.debugger.expressions.image.program import HEAP, TABLES, TEXT, TEXT_STEP
 from ggmltool.debugger.expressions.memory import made_once, pack
-from ggmltool.debugger.expressions.values import CValue, whole
+from ggmltool.debugger.expressions.values import CValue, cast, whole
 from ggmltool.state.story.arguments import Address
 from ggmltool.state.story.history import History
 from ggmltool.structs.declarations import ExpressionError, declaration
@@ -256,4 +255,4 @@ def _passed(value: CValue, parameter: CType) -> CValue:
         return whole(value.memory, parameter, value.address or 0, value.language)
     if isinstance(t, Pointer) and isinstance(value.bare, Array) and value.address is None:
         return value
-    return arithmetic.cast(parameter.to if isinstance(parameter, Const) else parameter, value)
+    return cast(parameter.to if isinstance(parameter, Const) else parameter, value)

@@ -17,8 +17,7 @@ from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.gdb.program import write_whole
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.state import Snapshot
-from ggmltool.attach.write.redacted import redacted
-from ggmltool.attach.write.written import GRAPH, Written, decided, scenario_file, with_assignments, written
+from ggmltool.attach.write.written import GRAPH, Written, decided, redacted, scenario_file, with_assignments, written
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.live.process import GdbCommand, StoppedProcess
 from ggmltool.inspect.opened import Moment, Opened

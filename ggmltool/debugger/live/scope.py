@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkLost
-from ggmltool.debugger.expressions import arithmetic
 from ggmltool.debugger.expressions.evaluate import EvalScope
 from ggmltool.debugger.expressions.functions import (
     FUNCTIONS,
@@ -18,7 +17,7 @@ from ggmltool.debugger.expressions.functions import (
 )
 from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.scope import signature
-from ggmltool.debugger.expressions.values import CValue, dereferenced
+from ggmltool.debugger.expressions.values import CValue, cast, dereferenced
 from ggmltool.ggml.releases.release import Release
 from ggmltool.ggml.version import hash_size
 from ggmltool.state.errors import AttachError, LinkError, NoBytes
@@ -178,14 +177,14 @@ class LiveScope(EvalScope):
         if name in INLINE:
             given_values = [
                 # A struct is taken as it is: the hash set, of which a pointer is asked for.
-                value if isinstance(value.bare, Struct) else arithmetic.cast(p, value)
+                value if isinstance(value.bare, Struct) else cast(p, value)
                 for p, value in zip(type.parameters, arguments, strict=True)
             ]
             return self.of(type.result, INLINE[name](self, given_values))
         address = self._functions.get(name)
         if address is None:
             raise ExpressionError(f"The program does not export {name}.")
-        given = [value.integer() & ((1 << 64) - 1) for value in map(arithmetic.cast, type.parameters, arguments)]
+        given = [value.integer() & ((1 << 64) - 1) for value in map(cast, type.parameters, arguments)]
         try:
             (result,) = self._link.call([FunctionCall(address, _returned(type.result), tuple(given))])
         except LinkLost:

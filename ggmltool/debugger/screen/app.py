@@ -17,8 +17,7 @@ from textual.widgets import Input
 from ggmltool.debugger.breakpoints import of_tensors
 from ggmltool.debugger.errors import CommandError
 from ggmltool.debugger.screen.bottom import HelpScreen, Hints, Scrubber, Tabs, Title
-from ggmltool.debugger.screen.graph_pane import GraphPane
-from ggmltool.debugger.screen.lists import AnswerPane, CallPane, EventPane, StoryPane
+from ggmltool.debugger.screen.lists import AnswerPane, CallPane, EventPane, GraphPane, StoryPane
 from ggmltool.debugger.screen.look import Look
 from ggmltool.debugger.screen.map_pane import MapPane
 from ggmltool.debugger.screen.pane import Pane, ScreenApp

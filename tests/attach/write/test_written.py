@@ -14,8 +14,7 @@ from msgspec import structs
 import ggmltool
 from ggmltool.attach.devices.asking import ask
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.write.redacted import Redaction, redacted
-from ggmltool.attach.write.written import GRAPH, scenario_file, written
+from ggmltool.attach.write.written import GRAPH, Redaction, redacted, scenario_file, written
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import LoadedScenario

@@ -10,9 +10,8 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ggmltool.debugger.expressions.image.devices import Devices
-from ggmltool.debugger.expressions.image.graphs import bits
 from ggmltool.debugger.expressions.image.program import HEAP, Base, ImagePart
-from ggmltool.debugger.expressions.image.tensors import Tensors
+from ggmltool.debugger.expressions.image.tensors import Tensors, bits
 from ggmltool.debugger.expressions.memory import Fields, made_once
 from ggmltool.ggml.alloc.common import TensorAlloc, hash_keys
 from ggmltool.ggml.graph import HashSet

@@ -9,10 +9,9 @@ from functools import cache, cached_property, partial
 
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.galloc import Galloc
-from ggmltool.debugger.expressions.image.graphs import Graphs
 from ggmltool.debugger.expressions.image.program import STRINGS, STRINGS_ROOM, TABLES, UNKNOWN, Program, program_of
 from ggmltool.debugger.expressions.image.sched import Sched
-from ggmltool.debugger.expressions.image.tensors import Tensors
+from ggmltool.debugger.expressions.image.tensors import Graphs, Tensors
 from ggmltool.debugger.expressions.memory import NOT_KNOWN, ImageMemory, Read, made_once
 from ggmltool.ggml.events import AllocationStarted
 from ggmltool.ggml.state import TensorState

@@ -7,9 +7,8 @@ from typing import Any
 
 from ggmltool.debugger.expressions.image.devices import Devices
 from ggmltool.debugger.expressions.image.galloc import Galloc
-from ggmltool.debugger.expressions.image.graphs import Graphs, bits
 from ggmltool.debugger.expressions.image.program import HEAP, Base, ImagePart, arena
-from ggmltool.debugger.expressions.image.tensors import Tensors
+from ggmltool.debugger.expressions.image.tensors import Graphs, Tensors, bits
 from ggmltool.debugger.expressions.memory import Fields, made_once, pack_array, records
 from ggmltool.ggml.graph import HashSet
 from ggmltool.ggml.version import SCHED_INITIAL_SPLITS
