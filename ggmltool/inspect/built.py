@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.printable import printable
-from ggmltool.scenario.errors import did_you_mean
+from ggmltool.scenario.errors import did_you_mean, quoted
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.state.errors import InspectError
 
@@ -39,6 +39,12 @@ def output_ids(scenario: LoadedScenario, graph: str) -> list[str]:
 
     nodes = scenario.start().build(graph).nodes
     return [t.id for t in nodes if t.flags & FLAG_OUTPUT] or [t.id for t in nodes[-1:]]
+
+
+def no_tensor(graph: str, name: str, there: Iterable[str]) -> InspectError:
+    """What to say of a name that is none of those that are there."""
+    hint = did_you_mean(name, there)
+    return InspectError(f"graph {graph} has no tensor {quoted(name)}" + (f"; {hint}" if hint else ""))
 
 
 def around(ids: Iterable[str], tensors: Tensors, centre: str, radius: int) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
@@ -59,31 +59,22 @@ def backend_of(plan: Plan, tensor: str) -> str | None:
     return rows.get(tensor)
 
 
-class Asker(NamedTuple):
-    """A backend that runs the op but does not ask for it: the batch it is shown, and the least that it asks for."""
+def changes(opened: Opened, graph: str, node: str, chain: Sequence[str], now: str | None = None) -> Iterator[Change]:
+    """What might move a tensor to another backend than `now`, the most natural first.
 
-    backend: str
-    batch: int
-    least: int
-
-
-def to_another_backend(
-    model: ScenarioSpec,
-    graph: str,
-    node: str,
-    deciders: Iterable[str],
-    able: Collection[str],
-    askers: Iterable[Asker],
-    now: str | None = None,
-) -> Iterator[Change]:
-    """Changes that may give a tensor another backend, the most natural first.
-
-    `deciders` are the tensors that settled its backend, directly or through neighbors, `able` the backends that run its
-    op, `now` is the one that it is on. What these changes come to is ggml's to decide.
+    `chain` are the tensors that settled its backend, directly or through neighbors. What these changes come to is
+    ggml's to decide.
     """
+    model = opened.model
+    if len(model.backends) == 1:
+        return
+    run = opened.scenario.start()
+    built = run.build(graph)
+    t = next(t for t in (*built.nodes, *built.leafs) if t.id == node)
+    able = [b.name for b in run.backends if b.device.supports_op(t)]
     specs = {t.id: t for t in (*model.tensors(), *model.graphs[graph].nodes)}
     spec = specs[node]
-    near = [s for s in (*spec.src, *deciders, spec.view_src, node) if s is not None]
+    near = [s for s in (*spec.src, *chain, spec.view_src, node) if s is not None]
     roots = [specs[i].view_src or i for i in dict.fromkeys(near) if i in specs]
     owned = list(dict.fromkeys(i for i in roots if _context_of(model, i) is not None))
     for backend in model.backends:
@@ -91,10 +82,13 @@ def to_another_backend(
             yield from _put(model, i, backend)
     for i in owned:
         yield from _mark(model, i)
-    for asker in askers:  # to the scheduler a larger batch is a backend that is content with this one
-        content = [replace(b, offload_min_batch=asker.batch) if b.name == asker.backend else b for b in model.backends]
-        text = f"a batch of {asker.least} or more, which {asker.backend} offloads"
-        yield Change(text, replace(model, backends=content))
+    for asker in run.backends:
+        least, batch = asker.device.offloads_from(t), asker.device.batch_size(t)
+        if asker.name in able and least is not None and 0 < batch < least:
+            # To the scheduler a larger batch is a backend that is content with this one.
+            content = [replace(b, offload_min_batch=batch) if b.name == asker.name else b for b in model.backends]
+            text = f"a batch of {least} or more, which {asker.name} offloads"
+            yield Change(text, replace(model, backends=content))
     if any(b.type != "cpu" for b in model.backends[:-1]) and not has_no_op_offload(model.release):
         on = model.scheduler.op_offload
         switched = replace(model, scheduler=replace(model.scheduler, op_offload=not on))
@@ -180,11 +174,7 @@ def _given_the_op(model: ScenarioSpec, backend: BackendSpec, spec: TensorSpec) -
     keys = had.keys - {key} if had.exclude else had.keys
     able = replace(backend, supports=replace(had, keys=keys, rules=(*had.rules, SupportRule(frozenset({key})))))
     backends = [able if b is backend else b for b in model.backends]
-    what = (
-        KEY_NAMES[key].upper()
-        if backend.supports == OwnSupports(had.keys, had.exclude)
-        else f"this {KEY_NAMES[key].upper()}"
-    )
+    what = ("" if backend.supports == OwnSupports(had.keys, had.exclude) else "this ") + KEY_NAMES[key].upper()
     return Change(f"if {backend.name} supported {what}", replace(model, backends=backends))
 
 
@@ -201,22 +191,6 @@ def _assigned(model: ScenarioSpec, graph: str, node: str, backend: str) -> Scena
 def _with_nodes(model: ScenarioSpec, graph: str, nodes: list[TensorSpec]) -> ScenarioSpec:
     changed: dict[str, GraphSpec] = {**model.graphs, graph: replace(model.graphs[graph], nodes=nodes)}
     return replace(model, graphs=changed)
-
-
-def changes(opened: Opened, graph: str, name: str, chain: Sequence[str], now: str | None = None) -> Iterator[Change]:
-    """What might move a tensor to another backend than `now`."""
-    if len(opened.model.backends) == 1:
-        return
-    run = opened.scenario.start()
-    built = run.build(graph)
-    t = next(t for t in (*built.nodes, *built.leafs) if t.id == name)
-    able = [b.name for b in run.backends if b.device.supports_op(t)]
-    askers = [
-        Asker(b.name, b.device.batch_size(t), least)
-        for b in run.backends
-        if b.name in able and (least := b.device.offloads_from(t)) is not None and 0 < b.device.batch_size(t) < least
-    ]
-    yield from to_another_backend(opened.model, graph, name, chain, able, askers, now)
 
 
 def outcomes(tried: Iterable[Change], graph: str, node: str, wanted: Callable[[Plan], bool]) -> list[OutcomeRow]:

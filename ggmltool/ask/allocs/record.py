@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ggmltool.inspect.allocator import AllocRow
-    from ggmltool.inspect.memory import AllocMoment, AllocStep
+    from ggmltool.inspect.memory import AllocStep
 
 
 class SourceAlloc(Row):
@@ -146,32 +146,23 @@ class FreeBlocks(StepDocument, kw_only=True):
     """`allocs --free-blocks NODE --json`: what lies where and what is free, when the node `at` had got its memory."""
 
     view = "free_blocks"
-    beside = ("bufts", "then", "tallocrs")
-    """What lies where, as it was read, and the planners as gdb shows them."""
+    beside = ("tallocrs",)
+    """The planners as gdb shows them."""
     kind: Literal["free_blocks"] = "free_blocks"
     at: str
     chunks: list[ChunkBlocks]
-    bufts: tuple[str, ...]
-    then: AllocMoment
     tallocrs: tuple[TallocrState, ...]
 
     @classmethod
     def of(cls, found: WatchedAllocator, at: str) -> FreeBlocks:
         """Every chunk of every buffer id, when the tensor `at` had got its memory."""
-        then, bufts = found.moment(), tuple(b.name for b in found.gallocr.bufts)
+        then = found.moment()
         chunks = [
-            ChunkBlocks(
-                buft,
-                number,
-                state.max_size,
-                list(state.free_blocks),
-                [TakenBlock(*b) for b in blocks],
-            )
-            for buft, states, taken in zip(bufts, then.chunks, then.taken, strict=True)
-            for number, (state, blocks) in enumerate(zip(states, taken, strict=True))
+            ChunkBlocks(buft.name, number, c.max_size, list(c.free_blocks), [TakenBlock(*b) for b in blocks])
+            for buft, states, taken in zip(found.gallocr.bufts, then.chunks, then.taken, strict=True)
+            for number, (c, blocks) in enumerate(zip(states, taken, strict=True))
         ]
-        tallocrs = _tallocrs(found, then.chunks, then.most_free)
-        return cls(**head(found.at.plan), at=at, chunks=chunks, bufts=bufts, then=then, tallocrs=tallocrs)
+        return cls(**head(found.at.plan), at=at, chunks=chunks, tallocrs=_tallocrs(found, then.chunks, then.most_free))
 
 
 def _tallocrs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ggmltool.ask.allocs.record import AllocStory, AllocTable, FreeBlocks
+from ggmltool.ask.allocs.record import AllocStory, AllocTable, ChunkBlocks, FreeBlocks
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.words import words
 from ggmltool.ggml.alloc.common import TensorAlloc
@@ -120,21 +120,17 @@ _NARROWEST = 12
 
 def free_blocks(answer: Answer[FreeBlocks], style: Style) -> str:
     """Every chunk of every buffer type as a bar of blocks, each with its tensor, and the offsets under its edges."""
-    moment, bufts = answer.facts.then, answer.facts.bufts
     parts = [heading(answer.title, [answer.heading], style)]
-    seen: set[str] = set()
-    for buft, states, taken in zip(bufts, moment.chunks, moment.taken, strict=True):
-        if buft in seen:
-            continue
-        seen.add(buft)
-        for number, (state, blocks) in enumerate(zip(states, taken, strict=True)):
-            facts = [f"chunk {number}", count(len(state.free_blocks), "free block"), f"max_size {state.max_size}"]
-            in_order = sorted([*(Block(*b) for b in state.free_blocks), *blocks])
-            parts += [
-                render_lines([""], style),
-                render_lines([" · ".join([printable(buft), *facts]), ""], style),
-                render_lines(list(_drawing(in_order, min(style.width, _WIDEST))), style),
-            ]
+    shown: dict[tuple[str, int], ChunkBlocks] = {}
+    for chunk in answer.facts.chunks:
+        shown.setdefault((chunk.buft, chunk.chunk), chunk)
+    for chunk in shown.values():
+        facts = [f"chunk {chunk.chunk}", count(len(chunk.free), "free block"), f"max_size {chunk.max_size}"]
+        blocks = sorted([*(Block(*b) for b in chunk.free), *(Block(t.offset, t.size, t.tensor) for t in chunk.taken)])
+        parts += [
+            render_lines(["", " · ".join([printable(chunk.buft), *facts]), ""], style),
+            render_lines(list(_drawing(blocks, min(style.width, _WIDEST))), style),
+        ]
     return "".join(parts)
 
 

@@ -123,17 +123,10 @@ def _segment(chunk: _Chunk, buft: str, number: int, memory: MemoryPlan, stacks: 
         blocks.append(_block(chunk.size - at, "inactive", []))
     used = sum(life.size for life in left)
     return {
-        "device": chunk.device,
-        "address": chunk.address,
-        "total_size": chunk.size,
-        "allocated_size": used,
-        "active_size": used,
-        "requested_size": used,
-        "stream": 0,
-        "segment_type": "large",
-        "frames": stacks.of_chunk(buft, number),
-        "blocks": blocks,
-    }
+        "device": chunk.device, "address": chunk.address, "total_size": chunk.size, "allocated_size": used,
+        "active_size": used, "requested_size": used, "stream": 0, "segment_type": "large",
+        "frames": stacks.of_chunk(buft, number), "blocks": blocks,
+    }  # fmt: skip
 
 
 def _block(size: int, state: str, frames: list[_Dict]) -> _Dict:

@@ -71,17 +71,9 @@ def compare_backends(
 
     wanted = [t for t in placed.graph.nodes if t.id in tests]
     ok = compare_graph_backend(
-        *backends,
-        placed.graph,
-        compared,
-        kernels,
-        placed.indices,
-        placed.addresses,
-        events,
-        wanted,
-        copier,
+        *backends, placed.graph, compared, kernels, placed.indices, placed.addresses, events, wanted, copier,
         same.before,
-    )
+    )  # fmt: skip
     if not ok:
         raise GgmlFailed("ggml_backend_graph_copy", "failed to allocate buffer for graph copy")
     one, other = (ComparedSide(b.name, b.engine) for b in backends)

@@ -17,18 +17,9 @@ EXACT = 1e-7
 ROUNDED = 5e-4
 """The same for products, and where quantized or half-precision operands are computed with."""
 
-_OF_OPS = {
-    Op.MUL_MAT: ROUNDED,
-    Op.MUL_MAT_ID: ROUNDED,
-    Op.OUT_PROD: ROUNDED,
-    Op.IM2COL: ROUNDED,
-    Op.CONV_2D: ROUNDED,
-    Op.CONV_3D: ROUNDED,
-    Op.CONV_TRANSPOSE_2D: ROUNDED,
-    Op.FLASH_ATTN_EXT: ROUNDED,
-    Op.SOFT_MAX: 1e-6,
-    Op.RWKV_WKV7: 5e-3,
-}
+_OF_OPS = dict.fromkeys(
+    (Op.MUL_MAT, Op.MUL_MAT_ID, Op.OUT_PROD, Op.IM2COL, Op.CONV_2D, Op.CONV_3D, Op.CONV_TRANSPOSE_2D), ROUNDED
+) | {Op.FLASH_ATTN_EXT: ROUNDED, Op.SOFT_MAX: 1e-6, Op.RWKV_WKV7: 5e-3}
 """What ggml's test-backend-ops allows the nodes of a model's graph, by op: GPUs multiply floats in fewer bits, too."""
 
 _LONG_CONTEXT = 20000
@@ -40,12 +31,9 @@ _COPYING = frozenset((Op.DUP, Op.CPY, Op.CONT, Op.SET, Op.SET_ROWS))
 _MOVING = frozenset((Op.NONE, Op.REPEAT, Op.CONCAT, Op.GET_ROWS, Op.PAD, Op.ROLL))
 """Ops that only move values, whatever their type."""
 
-_TABLES = frozenset(
-    (
-        *(FIRST_UNARY_KEY + op for op in (UnaryOp.GELU, UnaryOp.GELU_QUICK)),
-        *(FIRST_GLU_KEY + op for op in (GluOp.GEGLU, GluOp.GEGLU_QUICK)),
-    )
-)
+_TABLES = {FIRST_UNARY_KEY + op for op in (UnaryOp.GELU, UnaryOp.GELU_QUICK)} | {
+    FIRST_GLU_KEY + op for op in (GluOp.GEGLU, GluOp.GEGLU_QUICK)
+}
 """Functions that ggml's CPU looks up in a table of halves, and a GPU computes."""
 
 _BLOCK = 1 << 20

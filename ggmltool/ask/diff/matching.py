@@ -273,15 +273,11 @@ def _split_of_nodes(plan: Plan) -> dict[str, int]:
 
 def copies_of(mine: Sequence[CopiedInput], theirs: Sequence[CopiedInput]) -> tuple[CopiesPair, ...]:
     """Per pair of backends between which a plan copies."""
-    nothing = Amount.between()
-    sums: list[dict[tuple[str, str], Amount]] = [{}, {}]
-    for inputs, total in zip((mine, theirs), sums, strict=True):
+    sums: dict[tuple[str, str], list[Amount]] = {}
+    for side, inputs in enumerate((mine, theirs)):
         for i in inputs:
-            total[i.src, i.dst] = total.get((i.src, i.dst), nothing) + _bytes(i)
-    return tuple(
-        CopiesPair(*pair, sums[0].get(pair, nothing), sums[1].get(pair, nothing))
-        for pair in dict.fromkeys((*sums[0], *sums[1]))
-    )
+            sums.setdefault((i.src, i.dst), [Amount.between(), Amount.between()])[side] += _bytes(i)
+    return tuple(CopiesPair(*pair, *both) for pair, both in sums.items())
 
 
 def inputs_of(a: DiffSide, b: DiffSide) -> tuple[Sequence[CopiedInput], Sequence[CopiedInput]]:

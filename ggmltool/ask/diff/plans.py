@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from ggmltool.ask.buffers.record import buffers_of
 from ggmltool.ask.diff import record
 from ggmltool.ask.diff.matching import (
     copies_of,
@@ -238,24 +240,18 @@ def _sizes(side: DiffSide) -> dict[str, int]:
 
 
 def _buffers(a: DiffSide, b: DiffSide) -> Iterable[record.BufferPair]:
-    sides = [_buffers_of(side) for side in (a, b)]
-    for backend in dict.fromkeys(name for side in sorted(sides, key=len, reverse=True) for name in side):
-        yield record.BufferPair(backend, sides[0].get(backend), sides[1].get(backend))
+    mine, theirs = _buffers_of(a), _buffers_of(b)
+    names = dict.fromkeys((*mine, *theirs) if len(mine) >= len(theirs) else (*theirs, *mine))
+    return (record.BufferPair(name, mine.get(name), theirs.get(name)) for name in names)
 
 
 def _buffers_of(side: DiffSide) -> dict[str, record.BufferSide]:
     """By backend; of several with the same buffer type the first one has the buffer."""
-    sizes = dict(side.plan.buffer_sizes)
     out: dict[str, record.BufferSide] = {}
-    seen: set[str] = set()
-    memory = side.memory or MemoryPlan()
-    for backend, buft in side.plan.backends:
-        if buft in seen:
-            continue
-        seen.add(buft)
-        peak = memory.peak(buft)
-        size, at = (peak.nbytes, peak.node) if peak is not None else (None, "")
-        out[backend] = record.BufferSide(sizes.get(backend, 0), tuple(memory.chunk_sizes(buft)), size, at)
+    for buffer in buffers_of(side.plan, side.memory or MemoryPlan()):
+        if buffer.shared is None:
+            nbytes, at = (None, "") if buffer.peak is None else (buffer.peak.nbytes, buffer.peak.node)
+            out[buffer.backend] = record.BufferSide(buffer.size, tuple(buffer.chunks), nbytes, at)
     return out
 
 
@@ -283,13 +279,11 @@ def _memory_places(plan: Plan) -> dict[str, tuple[str, int | None, int | None]]:
 
 
 def _held(a: DiffSide, b: DiffSide) -> Iterable[record.HeldPair]:
-    sums: list[dict[tuple[str, str], int]] = [{}, {}]
-    for side, total in zip((a, b), sums, strict=True):
+    mine, theirs = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for side, total in ((a, mine), (b, theirs)):
         for buffer in side.held_buffers:
-            key = buffer.buft, buffer.usage
-            total[key] = total.get(key, 0) + buffer.size
-    for key in dict.fromkeys((*sums[0], *sums[1])):
-        yield record.HeldPair(*key, sums[0].get(key, 0), sums[1].get(key, 0))
+            total[buffer.buft, buffer.usage] += buffer.size
+    return (record.HeldPair(*key, mine[key], theirs[key]) for key in dict.fromkeys((*mine, *theirs)))
 
 
 def _held_moves(a: DiffSide, b: DiffSide, partner: Mapping[str, str]) -> Iterable[record.HeldMove]:

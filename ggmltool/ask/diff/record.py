@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ggmltool.ggml.plan import Plan
-from ggmltool.show.document import Document, Error, Row, error_of
+from ggmltool.show.document import Document, Error, Row, head
 
 
 class PlanSide(Row, kw_only=True):
@@ -27,17 +27,8 @@ class PlanSide(Row, kw_only=True):
     @classmethod
     def of(cls, plan: Plan, title: str) -> PlanSide:
         """A plan in brief."""
-        return cls(
-            title=title,
-            ggml=plan.ggml,
-            graph=plan.graph,
-            step=plan.step,
-            ok=plan.ok,
-            nodes=len(plan.nodes),
-            splits=len(plan.splits),
-            buffer_sizes=dict(plan.buffer_sizes),
-            error=error_of(plan.error),
-        )
+        sizes = dict(plan.buffer_sizes)
+        return cls(title=title, **head(plan), nodes=len(plan.nodes), splits=len(plan.splits), buffer_sizes=sizes)
 
 
 class NodePlace(Row):

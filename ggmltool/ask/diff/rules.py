@@ -120,15 +120,8 @@ def rule_changes(diff: PlanDiff, changes: Sequence[ReleaseChange], switches: Swi
 def _rule_change(change: ReleaseChange | None, findings: Iterable[Finding]) -> RuleChange:
     if change is None:
         return RuleChange(rule=None, changed=tuple(findings))
-    return RuleChange(
-        rule=change.key,
-        since=change.since,
-        commit=change.commit or UNSET,
-        build=change.build or UNSET,
-        before=change.before,
-        now=change.now,
-        changed=tuple(findings),
-    )
+    known = {name: getattr(change, name) or UNSET for name in ("since", "commit", "build", "before", "now")}
+    return RuleChange(rule=change.key, **known, changed=tuple(findings))
 
 
 def _latest(key: str, allowed: Collection[str]) -> str:

@@ -97,19 +97,11 @@ def scenario_side(opened: Opened, moment: Moment) -> DiffSide:
     decisions, memory = watched.record.decisions, watched.record.memory
     buffers = [HeldBuffer(b.buft.name, USAGE_NAMES[b.usage], b.size) for b in watched.run.buffers]
     return DiffSide(
-        watched.plan,
-        opened.tensors(watched.graph),
-        memory,
-        decisions.settled,
-        decisions.started,
-        _held(opened.model),
-        buffers,
-        decisions.order,
-        _again(opened, moment),
+        watched.plan, opened.tensors(watched.graph), memory, decisions.settled, decisions.started,
+        _held(opened.model), buffers, decisions.order, _again(opened, moment),
         refused=frozenset((e.tensor, e.backend) for e in chain(*decisions.said.values()) if isinstance(e, Refused)),
-        tails=frozenset(memory.tails),
-        turned=partial(turned_plans, opened, moment),
-    )
+        tails=frozenset(memory.tails), turned=partial(turned_plans, opened, moment),
+    )  # fmt: skip
 
 
 def _again(opened: Opened, moment: Moment) -> str:

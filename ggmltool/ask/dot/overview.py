@@ -140,14 +140,11 @@ def _stage(plan: Plan, tensors: Tensors, parts: Sequence[_Part]) -> SplitStage:
     copied = [plan.splits[part.split].inputs if part.begins else () for part in parts]
     nbytes = [sum(tensors[of].nbytes for of in inputs) for inputs in copied]
     return SplitStage(
-        splits[0].backend,
-        tuple(dict.fromkeys(split.id for split in splits)),
+        splits[0].backend, tuple(dict.fromkeys(split.id for split in splits)),
         Counter(tensors[node.id].op for part in parts for node in part.nodes),
-        _range([len(part.nodes) for part in parts]),
-        _range([len(inputs) for inputs in copied]),
-        _range(nbytes),
+        _range([len(part.nodes) for part in parts]), _range([len(inputs) for inputs in copied]), _range(nbytes),
         any(part.begins for part in parts),
-    )
+    )  # fmt: skip
 
 
 def _range(values: Sequence[int]) -> tuple[int, int]:

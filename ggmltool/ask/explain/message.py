@@ -57,20 +57,11 @@ class ExplainedMessage(Document, kw_only=True):
         """A message, and the others in the text."""
         said = explained(found)
         return cls(
-            key=found.key,
-            text=found.text,
-            score=found.score,
-            title=said.title,
-            line=found.line,
-            values=said.values,
-            texts=list(said.texts),
-            functions=list(said.functions),
-            **said.told._asdict(),
-            era=said.era,
-            others=[OtherMessage(m.key, m.text, m.line, explained(m).title) for m in others],
-            match=found,
+            key=found.key, text=found.text, score=found.score, title=said.title, line=found.line, values=said.values,
+            texts=list(said.texts), functions=list(said.functions), **said.told._asdict(), era=said.era,
+            others=[OtherMessage(m.key, m.text, m.line, explained(m).title) for m in others], match=found,
             also=tuple(others),
-        )
+        )  # fmt: skip
 
 
 class NearMessage(Row):

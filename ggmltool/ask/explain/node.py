@@ -10,12 +10,12 @@ from ggmltool.ggml.device import Device
 from ggmltool.ggml.events import Assigned, Said
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import Tensor, dims, op_desc
+from ggmltool.inspect.built import no_tensor
 from ggmltool.inspect.decisions import Reason, TurnedDownRow, answer
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
 from ggmltool.inspect.what_if import OutcomeRow, backend_of, changes, outcome, outcomes
-from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.show.document import Row, StepDocument, head
 from ggmltool.state.errors import InspectError
 
@@ -94,16 +94,9 @@ class AnswerRow(Row):
     def of(cls, name: str, device: Device, t: Tensor) -> AnswerRow:
         """What a backend's device answers for a node."""
         given = answer(device, t)
-        return cls(
-            name,
-            given.op is None,
-            given.op,
-            given.memory is None,
-            given.memory,
-            [Unreadable(c.id, c.why) for c in given.copies],
-            device.batch_size(t),
-            device.offloads_from(t),
-        )
+        copies = [Unreadable(c.id, c.why) for c in given.copies]
+        no = given.op is None, given.op, given.memory is None, given.memory
+        return cls(name, *no, copies, device.batch_size(t), device.offloads_from(t))
 
 
 class ExplainedNode(StepDocument, kw_only=True):
@@ -115,9 +108,8 @@ class ExplainedNode(StepDocument, kw_only=True):
     view = "node"
     tells_refusal = ("json", "csv")
     main_table = "rules"
-    beside = ("plan", "asked", "reasons")
-    """What was found out about a tensor, with the plan; `asked` are the scheduler's rules that were asked for it, in
-    order, with what they decided; `reasons` why it and the tensors that settled it are where they are."""
+    beside = ("plan", "asked")
+    """The plan, and the scheduler's rules that were asked, in order, with what they decided."""
     kind: Literal["explain_node"] = "explain_node"
     tensor: str
     op: str | None
@@ -136,7 +128,6 @@ class ExplainedNode(StepDocument, kw_only=True):
     moves: list[OutcomeRow]
     plan: Plan
     asked: tuple[Said, ...]
-    reasons: tuple[Reason, ...]
 
     def rows(self) -> tuple[Said, ...]:
         """The rules that were asked."""
@@ -162,7 +153,6 @@ def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, Ex
     chain = heard.deciders(name)
     names = [b.name for b in fresh.backends]
     reason = heard.reason(name, built, names)
-    because = [heard.reason(i, built, names) for i in chain if i in heard.settled]
     settled, asked = reason.settled, tuple(heard.said.get(name, ()))
     kind, own = ("node", built.nodes) if t in built.nodes else ("leaf", built.leafs)
     now = backend_of(plan, name) if plan.ok else None
@@ -178,14 +168,13 @@ def explain_node(opened: Opened, moment: Moment, name: str) -> tuple[Watched, Ex
         decided_by=(settled.by or None) if settled is not None else None,
         rules=[RuleRow.of(said) for said in asked],
         reason=ReasonRow.of(reason),
-        chain=[ReasonRow.of(one) for one in because],
+        chain=[ReasonRow.of(heard.reason(i, built, names)) for i in chain if i in heard.settled],
         sources=list(_sources(t, plan)),
         answers=[AnswerRow.of(b.name, b.device, t) for b in fresh.backends] if t.op else [],
         now=outcome("now" if plan.ok else "now: ggml fails", plan, opened.model, name),
         moves=outcomes(changes(opened, graph, name, chain), graph, name, lambda p: backend_of(p, name) != now),
         plan=plan,
         asked=asked,
-        reasons=(reason, *because),
     )
 
 
@@ -199,10 +188,7 @@ def _not_there(name: str, state: Watched, tensors: list[Tensor]) -> InspectError
     model = state.run.model
     home = next((c for c in model.contexts if any(t.id == name for t in c.tensors)), None)
     if home is None and all(n.id != name for n in model.graphs[state.graph].nodes):
-        near = nearest(name, [t.id for t in tensors])
-        return InspectError(
-            f"graph {state.graph} has no tensor {quoted(name)}" + (f"; did you mean {quoted(near)}?" if near else "")
-        )
+        return no_tensor(state.graph, name, [t.id for t in tensors])
     text = f"graph {state.graph} does not reach {name}: no node that it expands uses it, so it gets no backend"
     if home is not None and home.buft is not None:
         return InspectError(f"{text}; it keeps the memory of its context in {home.buft}", refused=True)

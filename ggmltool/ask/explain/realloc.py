@@ -191,11 +191,7 @@ def _graph(sched: Scheduler, side: Side, run: Run) -> ReallocGraph:
     graph, _ = run.newest[side.graph]
     splits = sched.splits[: sched.n_splits]
     return ReallocGraph(
-        side.called,
-        len(sched.nodes),
-        len(sched.leafs),
-        len(splits),
-        len(sched.graph_inputs) + sum(len(s.inputs) for s in splits),
-        sched.own_graph_size(graph),
+        side.called, len(sched.nodes), len(sched.leafs), len(splits),
+        len(sched.graph_inputs) + sum(len(s.inputs) for s in splits), sched.own_graph_size(graph),
         {name: sched.get_buffer_size(b) for b, name in enumerate(sched.names)},
-    )
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from ggmltool.ggml.events import SplitStarted
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
-from ggmltool.inspect.decisions import Decisions, Reason
+from ggmltool.inspect.decisions import Decisions
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.record import Keep, Record
 from ggmltool.inspect.watched import Watched, watch
@@ -55,9 +55,8 @@ class ExplainedSplit(StepDocument, kw_only=True):
     view = "split"
     tells_refusal = ("json", "csv")
     main_table = "inputs"
-    beside = ("plan", "start", "last_before", "reasons", "shapes")
-    """What was found out about a split, with the plan: why it begins, the last node of the split before it, and why the
-    first node, and the tensors that settled it, are on their backends; the shapes of the inputs."""
+    beside = ("plan", "last_before", "shapes")
+    """The plan, the last node of the split before it, and the shapes of the inputs."""
     kind: Literal["explain_split"] = "explain_split"
     split: int
     splits: int
@@ -74,9 +73,7 @@ class ExplainedSplit(StepDocument, kw_only=True):
     now: OutcomeRow
     merges: list[OutcomeRow]
     plan: Plan
-    start: SplitStarted
     last_before: str
-    reasons: tuple[Reason, ...]
     shapes: tuple[str, ...]
 
 
@@ -97,7 +94,6 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
     fresh = opened.scenario.start()
     built, names = fresh.build(state.graph), [b.name for b in fresh.backends]
     settlers = (start.node, *heard.deciders(start.node))
-    reasons = tuple(heard.reason(tensor, built, names) for tensor in settlers if tensor in heard.settled)
     made = {e.tensor: e for e in heard.inputs if e.split == number}
     inputs = [i for i in copied_inputs(plan, opened.tensors(state.graph)) if i.split == number]
 
@@ -115,16 +111,14 @@ def explain_split(opened: Opened, moment: Moment, number: int) -> tuple[Watched,
         first=start.node,
         reason=words(start),
         why=start.why,
-        why_first=[ReasonRow.of(reason) for reason in reasons],
+        why_first=[ReasonRow.of(heard.reason(t, built, names)) for t in settlers if t in heard.settled],
         behind=plan.splits[number - 1].backend if number else None,
         inputs=[InputRow(i.tensor, i.what, i.src, i.nbytes, made[i.tensor].node, users(i.tensor)) for i in inputs],
         read_again=list(_read_again(plan, number)),
         now=outcome("now", plan, opened.model, start.node),
         merges=_merges(opened, state, heard, number),
         plan=plan,
-        start=start,
         last_before=plan.nodes[split.i_start - 1].id if number else "",
-        reasons=reasons,
         shapes=tuple(i.shape for i in inputs),
     )
 

@@ -11,7 +11,7 @@ from ggmltool.ask.explain.message import ExplainedMessage, NoMessage
 from ggmltool.ask.explain.node import AnswerRow, ExplainedNode, SourceRow
 from ggmltool.ask.explain.realloc import ExplainedRealloc
 from ggmltool.ask.explain.split import ExplainedSplit, InputRow
-from ggmltool.ask.words import reason_sentence, words
+from ggmltool.ask.words import words
 from ggmltool.ggml.events import Assigned, IdsChanged, ReallocNeeded, Said
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.why import Why
@@ -30,7 +30,7 @@ def node(answer: Answer[ExplainedNode], style: Style) -> str:
     if facts.split is not None:
         what += f", split #{facts.split}"
     top = heading(f"{answer.title}: {facts.tensor}", [answer.heading], style)
-    parts = [top, "\n", render_lines(_wrapped((*map(reason_sentence, facts.reasons), what), style), style)]
+    parts = [top, "\n", render_lines(_wrapped((*(r.text for r in (facts.reason, *facts.chain)), what), style), style)]
     rules = Table[tuple[Said, int]](
         Column("pass", lambda r: r[0].rule, right=True),
         Column("rule", lambda r: r[0].cause),
@@ -125,11 +125,11 @@ def _split_sentences(f: ExplainedSplit) -> list[str]:
     n, here = f.i_end - f.i_start, f"node {f.i_start} on {f.backend}"
     if n > 1:
         here = f"{count(n, 'node')} on {f.backend}, {f.i_start}–{f.i_end - 1}"
-    why = list(map(reason_sentence, f.reasons))
+    why = [reason.text for reason in f.why_first]
     if f.behind is None:
         return [f"It is the first: {here}.", *why]
     behind = f"It begins with {f.first}, after {f.last_before} on {f.behind}: {here}."
-    if f.start.why is Why.OTHER_BACKEND and why:
+    if f.why == Why.OTHER_BACKEND and why:
         return [*why, behind]
     return [f"{f.first} begins it: {f.reason}.", *why, behind]
 

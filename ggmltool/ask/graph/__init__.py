@@ -35,16 +35,18 @@ class Graph(OfMoment["BuiltGraph | SchedulerGraph"], frozen=True, kw_only=True):
 
     def ask(self, opened: Opened) -> Answer[BuiltGraph | SchedulerGraph]:
         """The graph as it was built, or with `sched` as the scheduler left it."""
-        from ggmltool.ask.graph.record import BuiltGraph, SchedulerGraph
+        from ggmltool.ask.graph.record import BuiltGraph, GraphTensor, SchedulerGraph
         from ggmltool.inspect.watched import graph_at, watch
+        from ggmltool.show.document import head
 
         opened = self.of(opened)
         if not self.sched:
             name = graph_at(opened, self.moment)
             built = opened.scenario.start().build(name)
-            record = BuiltGraph.of(opened.model.ggml, name, built.nodes, built.leafs)
-            return Answer(record, opened.title, name)
+            nodes, leafs = map(GraphTensor.all, (built.nodes, built.leafs))
+            return Answer(BuiltGraph(ggml=opened.model.ggml, graph=name, nodes=nodes, leafs=leafs), opened.title, name)
         at = watch(opened, self.moment)
         if not at.sched.nodes and at.plan.error is not None:
             raise at.refusal("the scheduler has no graph:\n")
-        return answer(at, SchedulerGraph.of(at.plan, at.sched.nodes, at.sched.leafs))
+        nodes, leafs = map(GraphTensor.all, (at.sched.nodes, at.sched.leafs))
+        return answer(at, SchedulerGraph(**head(at.plan), nodes=nodes, leafs=leafs))

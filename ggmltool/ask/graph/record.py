@@ -8,9 +8,8 @@ from typing import Literal
 from msgspec import field
 
 from ggmltool.ggml.op import Op
-from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import FLAG_PARAM, Dims, Tensor, op_desc
-from ggmltool.show.document import ReleaseDocument, Row, StepDocument, head
+from ggmltool.show.document import ReleaseDocument, Row, StepDocument
 
 
 class GraphTensor(Row):
@@ -52,11 +51,6 @@ class BuiltGraph(ReleaseDocument, kw_only=True):
     nodes: list[GraphTensor]
     leafs: list[GraphTensor]
 
-    @classmethod
-    def of(cls, ggml: str, graph: str, nodes: Iterable[Tensor], leafs: Iterable[Tensor]) -> BuiltGraph:
-        """The graph as ggml_build_forward_expand leaves it."""
-        return cls(ggml=ggml, graph=graph, nodes=GraphTensor.all(nodes), leafs=GraphTensor.all(leafs))
-
 
 class SchedulerGraph(StepDocument, kw_only=True):
     """`graph --sched --json`: the graph that the scheduler hands to the allocator, with its copies."""
@@ -67,8 +61,3 @@ class SchedulerGraph(StepDocument, kw_only=True):
     of_: Literal["scheduler"] = field(default="scheduler", name="of")
     nodes: list[GraphTensor]
     leafs: list[GraphTensor]
-
-    @classmethod
-    def of(cls, plan: Plan, nodes: Iterable[Tensor], leafs: Iterable[Tensor]) -> SchedulerGraph:
-        """The scheduler's graph after the step of a plan."""
-        return cls(**head(plan), nodes=GraphTensor.all(nodes), leafs=GraphTensor.all(leafs))

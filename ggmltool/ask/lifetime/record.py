@@ -14,13 +14,11 @@ from ggmltool.ggml.buffer import USAGE_NAMES
 from ggmltool.ggml.sched.common import n_keepers
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, dims, op_desc
 from ggmltool.inspect.allocator import watch_allocator
-from ggmltool.inspect.built import graph_numbers
+from ggmltool.inspect.built import graph_numbers, no_tensor
 from ggmltool.inspect.memory import TensorLifetime
 from ggmltool.inspect.opened import Moment, Opened
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
-from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.show.document import Row, StepDocument, head
-from ggmltool.state.errors import InspectError
 
 
 class Reader(Row):
@@ -171,9 +169,7 @@ class Lifetimes:
         """Where a tensor lies, and who else has its bytes. Raises InspectError if there is none of that name."""
         t = self.tensors.get(name) or next((t for t in self.tensors.values() if t.name == name), None)
         if t is None:
-            near = nearest(name, self.tensors)
-            hint = f"; did you mean {quoted(near)}?" if near else ""
-            raise InspectError(f"graph {self.watched.at.graph} has no tensor {quoted(name)}{hint}")
+            raise no_tensor(self.watched.at.graph, name, self.tensors)
         root = t.view_src if t.view_src is not None and t.index not in self.inplace else t
         life = self._life(root)
         own = root.buffer if life is None else None
@@ -190,10 +186,8 @@ class Lifetimes:
         # All that has one of these bytes at some time, in order, and the tensor itself, which may have none.
         neighbors = [
             other
-            for other in self.memory.lifetimes
-            if life is not None
-            and (other.buft, other.chunk) == (life.buft, life.chunk)
-            and (other is life or (other.offset < end and offset < other.offset + other.size))
+            for other in ([] if life is None else self.memory.of(life.buft, life.chunk))
+            if other is life or (other.offset < end and offset < other.offset + other.size)
         ]
         found = TensorLife(
             id=t.label,
@@ -262,11 +256,8 @@ class Lifetimes:
     def keepers(self) -> dict[int, range]:
         """By the number of a node the numbers of those behind it that keep what devices asked for."""
         kept = self.watched.at.sched.kept
-        out = {}
-        for i, node in enumerate(self.planned):
-            if node.index in kept:
-                out[i] = range(i + 1, i + 1 + n_keepers(kept[node.index]))
-        return out
+        held = ((i, n_keepers(kept[node.index])) for i, node in enumerate(self.planned) if node.index in kept)
+        return {i: range(i + 1, i + 1 + n) for i, n in held}
 
     def _kept_until(self, t: Tensor, root: Tensor) -> Iterator[Until]:
         backends = {n.id: n.backend for n in self.watched.at.plan.nodes}

@@ -56,11 +56,11 @@ def _table(plan: Plan, tensors: Tensors) -> Table[SplitPlan]:
         Column("count", lambda s: len(nodes(s)) if plan.nodes else None, right=True, drop=2),
         Column("copied", copied, right=True),
         Column("inputs", names, cut=True, drop=3),
-        Column("main ops", lambda s: ops_of(nodes(s), tensors, 3), cut=True, drop=4),
+        Column("main ops", lambda s: ops_of(nodes(s), tensors), cut=True, drop=4),
     )
 
 
-def ops_of(nodes: tuple[NodePlan, ...], tensors: Tensors, limit: int) -> str:
+def ops_of(nodes: tuple[NodePlan, ...], tensors: Tensors) -> str:
     """The most frequent ops: `4 MUL_MAT, 2 SILU, +3 more`."""
     counts = Counter(tensors[node.id].op if node.id in tensors else node.op for node in nodes)
-    return shortened([f"{n} {op}" for op, n in counts.most_common()], limit)
+    return shortened([f"{n} {op}" for op, n in counts.most_common()], 3)

@@ -13,12 +13,11 @@ from ggmltool.ggml.context import Context
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.sched.reader import hash_node
 from ggmltool.inspect.allocator import WatchedAllocator
+from ggmltool.inspect.built import no_tensor
 from ggmltool.inspect.use_after_free import FreedBy, freed_memory_of
 from ggmltool.inspect.watched import Watched
-from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.scenario.tensor_info import BUFFERS, BUFFERS_STEP, EXTRAS, EXTRAS_STEP, addresses, arenas
 from ggmltool.show.document import Row, StepDocument, head
-from ggmltool.state.errors import InspectError
 
 
 class HashNodeRow(Row):
@@ -117,16 +116,9 @@ def layout(t: tensors.Tensor) -> list[str]:
 def _find_tensor(name: str, contexts: list[Context], graph: str) -> tuple[tensors.Tensor, Context]:
     """The tensor with this id, else the first with this name. Raises InspectError if there is none."""
     everything = [(t, ctx) for ctx in contexts for t in ctx.tensors]
-    for t, ctx in everything:
-        if t.id == name:
-            return t, ctx
-    for t, ctx in everything:
-        if t.name == name:
-            return t, ctx
-    near = nearest(name, [t.label for t, _ in everything])
-    raise InspectError(
-        f"graph {graph} has no tensor {quoted(name)}" + (f"; did you mean {quoted(near)}?" if near else "")
-    )
+    for same in ((t, ctx) for called in ("id", "name") for t, ctx in everything if getattr(t, called) == name):
+        return same
+    raise no_tensor(graph, name, [t.label for t, _ in everything])
 
 
 def _buffer_address(t: tensors.Tensor, contexts: list[Context], state: Watched) -> int:
@@ -192,14 +184,10 @@ def tensor_at(watched: WatchedAllocator, name: str, strides: bool = False) -> Te
         freed=freed_memory_of(t, state.run.model) or UNSET,
     )
     gdb = GdbFacts(
-        tuple(release.struct_fields("ggml_tensor")),
-        tuple(0 if x is None else where[x.index] for x in t.src),
-        0 if t.view_src is None else where[t.view_src.index],
-        _buffer_address(t, contexts, state),
-        flags,
-        gpu,
+        tuple(release.struct_fields("ggml_tensor")), tuple(0 if x is None else where[x.index] for x in t.src),
+        0 if t.view_src is None else where[t.view_src.index], _buffer_address(t, contexts, state), flags, gpu,
         EXTRAS + t.index * EXTRAS_STEP if gpu else 0,
-    )
+    )  # fmt: skip
     shown = StridesShown if strides else TensorDocument
     size, block = t.type.type_size, t.type.block_size
     return shown(**head(state.plan), tensor=row, gdb=gdb, label=t.label, type_size=size, block_size=block)

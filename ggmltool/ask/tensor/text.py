@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from itertools import product
 from math import prod
 
 from ggmltool.ask.answer import Answer
@@ -55,13 +56,7 @@ def tensor(answer: Answer[TensorDocument], style: Style) -> str:
     return heading(f"{answer.title}: {shown.label}", [answer.heading], style) + render_lines(lines, style)
 
 
-_STRIDES = (
-    Head("dim"),
-    Head("ne", right=True),
-    Head("nb", right=True),
-    Head("covers", right=True),
-    Head("gap", right=True),
-)
+_STRIDES = (Head("dim"), *(Head(name, right=True) for name in ("ne", "nb", "covers", "gap")))
 _SHOWN = 4
 
 
@@ -72,16 +67,9 @@ def strides(answer: Answer[StridesShown], style: Style) -> str:
     inner = type_size
     for i, (ne, nb) in enumerate(zip(t.ne, t.nb, strict=True)):
         steps = ne // block if i == 0 else ne
-        rows.append(
-            [
-                f"{i}",
-                str(ne),
-                str(nb),
-                str(max(steps - 1, 0) * nb + inner),
-                str(nb - inner) if steps > 1 and nb >= inner else "",
-            ]
-        )
-        inner = max(steps - 1, 0) * nb + inner
+        covers = max(steps - 1, 0) * nb + inner
+        rows.append([f"{i}", str(ne), str(nb), str(covers), str(nb - inner) if steps > 1 and nb >= inner else ""])
+        inner = covers
     unit = "block" if block > 1 else "element"
     facts = [f"{t.type}, {unit}s of {type_size} bytes", f"{t.nbytes} bytes", *t.layout]
     parts = [heading(f"{answer.title}: {answer.facts.label}", facts, style), render_lines([""], style)]
@@ -108,13 +96,9 @@ def _strip(shown: StridesShown, width: int) -> Sequence[str]:
         n[i] = min(steps, max(_LINE // max(n[0] * n[1] * n[2] * n[3], 1), 1))
     dims = max((i for i in range(4) if t.ne[i] > 1), default=0) + 1
     places: dict[int, str] = {}
-    for i3 in range(n[3]):
-        for i2 in range(n[2]):
-            for i1 in range(n[1]):
-                for i0 in range(n[0]):
-                    index = (i0, i1, i2, i3)
-                    at = sum(i * nb for i, nb in zip(index, t.nb, strict=True))
-                    places.setdefault(at, ",".join(map(str, index[:dims])))
+    for index in (indices[::-1] for indices in product(*map(range, reversed(n)))):
+        at = sum(i * nb for i, nb in zip(index, t.nb, strict=True))
+        places.setdefault(at, ",".join(map(str, index[:dims])))
     boxes: list[tuple[str, int]] = []
     end = 0
     for at in sorted(places):

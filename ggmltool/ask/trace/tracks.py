@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ggmltool.estimate.forecast import SOME_HOST, nodes_of, rates_of_devices, splits_of
@@ -297,13 +298,9 @@ def _times(drawn: DrawnBatch, walked: Sequence[str], start: int) -> list[int]:
             made = drawn.copies.get((split.id, c.of)) if split.backend == c.backend else None
             if made is not None:
                 at.setdefault(c.name, made.start)
-    found: list[int | None] = [at.get(name) for name in walked]
-    following: int | None = None
-    for i in range(len(found) - 1, -1, -1):
-        found[i] = following = found[i] if found[i] is not None else following
-    out: list[int] = []
-    now = start
-    for time in found:
-        now = max(now, time or now)
-        out.append(now)
-    return out
+    found: list[int] = []
+    following = 0
+    for name in reversed(walked):
+        following = at.get(name, following)
+        found.append(following)
+    return list(accumulate(reversed(found), max, initial=start))[1:]

@@ -376,15 +376,9 @@ def explained(found: Match) -> Explained:
     where = message.program if message.program != "ggml" else f"the ggml of {message.era}" if message.era else ""
     values = message.values(found.text, found.filled)
     return Explained(
-        found.key,
-        _title(found),
-        where or f"ggml {DEFAULT.name}",
-        message.texts,
-        message.functions,
-        message.era,
-        message.told(values),
-        values,
-    )
+        found.key, _title(found), where or f"ggml {DEFAULT.name}", message.texts, message.functions, message.era,
+        message.told(values), values,
+    )  # fmt: skip
 
 
 def _title(found: Match) -> str:

@@ -38,13 +38,9 @@ class MemoryGraphs:
             self.memory.prefetch([(nodes, 8 * n_nodes), (leafs, 8 * n_leafs)])
         hash_set = self.hash_set(data, hashes, f"the hash set of {what}")
         return GraphState(
-            size,
-            self.memory.numbers(nodes, "Q", n_nodes),
-            self.memory.numbers(leafs, "Q", n_leafs),
-            self._use_counts(use_counts, hash_set),
-            hash_set,
-            address,
-        )
+            size, self.memory.numbers(nodes, "Q", n_nodes), self.memory.numbers(leafs, "Q", n_leafs),
+            self._use_counts(use_counts, hash_set), hash_set, address,
+        )  # fmt: skip
 
     def hash_set(self, data: bytes, at: int, what: str, slots: bool = True) -> HashSetState:
         """The hash set that lies in these bytes, with what stands in its `slots`. Raises NoBytes, NotAsLaidOut."""

@@ -90,34 +90,18 @@ class Schedulers:
         prev_nodes, prev_leafs = (tuple([b if -1 <= b < n else -1 for b in of]) for of in prev)
         splits, views = self._splits(f["splits"], f["n_splits"])
         return state.SchedState(
-            is_reset=bool(f["is_reset"]),
-            is_alloc=bool(f["is_alloc"]),
-            backends=f["backends"][:n],
-            bufts=f["bufts"][:n],
-            galloc=galloc,
-            hash_set=hash_set,
-            tensor_backend_ids=self._backend_ids(f["hv_tensor_backend_ids"], hash_set, n),
-            causes=None,
-            tensor_copies=self._copies(f["hv_tensor_copies"], hash_set, n, n_copies),
-            node_backend_ids=node_ids,
-            leaf_backend_ids=leaf_ids,
-            prev_node_backend_ids=prev_nodes,
-            prev_leaf_backend_ids=prev_leafs,
-            graph=graph,
-            splits=splits,
-            n_copies=n_copies,
-            cur_copy=f["cur_copy"],
-            next_copy=f["next_copy"],
+            is_reset=bool(f["is_reset"]), is_alloc=bool(f["is_alloc"]), backends=f["backends"][:n],
+            bufts=f["bufts"][:n], galloc=galloc, hash_set=hash_set,
+            tensor_backend_ids=self._backend_ids(f["hv_tensor_backend_ids"], hash_set, n), causes=None,
+            tensor_copies=self._copies(f["hv_tensor_copies"], hash_set, n, n_copies), node_backend_ids=node_ids,
+            leaf_backend_ids=leaf_ids, prev_node_backend_ids=prev_nodes, prev_leaf_backend_ids=prev_leafs,
+            graph=graph, splits=splits, n_copies=n_copies, cur_copy=f["cur_copy"], next_copy=f["next_copy"],
             graph_inputs=self._inputs(f["graph_inputs"], f["n_graph_inputs"], "the graph"),
-            graph_inputs_capacity=f["graph_inputs_capacity"] or None,
-            context_buffer_size=f["context_buffer_size"],
+            graph_inputs_capacity=f["graph_inputs_capacity"] or None, context_buffer_size=f["context_buffer_size"],
             graph_size=self._arena.graph_size(f["context_buffer_size"], hash_set.size),
-            op_offload=bool(f["op_offload"]),
-            callback_eval=bool(f["callback_eval"]),
-            callback_copy=bool(f["callback_copy"]),
-            split_graphs=views,
-            address=address,
-        )
+            op_offload=bool(f["op_offload"]), callback_eval=bool(f["callback_eval"]),
+            callback_copy=bool(f["callback_copy"]), split_graphs=views, address=address,
+        )  # fmt: skip
 
     def _backend_ids(self, address: int, hash_set: state.HashSetState, n: int) -> dict[int, int]:
         slots = hash_set.slots or {}
@@ -175,15 +159,12 @@ class Schedulers:
         hash_set = self.graphs.hash_set(data, hashes, "the hash set of the graph allocator", tables)
         made = [self._chunks.buffers(at) for at in memory.numbers(buffers, "Q", n)]
         return state.GallocState(
-            bufts=memory.numbers(bufts, "Q", n),
-            buffers=tuple(made),
-            buf_tallocs=self._chunks.read(memory.numbers(tallocs, "Q", n)),
-            hash_set=hash_set,
+            bufts=memory.numbers(bufts, "Q", n), buffers=tuple(made),
+            buf_tallocs=self._chunks.read(memory.numbers(tallocs, "Q", n)), hash_set=hash_set,
             hash_values=self._hash_values(values, hash_set),
             node_allocs=self._with_sources(planned) if tables else self._nodes_alone(planned),
-            leaf_allocs=tuple(self._places(memory.read(leafs, n_leafs * self.leaf_alloc))),
-            address=address,
-        )
+            leaf_allocs=tuple(self._places(memory.read(leafs, n_leafs * self.leaf_alloc))), address=address,
+        )  # fmt: skip
 
     def _hash_values(self, address: int, hash_set: state.HashSetState) -> dict[int, state.HashNodeState]:
         size, slots = self.hash_node.size, hash_set.slots or {}

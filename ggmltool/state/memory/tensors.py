@@ -61,22 +61,10 @@ def tensor_states(
         if any(t.src[len(sources) :]):
             sources = tuple([s or None for s in trimmed(t.src)])
         out[address] = TensorState(
-            t.name.decode("utf-8", "surrogateescape"),
-            ids.get(address, ""),
-            types.get(t.type) or f"type {t.type}",
-            t.ne,
-            t.nb,
-            _FAMILIES.get(desc, desc),
-            desc,
-            t.op_params,
-            t.flags,
-            sources,
-            t.view_src or None,
-            t.view_offs,
-            t.data,
-            t.buffer or None,
-            address,
-        )
+            t.name.decode("utf-8", "surrogateescape"), ids.get(address, ""), types.get(t.type) or f"type {t.type}",
+            t.ne, t.nb, _FAMILIES.get(desc, desc), desc, t.op_params, t.flags, sources, t.view_src or None,
+            t.view_offs, t.data, t.buffer or None, address,
+        )  # fmt: skip
     return out
 
 

@@ -18,17 +18,9 @@ from ggmltool.ggml.releases.table import RELEASES, own_data
 MAIN = "main"
 """The program that calls ggml."""
 
-_LASTING = {
-    "sched",
-    "galloc",
-    "graph",
-    "node_buffer_ids",
-    "leaf_buffer_ids",
-    "measure_graph",
-    "params",
-    "no_alloc",
-    "gf",
-}
+_LASTING = frozenset(
+    ["sched", "galloc", "graph", "node_buffer_ids", "leaf_buffer_ids", "measure_graph", "params", "no_alloc", "gf"]
+)
 """Parameters of functions that go on over several tensors."""
 
 
@@ -86,13 +78,12 @@ class CallGraph(Struct, frozen=True):
 
         Of several ways the shortest, the first of those that are as short.
         """
-        if (inner, outer) not in self.paths:
-            self.paths[inner, outer] = self._path(inner, outer)
-        return self.paths[inner, outer]
+        known = self.paths.get((inner, outer))
+        if known is None:
+            known = self.paths[inner, outer] = self._path(inner, outer) if inner != outer else ()
+        return known
 
     def _path(self, inner: str, outer: str) -> tuple[str, ...]:
-        if inner == outer:
-            return ()
         before: dict[str, str] = {}
         queue = deque([inner])
         while queue:
@@ -113,15 +104,11 @@ class CallGraph(Struct, frozen=True):
 def calls_of(release: str) -> CallGraph:
     """The functions of a release by its name."""
     of = RELEASES[release]
-    own = own_data(of, "frames.toml", _Frames)
-    parameters: dict[str, tuple[str, ...]] = {}
-    callers: dict[str, tuple[str, ...]] = {}
-    returns: dict[str, str] = {}
-    inside: dict[str, tuple[str, ...]] = {}
-    if of.like is not None and (own is None or not own.whole):
-        before = calls_of(of.like.name)
-        parameters, callers, returns = dict(before.parameters), dict(before.callers), dict(before.returns)
-    for signature, of_function in ({} if own is None else own.functions).items():
+    own = own_data(of, "frames.toml", _Frames) or _Frames({})
+    like = None if of.like is None else calls_of(of.like.name)
+    before = None if own.whole else like
+    parameters, callers = (dict(before.parameters), dict(before.callers)) if before else ({}, {})
+    for signature, of_function in own.functions.items():
         function, _, names = signature[:-1].partition("(")
         parameters[function] = tuple(names.split(", "))
         callers[function] = of_function
@@ -129,12 +116,10 @@ def calls_of(release: str) -> CallGraph:
             del parameters[function], callers[function]
     there = callers.keys() | {MAIN}
     callers = {function: tuple(c for c in of_function if c in there) for function, of_function in callers.items()}
-    if of.like is not None:
-        inside = dict(calls_of(of.like.name).inside)
-    if own is None:
-        return CallGraph(parameters, callers, returns, {}, {}, inside)
-    inside |= own.inside
-    return CallGraph(parameters, callers, {**returns, **own.returns}, own.instead, own.last, inside)
+    returns = {**(before.returns if before else {}), **own.returns}
+    return CallGraph(
+        parameters, callers, returns, own.instead, own.last, {**(like.inside if like else {}), **own.inside}
+    )
 
 
 @cache

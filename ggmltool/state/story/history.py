@@ -86,9 +86,7 @@ def _wrote(event: object, key: Key, index: int) -> bool:
             return key[0] in _PLACES
         case events.Assigned() | events.PassedOver() | events.Refused():
             return key in (("id", index), ("cause", index))
-        case events.Reordered():
-            return key[0] == "cgraph"
-    return False
+    return isinstance(event, events.Reordered) and key[0] == "cgraph"
 
 
 def _hash_nodes(now: dict[Key, Value], before: dict[Key, Value]) -> Iterator[tuple[Key, Value]]:
