@@ -55,82 +55,14 @@ QUESTIONS = [
     )
 ]
 ANSWERS = {
-    "splits --by op,backend moe": "MUL_MAT_ID      –    2",
-    "splits moe \\| ggmltool splits --by op,backend -": "MUL_MAT_ID      –    2",
-    "splits moe \\| ggmltool import -": "which ops run where",
-    "supports missing-op": "GPU0 does not support\n  1 ARGSORT\n",
-    "report -o gemma.html gemma-3-270m-ngl9": "Wrote gemma.html\n",
-    "explain order missing-op": "GPU0       1   128 B  if GPU0 supported ARGSORT",
-    "explain split 1 missing-op": "order is on CPU (3.best): GPU0 does not support ARGSORT; CPU is the next that does.",
-    "trace --decisions missing-op": "order not on GPU0 in pass 2: ARGSORT is not supported",
-    "splits --pass 5 missing-op": "#1  CPU              1  order runs on CPU    scores",
-    "splits --bytes offload": "without op offload: 0 tensors, 0 B",
-    "buffers --peak gemma-3-270m-ngl9": "512 MiB     100%  1310720  result_output  MUL_MAT",
-    "buffers --chart transformer": "steps from left to right",
-    "buffers --chunks chunks": "GPU0         1  3 KiB  4 KiB     1 KiB        2  p",
-    "buffers --copies pipeline": "total    28 KiB   10 KiB  +18 KiB",
-    "explain realloc small large outgrown": "many, source 0 of many (view), has 512 B in the plan and needs 4 KiB",
-    "diff two-orders:together two-orders:apart": "begins split #2: values runs on GPU0",
-    "diff --ggml 2024-01,0.26 pipeline": "pipeline · since 2024-03-13 · copies",
-    "diff --ggml 0.20.2,0.26 versions-2026": "clamp · since 2026-08-26 · memory",
-    "diff gemma-3-270m gemma-3-270m-ngl9": "first divergence · backend of node 1 · inp_scaled (SCALE)",
-    "diff --step reserve outgrown:small outgrown:large": "512 B  4 KiB    +3.5 KiB  few → many  leaf",
-    "diff --no-pipeline pipeline": "compute buffers   28 KiB  10 KiB     -18 KiB",
-    "plan --no-op-offload offload": "nothing is copied between backends",
-    "trace outgrown": "source is larger: many (512 → 4096)",
-    'debug inplace --batch -ex "break offset CPU 0" -ex run -ex bt': "#0  ggml_dyn_tallocr_alloc (alloc=",
-    "run -v march-2025": "needs_realloc: src 0 (z) of node z (view) is not valid",
-    "run graph-twice": "Step 6, compute main, splits a build of the graph that was split before",
-    "hash --after 2 outgrown": "outgrown reservation, step 2 · alloc large · 6 of 11 slots",
-    "check near-limits": "inputs of a split              29        30",
-    'explain error "out of free blocks"': "256 free blocks",
-    'explain error "CUDA error: out of memory"': "No plan has these",
-    'explain error "pre-allocated tensor (w) in a buffer (CUDA3) that cannot run the operation (NONE)"': (
-        "w is a leaf"
-    ),
-    "run buffer-not-set": "c has no memory",
-    "explain stored preallocated": "CPU        1     0 B  put cache_k into CPU",
-    "lifetime q k_rope transformer": "at different times: k_rope overwrites q",
-    "lifetime kq transformer": "probs is computed in place of it",
-    "allocs --trace inplace": "in place of x1",
-    "allocs --free-blocks q transformer": "free block",
-    "tensor --format gdb kq transformer": "op = GGML_OP_MUL_MAT",
-    "tensor --strides columns views": "| 0,0 | 0,1 | 0,2 | 0,3 | 1,0",
-    "trace pipeline": "ggml_backend_tensor_copy",
-    "splits --pass 2 --format text four-passes": "PASS 2 ASSIGNMENTS",
-    "ops rope": "n_dims",
-    "dot --style ggmltool transformer": "subgraph cluster",
-    "dot --style ggmltool --fold gemma-3-270m": "× 17 · layers 0–16 · 680 nodes",
-    "place -ts 1,3 -ot ffn_down=CPU gemma-3-270m": "-ot ffn_down=CPU",
-    "place -ngl 9 --device CUDA0:2GiB gemma-3-270m": "fits: CUDA0",
-    "fit --device CUDA0:2GiB gemma-3-270m": "fits: context 2048",
-    "place --fit --device CUDA0:1800MiB,CUDA1:1400MiB gemma-3-270m": "llama.cpp's --fit",
-    "place -sm tensor -ts 3,1 --device CUDA0:2GiB,CUDA1:2GiB gemma-3-270m": "cut tensors: CUDA0 58.5% (-ts 75.0%)",
-    'place --device "RTX 3090" gemma-3-270m': "estimate: ",
-    "sweep --device CUDA0:1764MiB gemma-3-270m": "largest that fits: -ngl 11",
-    "backends transformer": "offload       from a batch of 32 on",
-    "backends --device Metal --format yaml": "graph_optimize: true",
-    "backends --interface --device NPU0": "graph_compute        required",
-    "allocs node-order": "3  wide_b         0 MTL0      0   18432     16384",
-    "supports --by node packed-weights": "0  up     MUL_MAT  q4_0, f32 → f32  [64, 32]  copy     yes  CPU",
-    "types q4_K": "256 elements in 144 bytes",
-    "splits --csv moe": "id,backend,i_start,i_end",
-    "trace -o run.perfetto.json transformer": "Wrote run.perfetto.json\n",
-    "record -o moe.ggtrace moe": "Wrote moe.ggtrace",
-    "plan --json transformer": '"buffer_sizes": {"CUDA0": ',
-    'run --watch "a*" wrong-kernel': "act · f32 [32, 4] · SILU(gate f32[32, 4])",
-    "compare --inject act=gelu wrong-kernel": "first node whose own kernel is off: act, node 4, SILU f32[32, 4]",
-    "compare --with library transformer": "every node agrees from the same inputs",
-    "verify transformer": "does the same",
-    "run -v --ggml 2025-03 buffer-not-set": "reallocating CUDA0 buffer from size 0.00 MiB to 0.00 MiB",
-    "splits --ggml 2025-03 priority-any": "## SPLIT #0: CUDA0 # 2 inputs: [c (   0K)] [d (   0K)]",
-    "hash --format gdb --at b --ggml 2025-03 allocator": "buffer_id = 0, offset = 32, allocated = true}",
-    "hash --format gdb --before l_r --ggml 2025-03 sched-issue": "{n_children = 1, n_views = 0, buffer_id = 1",
-    "allocs --format gdb --ggml 2025-03 sched-issue": "(gdb) p *galloc->buf_tallocs[1]    # CPU",
-    "context --ggml 2024-01 arena": "3  graph     1232  65648",
-    "splits --pass 4 --format text four-passes": "CUDA0#tok (   0K) [CUDA0    4.cpy]",
+    command: part.replace("⏎", "\n")
+    for command, _, part in (
+        line.partition(" => ")
+        for line in Path(__file__).with_name("answers.txt").read_text("utf-8").split("\n")[1:]
+        if line
+    )
 }
-"""What the table of questions promises: a part of what each command prints."""
+"""What the tables of questions promise: a part of what each command prints."""
 
 
 def run(*args: str, folder: Path = ROOT, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
