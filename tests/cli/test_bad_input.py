@@ -74,6 +74,12 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
     "gzip cut off": ("a.yaml.gz", gzip.compress(HEAD.encode() * 99)[:40], "a.yaml.gz: this gzip file is cut off"),
     "gzip that is damaged": ("a.yaml.gz", gzip.compress(b"x")[:-8] + bytes(8), "a.yaml.gz: this gzip file is damaged"),
     "an empty gzip file": ("a.json.gz", gzip.compress(b""), "a.json.gz: there is nothing in this file"),
+    "half of UTF-16": (
+        "a.yaml", "ggmltool: 1".encode("utf-16") + b"\0",
+        "a.yaml: this begins as UTF-16-LE, and byte 24 cannot be decoded (truncated data)",
+    ),
+    "a model": ("a.json", b"GGUF\3\0", "a.json: this is a GGUF file, a model; `ggmltool capture` makes it a scenario"),
+    "an array": ("a", b"\x93NUMPY", "a: this is an npy file, not a scenario"),
     "another kind of JSON": ("a.json", '{"nbformat": 4}', "a.json:1:1: this is not a scenario: it has"),
     "a list": ("a.json", "[[[]]]", "a.json:1:1: a scenario must be a map, not a list"),
     "a number of 5000 digits": ("a.yaml", HEAD + "scheduler: {graph_size: " + "9" * 5000 + "}\n", "a.yaml:3:25: "),
@@ -166,6 +172,7 @@ LINES: dict[str, tuple[tuple[str, ...], str]] = {
     "a folder": (("plan", "."), ".: this is a directory; name a scenario file"),
     "no name": (("plan", ""), "this is a directory; name a scenario file"),
     "a file taken for a folder": (("plan", "good.yaml/x"), "good.yaml/x: cannot be read: Not a directory"),
+    "a name with a NUL": (("plan", "a\0b"), "this is not a file name"),
     "a name of 5000 characters": (("plan", "n" * 5000), "cannot be read: File name too long"),
     "an output in no folder": (("plan", "good.yaml", "-o", "no/x"), "the folder no does not exist; make it first"),
     "an output that is a folder": (("plan", "good.yaml", "-o", "."), ". is a folder; name a file in it"),
@@ -295,7 +302,7 @@ STREAMS = {
     "ggmltool plan good.yaml 2>/dev/full": (0, ""),
     "ggmltool plan missing.yaml 2>/dev/full": (2, ""),
     "ggmltool plan - <&-": (2, "<stdin>: there is nothing in this file"),
-    "ulimit -f 64; ggmltool plan gemma-3-270m --json >half.json": (2, f"{FULL}File too large\n"),
+    "export PYTHONDONTWRITEBYTECODE=1; ulimit -f 64; ggmltool plan gemma-3-270m --json >half.json": (2, f"{FULL}File too large\n"),
     "set -o pipefail; ggmltool plan gemma-3-270m --json | head -c 10": (0, ""),
 }
 
