@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 import ggmltool
 from ggmltool.ask.buffers.map import BEND_AT
@@ -49,142 +50,61 @@ def chosen(shown: Shown) -> str:
     return shown.text("#story-title")
 
 
-def test_the_answer_comes_first(show: Show) -> None:
-    shown = show(GEMMA)
-    answer = shown.text("#answer")
-    assert "727 nodes in 152 splits on CUDA0 (666) and CPU (61)" in answer
-    assert "71.1 MiB are copied between backends, in 179 tensors" in answer
-    assert "513 MiB of CUDA0" in answer
-    assert "130 copied tensors are weights" in shown.text("#odd-list")
+READ: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("page.yaml").read_text("utf-8"))
+PLACES = {"block": IN_BLOCK, "node": OF_NODE}
 
 
-def test_the_slider_steps_through_the_events(show: Show) -> None:
-    shown = show("inplace.yaml")
+def do(shown: Shown, step: dict[str, Any]) -> None:
+    """What a step does on the page."""
     page = shown.page
-    last = shown.js("store.event")
-    assert last == shown.js("store.model.lastEvent")
-    page.focus("#slider")
-    press(shown, "Home")
-    assert shown.js("store.event") == 0
-    press(shown, "ArrowRight", "ArrowRight")
-    assert shown.js("store.event") == 2
-    assert shown.text("#event-said") == "w goes to CPU (1.dst): its memory is in CPU"
-    assert (
-        page.get_attribute("#slider", "aria-valuetext") == "event 3 of 131: w goes to CPU (1.dst): its memory is in CPU"
-    )
-    assert shown.text("#event-live").startswith("Event 3: w goes to CPU")
-    press(shown, "End")
-    assert shown.js("store.event") == last
+    for what, argument in step.items():
+        match what:
+            case "press":
+                press(shown, *argument.split())
+            case "click" | "focus":
+                getattr(page, what)(argument)
+            case "fill":
+                page.fill(*argument)
+            case "select":
+                page.select_option(*argument)
+            case "type":
+                page.keyboard.type(argument)
+            case "hover":
+                ((place, name),) = argument.items()
+                page.mouse.move(*shown.js(PLACES[place], name))
+            case "tap":
+                page.mouse.down()
+                page.mouse.up()
+            case "go":
+                (page.go_back if argument == "back" else page.go_forward)()
+            case "until":
+                shown.until(argument)
 
 
-def test_the_memory_at_an_event_is_shown_with_its_free_blocks(show: Show) -> None:
-    shown = show("inplace.yaml", "#e=99")
-    assert shown.text("#event-said") == "twice gives back 256 B at 544 of CPU, chunk 0"
-    shown.page.click("#live summary")
-    rows = [row.split("\t") for row in shown.text("#live-table tbody").splitlines()]
-    assert [row[:3] for row in rows if len(row) > 2] == [
-        ["0", "256 B", "x"],
-        ["256", "32 B", "ok"],
-        ["288", "256 B", "later"],
-        ["544", "1.62 KiB", "free"],
-    ]
+def check(shown: Shown, step: dict[str, Any]) -> None:
+    """What the page has then."""
+    for expression, value in step.get("js", {}).items():
+        assert shown.js(expression) == value, expression
+    for element, text in step.get("says", {}).items():
+        assert shown.text(element).strip() == text
+    for element, parts in step.get("has", {}).items():
+        assert not [part for part in parts if part not in shown.text(element)], shown.text(element)
+    for element, parts in step.get("lacks", {}).items():
+        assert not [part for part in parts if part in shown.text(element)]
+    for element, patterns in step.get("matches", {}).items():
+        assert not [pattern for pattern in patterns if not re.search(pattern, shown.text(element))], shown.text(element)
+    for element, attributes in step.get("is", {}).items():
+        assert {name: shown.page.get_attribute(element, name) for name in attributes} == attributes
+    assert all(map(shown.page.is_visible, step.get("visible", ())))
+    assert not any(map(shown.page.is_visible, step.get("hidden", ())))
 
 
-def test_arrows_step_from_anywhere_and_with_shift_to_the_next_node(show: Show) -> None:
-    shown = show("inplace.yaml", "#e=90")
-    press(shown, "ArrowLeft")
-    assert shown.js("store.event") == 89
-    press(shown, "Shift+ArrowRight")
-    assert shown.text("#event-said") == "the allocator turns to x2"
-    press(shown, "Shift+ArrowLeft")
-    assert shown.text("#event-said") == "the allocator turns to ok"
-
-
-def test_steps_can_stop_at_the_events_of_the_chosen_tensor_alone(show: Show) -> None:
-    shown = show("inplace.yaml", "#t=x5&e=0")
-    shown.page.select_option("#which", "chosen")
-    shown.page.click("#on")
-    assert "x5" in shown.text("#event-said")
-    shown.page.click("#last")
-    shown.page.click("#back")
-    assert shown.text("#event-said").startswith("x5 gives back 256 B")
-
-
-def test_play_runs_through_all_events_and_can_be_stopped(show: Show) -> None:
-    shown = show("inplace.yaml", "#e=0")
-    press(shown, "Space")
-    shown.until("store.event > 3")
-    assert shown.page.get_attribute("#play", "aria-label") == "Pause"
-    press(shown, "Space")
-    stopped = shown.js("store.event")
-    assert shown.js("store.event") == stopped
-    assert shown.page.get_attribute("#play", "aria-label") == "Play"
-
-
-def test_a_block_tells_who_has_it_and_a_click_chooses_the_tensor_everywhere(show: Show) -> None:
-    shown = show("inplace.yaml")
-    x, y = shown.js(IN_BLOCK, "later")
-    shown.page.mouse.move(x, y)
-    said = shown.text("#tooltip")
-    assert "later" in said
-    assert "SUB f32[64]" in said
-    assert "256 B at offset 288" in said
-    assert "computed in place of x2" in said
-    shown.page.mouse.click(x, y)
-    assert chosen(shown) == "later"
-    assert shown.page.inner_text("#tensors-table tr.chosen .tensor") == "later"
-    assert shown.js("location.hash") == "#t=later"
-
-
-def test_the_story_says_who_had_the_memory_and_who_takes_it_next(show: Show) -> None:
-    shown = show("inplace.yaml", "#t=x6")
-    story = shown.text("#story-body")
-    assert "CPU by rule 2.sup: it goes with its neighbor weight, expanding down." in story
-    assert "256 B at offset 0 of CPU, from x6 to used." in story
-    assert re.search(r"computed in place of\s+x\b", story)
-    assert re.search(r"Views of it\s+half", story)
-    shown.page.click("#story-body >> text=when it got them")
-    assert shown.text("#event-said").startswith("x6 is computed in the memory of x")
-
-
-def test_the_story_says_why_a_node_is_on_the_cpu(show: Show) -> None:
-    story = show("four-passes.yaml", "#t=out").text("#story-body")
-    assert "CPU by rule 1.wgt0: its weight down is in CPU." in story
-    assert "cannot read down: CPU is not one of the buffer types it can use (CUDA0)" in story
-    assert re.search(r"What would change its split\s+usage: any for the context host → 1 split", story)
-
-
-def test_the_address_keeps_the_choice_and_back_goes_back(show: Show) -> None:
-    shown = show("inplace.yaml", "#t=x2&e=40")
-    assert chosen(shown) == "x2"
-    assert shown.js("store.event") == 40
-    shown.page.click("#story-body [data-tensor] >> text=later")
-    assert chosen(shown) == "later"
-    assert shown.js("location.hash") == "#t=later&e=40"
-    shown.page.go_back()
-    assert chosen(shown) == "x2"
-    shown.page.go_forward()
-    assert chosen(shown) == "later"
-
-
-def test_an_address_of_nonsense_chooses_nothing(show: Show) -> None:
-    shown = show("inplace.yaml", "#t=%E0%A4&e=minus&side=b&x")
-    assert chosen(shown) == "No tensor chosen"
-    assert shown.js("store.event") == shown.js("store.model.lastEvent")
-
-
-def test_search_finds_tensors_ops_and_backends_and_marks_them(show: Show) -> None:
-    shown = show("four-passes.yaml")
-    press(shown, "/")
-    shown.page.keyboard.type("mul_mat cuda0")
-    assert shown.text("#found-count") == "2 hits"
-    assert [line.split(" ")[0] for line in shown.text("#found").splitlines()] == ["k", "ffn"]
-    assert shown.js("[...store.hits].map((t) => store.model.tensors[t].shown)") == ["k", "ffn"]
-    press(shown, "ArrowDown", "ArrowDown", "Enter")
-    assert chosen(shown) == "ffn"
-    assert not shown.page.is_visible("#found")
-    press(shown, "Escape")
-    assert shown.page.input_value("#search") == ""
+@pytest.mark.parametrize("reading", READ, ids=lambda reading: reading["test"])
+def test_the_page_shows_what_its_reader_asks_for(show: Show, reading: dict[str, Any]) -> None:
+    shown = show(reading["page"], reading.get("at", ""))
+    for step in reading["steps"]:
+        do(shown, step)
+        check(shown, step)
 
 
 def test_a_click_in_the_graph_chooses_a_node_and_opens_a_layer(show: Show) -> None:
@@ -205,21 +125,6 @@ def test_a_click_in_the_graph_chooses_a_node_and_opens_a_layer(show: Show) -> No
     assert chosen(shown) == "attn_norm-0"
     press(shown, "ArrowDown")
     assert chosen(shown) == "Qcur-0"
-
-
-def test_a_tensor_that_is_chosen_elsewhere_opens_its_layer(show: Show) -> None:
-    shown = show(GEMMA, "#t=Kcur-7")
-    place = shown.js("graph.layout.places[store.tensor]")
-    assert place["what"] == "node"
-    top = shown.js("graph.y") + place["y"] * shown.js("graph.scale")
-    assert 0 <= top <= shown.js("graph.tall")
-
-
-def test_the_graph_at_an_event_has_the_backends_that_were_given_until_then(show: Show) -> None:
-    shown = show("four-passes.yaml", "#e=0")
-    assert shown.js("store.model.backendAt(store.model.tensorById('sum'), 0)") == -1
-    assert shown.js("store.model.isCut(1, 0)") is False
-    assert shown.js("store.model.isCut(1, store.model.lastEvent)") is True
 
 
 @pytest.mark.parametrize(("key", "zooms"), [("w", True), ("+", True), ("s", False)])
@@ -286,28 +191,6 @@ def test_two_fingers_zoom_the_map(show: Show) -> None:
     assert chosen(shown) == "No tensor chosen"
 
 
-def test_up_and_down_in_the_map_choose_what_lives_now(show: Show) -> None:
-    shown = show("inplace.yaml", "#e=99")
-    shown.page.focus("canvas.lane")
-    press(shown, "ArrowUp")
-    assert chosen(shown) == "x"
-    press(shown, "ArrowUp", "ArrowUp")
-    assert chosen(shown) == "later"
-    press(shown, "ArrowDown")
-    assert chosen(shown) == "ok"
-
-
-def test_tables_are_sorted_and_filtered(show: Show) -> None:
-    shown = show(GEMMA)
-    page = shown.page
-    page.click("#copies-table thead >> text=bytes")
-    assert page.get_attribute("#copies-table th[aria-sort]", "aria-sort") == "descending"
-    assert "cache_k_l0 (view) (permuted)" not in page.inner_text("#copies-table tbody tr:nth-child(1)")
-    assert "2 MiB" in page.inner_text("#copies-table tbody tr:nth-child(1)")
-    page.fill("#copies-table input", "attn_k.weight")
-    assert shown.text("#copies-table [role=status]") == "10 of 179"
-
-
 def test_a_long_table_holds_the_rows_that_are_seen(show: Show) -> None:
     shown = show(GEMMA)
     assert shown.js("document.querySelectorAll('#tensors-table tbody tr').length") < 80
@@ -325,23 +208,6 @@ def test_the_scenario_can_be_saved_and_planned_again(show: Show, tmp_path: Path)
     path = tmp_path / saved.value.suggested_filename
     saved.value.save_as(path)
     assert len(ggmltool.load(path).plan().nodes) == 14
-
-
-def test_links_go_to_sections_and_leave_the_address(show: Show) -> None:
-    shown = show("inplace.yaml", "#t=x2")
-    shown.page.click("nav >> text=Limits")
-    assert shown.js("document.activeElement.id") == "limits-head"
-    assert shown.js("location.hash") == "#t=x2"
-
-
-def test_the_question_mark_opens_the_help(show: Show) -> None:
-    shown = show("inplace.yaml")
-    press(shown, "?")
-    assert shown.page.is_visible("#help")
-    press(shown, "ArrowLeft")
-    assert shown.js("store.event") == shown.js("store.model.lastEvent")
-    press(shown, "Escape")
-    assert not shown.page.is_visible("#help")
 
 
 def test_dark_is_the_choice_of_the_system_and_then_of_the_reader(show: Show) -> None:
@@ -414,10 +280,6 @@ def test_a_name_is_text_everywhere(show: Show) -> None:
         )
         is False
     )
-
-
-def test_what_would_turn_text_around_is_spelled_out(show: Show) -> None:
-    assert show("inplace.yaml").js(r"clean('a\u202eb\u0007\u200b')") == r"a\u202eb\u0007\u200b"
 
 
 def test_what_ggml_refuses_comes_first(show: Show) -> None:
