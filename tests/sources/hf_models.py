@@ -50,56 +50,79 @@ def _shapes(
     return {name: (dtype, shape) for name, shape in shapes.items()}
 
 
-_ATTENTION = {
-    "input_layernorm.weight": (E,),
-    "post_attention_layernorm.weight": (E,),
-    "self_attn.q_proj.weight": (HEADS * HEAD, E),
-    "self_attn.k_proj.weight": (KV * HEAD, E),
-    "self_attn.v_proj.weight": (KV * HEAD, E),
-    "self_attn.o_proj.weight": (E, HEADS * HEAD),
+def _weights(**shapes: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Shapes by name; `__` stands for a dot."""
+    return {f"{name.replace('__', '.')}.weight": shape for name, shape in shapes.items()}
+
+
+_NORMS = _weights(input_layernorm=(E,), post_attention_layernorm=(E,))
+_ATTENTION = _NORMS | _weights(
+    self_attn__q_proj=(HEADS * HEAD, E), self_attn__k_proj=(KV * HEAD, E), self_attn__v_proj=(KV * HEAD, E),
+    self_attn__o_proj=(E, HEADS * HEAD),
+)  # fmt: skip
+_FFN = _weights(mlp__gate_proj=(FF, E), mlp__up_proj=(FF, E), mlp__down_proj=(E, FF))
+_HEAD_NORMS = _weights(self_attn__q_norm=(HEAD,), self_attn__k_norm=(HEAD,))
+_GEMMA_NORMS = _weights(pre_feedforward_layernorm=(E,), post_feedforward_layernorm=(E,))
+_GEMMA3 = _ATTENTION | _HEAD_NORMS | _GEMMA_NORMS | _FFN
+_EXPERTS = {
+    f"block_sparse_moe__experts__{i}__w{w}": (E, FF) if w == 2 else (FF, E) for i in range(EXPERTS) for w in (1, 2, 3)
 }
-_FFN = {"mlp.gate_proj.weight": (FF, E), "mlp.up_proj.weight": (FF, E), "mlp.down_proj.weight": (E, FF)}
-_HEAD_NORMS = {"self_attn.q_norm.weight": (HEAD,), "self_attn.k_norm.weight": (HEAD,)}
-_GEMMA_NORMS = {"pre_feedforward_layernorm.weight": (E,), "post_feedforward_layernorm.weight": (E,)}
+_BIASES = {f"self_attn.{part}_proj.bias": ((HEADS if part == "q" else KV) * HEAD,) for part in "qkv"}
+_PHI3 = _NORMS | _weights(
+    self_attn__qkv_proj=((HEADS + 2 * KV) * HEAD, E), self_attn__o_proj=(E, E), mlp__gate_up_proj=(2 * FF, E),
+    mlp__down_proj=(E, FF),
+)  # fmt: skip
+_LLAMA_ROPE = {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 2048}
+_YARN = {"factor": 4, "type": "yarn", "original_max_position_embeddings": 1024, "beta_fast": 32, "beta_slow": 1}
+_LONG = {"long_factor": [1.5] * (HEAD // 2), "short_factor": [1.0] * (HEAD // 2), "type": "longrope"}
 
 
-def _llama() -> Folder:
-    rope = {
-        "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 2048,
-        "rope_type": "llama3",
-    }  # fmt: skip
-    return Folder(_config("LlamaForCausalLM", rope_scaling=rope), _shapes(_ATTENTION | _FFN))
+class Plain(NamedTuple):
+    """A model whose layers are alike: what its config.json has besides, a layer's shapes, whether it has a head."""
+
+    architecture: str
+    config: dict[str, Any]
+    layer: dict[str, tuple[int, ...]]
+    head: bool = True
+    dtype: str = "BF16"
+
+    def folder(self) -> Folder:
+        return Folder(
+            _config(f"{self.architecture}ForCausalLM", **self.config), _shapes(self.layer, self.head, dtype=self.dtype)
+        )
 
 
-def _llama_yarn() -> Folder:
-    rope = {"factor": 4, "type": "yarn", "original_max_position_embeddings": 1024, "beta_fast": 32, "beta_slow": 1}
-    return Folder(_config("LlamaForCausalLM", rope_scaling=rope, head_dim=HEAD), _shapes(_ATTENTION | _FFN, False))
-
-
-def _mistral() -> Folder:
-    config = _config("MistralForCausalLM", sliding_window=None, head_dim=HEAD)
-    return Folder(config, _shapes(_ATTENTION | _FFN, dtype="F16"))
-
-
-def _mixtral() -> Folder:
-    experts = {
-        f"block_sparse_moe.experts.{i}.{name}.weight": shape
-        for i in range(EXPERTS)
-        for name, shape in {"w1": (FF, E), "w2": (E, FF), "w3": (FF, E)}.items()
-    }
-    layer = _ATTENTION | {"block_sparse_moe.gate.weight": (EXPERTS, E)} | experts
-    return Folder(_config("MixtralForCausalLM", num_local_experts=EXPERTS, num_experts_per_tok=2), _shapes(layer))
-
-
-def _qwen2() -> Folder:
-    biases = {"self_attn.q_proj.bias": (HEADS * HEAD,), "self_attn.k_proj.bias": (KV * HEAD,)}
-    layer = _ATTENTION | _FFN | biases | {"self_attn.v_proj.bias": (KV * HEAD,)}
-    return Folder(_config("Qwen2ForCausalLM", use_sliding_window=False, sliding_window=4096), _shapes(layer))
-
-
-def _qwen3() -> Folder:
-    config = _config("Qwen3ForCausalLM", head_dim=HEAD, rope_scaling=None, tie_word_embeddings=True)
-    return Folder(config, _shapes(_ATTENTION | _HEAD_NORMS | _FFN, False))
+PLAIN = {
+    "gemma2": Plain(
+        "Gemma2",
+        {"head_dim": HEAD, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "sliding_window": 512},
+        _ATTENTION | _GEMMA_NORMS | _FFN, False,
+    ),
+    "gemma3": Plain(
+        "Gemma3",
+        {"head_dim": HEAD, "sliding_window": 512, "sliding_window_pattern": 6, "rope_local_base_freq": 10000.0,
+         "rope_theta": 1000000},
+        _GEMMA3, False,
+    ),
+    "llama": Plain("Llama", {"rope_scaling": {**_LLAMA_ROPE, "rope_type": "llama3"}}, _ATTENTION | _FFN),
+    "llama-yarn": Plain("Llama", {"rope_scaling": _YARN, "head_dim": HEAD}, _ATTENTION | _FFN, False),
+    "mistral": Plain("Mistral", {"sliding_window": None, "head_dim": HEAD}, _ATTENTION | _FFN, dtype="F16"),
+    "mixtral": Plain(
+        "Mixtral", {"num_local_experts": EXPERTS, "num_experts_per_tok": 2},
+        _ATTENTION | _weights(block_sparse_moe__gate=(EXPERTS, E), **_EXPERTS),
+    ),
+    "phi3": Plain(
+        "Phi3", {"sliding_window": 2047, "original_max_position_embeddings": 1024, "rope_scaling": _LONG}, _PHI3
+    ),
+    "phi3-short": Plain(
+        "Phi3", {"sliding_window": 2047, "original_max_position_embeddings": 1024, "rope_scaling": None}, _PHI3
+    ),
+    "qwen2": Plain("Qwen2", {"use_sliding_window": False, "sliding_window": 4096}, _ATTENTION | _FFN | _BIASES),
+    "qwen3": Plain(
+        "Qwen3", {"head_dim": HEAD, "rope_scaling": None, "tie_word_embeddings": True},
+        _ATTENTION | _HEAD_NORMS | _FFN, False,
+    ),
+}  # fmt: skip
 
 
 def _qwen3_moe(fused: bool = False) -> Folder:
@@ -116,61 +139,17 @@ def _qwen3_moe(fused: bool = False) -> Folder:
     return Folder(config, _shapes(layer))
 
 
-def _gemma2() -> Folder:
-    config = _config(
-        "Gemma2ForCausalLM",
-        head_dim=HEAD,
-        attn_logit_softcapping=50.0,
-        final_logit_softcapping=30.0,
-        sliding_window=512,
-    )
-    return Folder(config, _shapes(_ATTENTION | _GEMMA_NORMS | _FFN, False))
-
-
-def _gemma3() -> Folder:
-    config = _config(
-        "Gemma3ForCausalLM", head_dim=HEAD, sliding_window=512, sliding_window_pattern=6, rope_local_base_freq=10000.0,
-        rope_theta=1000000,
-    )  # fmt: skip
-    return Folder(config, _shapes(_ATTENTION | _HEAD_NORMS | _GEMMA_NORMS | _FFN, False))
-
-
 def _gemma3_vision() -> Folder:
     text = {
-        "hidden_size": E,
-        "intermediate_size": FF,
-        "num_hidden_layers": LAYERS,
-        "sliding_window": 1024,
-        "head_dim": HEAD,
-    }
-    text |= {
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": KV,
+        "hidden_size": E, "intermediate_size": FF, "num_hidden_layers": LAYERS, "sliding_window": 1024,
+        "head_dim": HEAD, "num_attention_heads": HEADS, "num_key_value_heads": KV,
         "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
-    }
-    config = {
-        "architectures": ["Gemma3ForConditionalGeneration"],
-        "text_config": text,
-        "vision_config": {"hidden_size": 8},
-    }
-    tensors = _shapes(_ATTENTION | _HEAD_NORMS | _GEMMA_NORMS | _FFN, False, "language_model.model.")
+    }  # fmt: skip
+    vision = {"architectures": ["Gemma3ForConditionalGeneration"], "vision_config": {"hidden_size": 8}}
+    tensors = _shapes(_GEMMA3, False, "language_model.model.")
     tensors["vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight"] = ("BF16", (16, 8))
     tensors["multi_modal_projector.mm_input_projection_weight"] = ("BF16", (8, E))
-    return Folder(config, tensors)
-
-
-def _phi3(long: bool = True) -> Folder:
-    layer = {
-        "input_layernorm.weight": (E,),
-        "post_attention_layernorm.weight": (E,),
-        "self_attn.qkv_proj.weight": ((HEADS + 2 * KV) * HEAD, E),
-        "self_attn.o_proj.weight": (E, E),
-        "mlp.gate_up_proj.weight": (2 * FF, E),
-        "mlp.down_proj.weight": (E, FF),
-    }
-    factors = {"long_factor": [1.5] * (HEAD // 2), "short_factor": [1.0] * (HEAD // 2), "type": "longrope"}
-    config = _config("Phi3ForCausalLM", sliding_window=2047, original_max_position_embeddings=1024)
-    return Folder(config | {"rope_scaling": factors if long else None}, _shapes(layer))
+    return Folder(vision | {"text_config": text}, tensors)
 
 
 def _gpt_oss(blocks: bool = True) -> Folder:
@@ -201,52 +180,33 @@ def _gpt_oss(blocks: bool = True) -> Folder:
 
 def _mamba(falcon: bool = False) -> Folder:
     inner, state, rank = 2 * E, 16, 16
-    layer = {
-        "norm.weight": (E,),
-        "mixer.A_log": (inner, state),
-        "mixer.D": (inner,),
-        "mixer.conv1d.weight": (inner, 1, 4),
-        "mixer.conv1d.bias": (inner,),
-        "mixer.in_proj.weight": (2 * inner, E),
-        "mixer.x_proj.weight": (rank + 2 * state, inner),
-        "mixer.dt_proj.weight": (inner, rank),
-        "mixer.dt_proj.bias": (inner,),
-        "mixer.out_proj.weight": (E, inner),
-    }
-    shapes = {"backbone.embeddings.weight": (VOCAB, E), "backbone.norm_f.weight": (E,)}
+    layer = {"mixer.A_log": (inner, state), "mixer.D": (inner,), "mixer.conv1d.bias": (inner,)} | _weights(
+        norm=(E,), mixer__conv1d=(inner, 1, 4), mixer__in_proj=(2 * inner, E), mixer__x_proj=(rank + 2 * state, inner),
+        mixer__dt_proj=(inner, rank), mixer__out_proj=(E, inner),
+    )  # fmt: skip
+    layer["mixer.dt_proj.bias"] = (inner,)
+    shapes = _weights(backbone__embeddings=(VOCAB, E), backbone__norm_f=(E,))
     shapes |= {f"backbone.layers.{i}.{name}": shape for i in range(LAYERS) for name, shape in layer.items()}
     config: dict[str, Any] = {
         "architectures": ["FalconMambaForCausalLM" if falcon else "MambaForCausalLM"],
         "model_type": "falcon_mamba" if falcon else "mamba",
-        "hidden_size": E,
-        "intermediate_size": inner,
-        "num_hidden_layers": LAYERS,
-        "state_size": state,
-        "conv_kernel": 4,
-        "time_step_rank": rank,
-        "layer_norm_epsilon": 1e-5,
-        "vocab_size": VOCAB,
-    }
+        "hidden_size": E, "intermediate_size": inner, "num_hidden_layers": LAYERS, "state_size": state,
+        "conv_kernel": 4, "time_step_rank": rank, "layer_norm_epsilon": 1e-5, "vocab_size": VOCAB,
+    }  # fmt: skip
     return Folder(config, {name: ("F32", shape) for name, shape in shapes.items()})
 
 
 def _deepseek(v3: bool = False) -> Folder:
     rope, nope, v, rank, q_rank = 32, 64, 64, 128, 96
-    queries = {"self_attn.q_proj.weight": (HEADS * (nope + rope), E)}
-    if v3:
-        queries = {
-            "self_attn.q_a_proj.weight": (q_rank, E),
-            "self_attn.q_a_layernorm.weight": (q_rank,),
-            "self_attn.q_b_proj.weight": (HEADS * (nope + rope), q_rank),
-        }
-    attention = queries | {
-        "input_layernorm.weight": (E,),
-        "post_attention_layernorm.weight": (E,),
-        "self_attn.kv_a_proj_with_mqa.weight": (rank + rope, E),
-        "self_attn.kv_a_layernorm.weight": (rank,),
-        "self_attn.kv_b_proj.weight": (HEADS * (nope + v), rank),
-        "self_attn.o_proj.weight": (E, HEADS * v),
-    }
+    rows = HEADS * (nope + rope)
+    low = _weights(
+        self_attn__q_a_proj=(q_rank, E), self_attn__q_a_layernorm=(q_rank,), self_attn__q_b_proj=(rows, q_rank)
+    )
+    queries = low if v3 else _weights(self_attn__q_proj=(rows, E))
+    attention = queries | _NORMS | _weights(
+        self_attn__kv_a_proj_with_mqa=(rank + rope, E), self_attn__kv_a_layernorm=(rank,),
+        self_attn__kv_b_proj=(HEADS * (nope + v), rank), self_attn__o_proj=(E, HEADS * v),
+    )  # fmt: skip
     each = {"gate_proj": (E, E), "up_proj": (E, E), "down_proj": (E, E)}
     names = [*(f"experts.{i}" for i in range(EXPERTS)), "shared_experts"]
     moe: dict[str, tuple[int, ...]] = {f"mlp.{a}.{b}.weight": shape for a in names for b, shape in each.items()}
@@ -255,16 +215,10 @@ def _deepseek(v3: bool = False) -> Folder:
     for i, layer in enumerate((_FFN, moe, moe) if v3 else (_FFN, moe)):
         more = layer if i < LAYERS else layer | attention  # the last one predicts a further token
         tensors |= {f"model.layers.{i}.{name}": ("BF16", shape) for name, shape in more.items()}
-    yarn = {
-        "type": "yarn",
-        "factor": 40,
-        "mscale": 1.0,
-        "mscale_all_dim": 1.0,
-        "original_max_position_embeddings": 4096,
-    }
-    more_config: dict[str, Any] = (
-        {"q_lora_rank": q_rank, "scoring_func": "sigmoid", "norm_topk_prob": True} if v3 else {}
-    )
+    mscale = {"mscale": 1.0, "mscale_all_dim": 1.0}
+    yarn = {"type": "yarn", "factor": 40, **mscale, "original_max_position_embeddings": 4096}
+    of_v3 = {"q_lora_rank": q_rank, "scoring_func": "sigmoid", "norm_topk_prob": True}
+    more_config: dict[str, Any] = of_v3 if v3 else {}
     config = _config(
         f"DeepseekV{3 if v3 else 2}ForCausalLM", num_key_value_heads=HEADS, kv_lora_rank=rank, v_head_dim=v,
         qk_nope_head_dim=nope, qk_rope_head_dim=rope, n_routed_experts=EXPERTS, num_experts_per_tok=2,
@@ -287,24 +241,15 @@ def _of_eight_bits(model: Folder) -> Folder:
 
 
 FOLDERS: Mapping[str, Callable[[], Folder]] = {
+    **{name: model.folder for name, model in PLAIN.items()},
     "deepseek-v2": _deepseek,
     "deepseek-v3-fp8": lambda: _deepseek(v3=True),
     "falcon-mamba": lambda: _mamba(falcon=True),
-    "gemma2": _gemma2,
-    "gemma3": _gemma3,
     "gemma3-vision": _gemma3_vision,
     "gpt-oss": _gpt_oss,
     "gpt-oss-bf16": lambda: _gpt_oss(blocks=False),
-    "llama": _llama,
-    "llama-yarn": _llama_yarn,
     "mamba": _mamba,
-    "mistral": _mistral,
-    "mixtral": _mixtral,
-    "phi3": _phi3,
-    "phi3-short": lambda: _phi3(long=False),
-    "qwen2": _qwen2,
-    "qwen3": _qwen3,
-    "qwen3-fp8": lambda: _of_eight_bits(_qwen3()),
+    "qwen3-fp8": lambda: _of_eight_bits(PLAIN["qwen3"].folder()),
     "qwen3-moe": _qwen3_moe,
     "qwen3-moe-fused": lambda: _qwen3_moe(fused=True),
 }
