@@ -302,7 +302,10 @@ STREAMS = {
     "ggmltool plan good.yaml 2>/dev/full": (0, ""),
     "ggmltool plan missing.yaml 2>/dev/full": (2, ""),
     "ggmltool plan - <&-": (2, "<stdin>: there is nothing in this file"),
-    "export PYTHONDONTWRITEBYTECODE=1; ulimit -f 64; ggmltool plan gemma-3-270m --json >half.json": (2, f"{FULL}File too large\n"),
+    "export PYTHONDONTWRITEBYTECODE=1; ulimit -f 64; ggmltool plan gemma-3-270m --json >half.json": (
+        2,
+        f"{FULL}File too large\n",
+    ),
     "set -o pipefail; ggmltool plan gemma-3-270m --json | head -c 10": (0, ""),
 }
 
