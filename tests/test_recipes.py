@@ -147,7 +147,7 @@ def test_a_rule_of_a_new_release(copy: Copy) -> None:
         "return 0 if s.rules.inputs_first else len(s.backends) - 1\n",
     )
     release(copy, "rules=replace(BEFORE.rules, inputs_first=True),")
-    copy.add("ask/diff/switches.py", "SWITCHES = {\n", '    "inputs_first": "inputs-first",\n')
+    copy.add("ask/diff/side.py", "SWITCHES = {\n", '    "inputs_first": "inputs-first",\n')
     copy.add(
         "data/changes.toml",
         "",

@@ -24,10 +24,9 @@ from ggmltool.attach.state import BackendState, Function, Snapshot
 from ggmltool.ggml.state import NO_SLOTS, GallocState, SchedState, SplitState
 from ggmltool.state.errors import AttachError, LinkError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory.fields import record
-from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import Memory
 from ggmltool.state.memory.schedulers import Schedulers
-from ggmltool.state.memory.tensors import MemoryTensors
+from ggmltool.state.memory.tensors import MemoryGraphs, MemoryTensors
 from ggmltool.structs.layout import MAX_NAME, Layout, fresh, layout, layouts_of, newest_first, says_structs
 
 When = Literal["before", "after", "within"]

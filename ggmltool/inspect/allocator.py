@@ -15,8 +15,7 @@ from ggmltool.ggml.tensor import Tensor, op_desc
 from ggmltool.inspect.built import graph_numbers
 from ggmltool.inspect.memory import AllocMoment, AllocRecorder
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import Watch, Watched
+from ggmltool.inspect.watched import Keep, Record, Watch, Watched
 from ggmltool.scenario.errors import nearest, quoted
 from ggmltool.scenario.tensor_info import addresses, arenas
 from ggmltool.state.errors import InspectError

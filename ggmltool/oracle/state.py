@@ -11,10 +11,9 @@ from ggmltool.oracle import structs
 from ggmltool.oracle.lib import Lib, OracleUnavailable
 from ggmltool.oracle.mock import World
 from ggmltool.state.errors import NotAsLaidOut
-from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import OwnMemory
 from ggmltool.state.memory.schedulers import Schedulers
-from ggmltool.state.memory.tensors import MemoryTensors, tensor_states
+from ggmltool.state.memory.tensors import MemoryGraphs, MemoryTensors, tensor_states
 
 _TYPES = {number: type.name for number, type in TYPES_BY_ID.items()}
 

@@ -20,8 +20,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.memory import MemoryPlan, TensorLifetime
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import watch
+from ggmltool.inspect.watched import Keep, Record, watch
 from ggmltool.scenario.samples import sample_name, samples
 from ggmltool.show.html import picture_page
 from ggmltool.show.svg import Box

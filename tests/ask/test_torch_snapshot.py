@@ -13,8 +13,7 @@ from ggmltool.api.loading import load
 from ggmltool.ask.buffers.torch_snapshot import devices_of, snapshot_pickle
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import Watched, watch
+from ggmltool.inspect.watched import Keep, Record, Watched, watch
 from ggmltool.scenario.errors import ScenarioError
 from tests.conformance.fuzz import scenario
 

@@ -16,8 +16,7 @@ from ggmltool.ask.plan.record import PlanDocument, PlanShown
 from ggmltool.ask.plan.text import plan
 from ggmltool.ask.run.record import StepReport
 from ggmltool.ask.run.text import steps_view
-from ggmltool.ask.splits.record import SplitsTable
-from ggmltool.ask.splits.text import splits
+from ggmltool.ask.splits.record import SplitsTable, splits
 from ggmltool.ggml.plan import Plan, SplitPlan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.document import json_text

@@ -16,8 +16,7 @@ import pytest
 import ggmltool
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import watch
+from ggmltool.inspect.watched import Keep, Record, watch
 from tests.cli.conftest import SAMPLES, Call
 
 SCENARIOS = ["moe.yaml", "transformer.yaml", "gemma-3-270m-ngl9.json.gz"]

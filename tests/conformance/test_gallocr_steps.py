@@ -23,9 +23,9 @@ from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from ggmltool.scenario.steps import GRAPH_STEPS
 from ggmltool.state.errors import InspectError
-from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import OwnMemory
 from ggmltool.state.memory.schedulers import Schedulers
+from ggmltool.state.memory.tensors import MemoryGraphs
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import in_turn
 from tests.conformance.states import allocs

@@ -13,8 +13,7 @@ import pytest
 import ggmltool
 from ggmltool.ask.context.ggml import print_objects
 from ggmltool.ask.context.record import ContextRow
-from ggmltool.ask.graph.record import GraphTensor
-from ggmltool.ask.graph.text import graph_print
+from ggmltool.ask.graph.record import GraphTensor, graph_print
 from ggmltool.oracle.fork import Abort
 from ggmltool.oracle.lib import LOG_CALLBACK, Lib
 from ggmltool.oracle.structs import CGraphStruct

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ggmltool.ask.diff.rules import changes
-from ggmltool.ask.diff.switches import SWITCHES
+from ggmltool.ask.diff.side import SWITCHES
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.release import Release
 from tests.follow.layouts import Field

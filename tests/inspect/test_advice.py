@@ -10,8 +10,7 @@ import pytest
 import ggmltool
 from ggmltool.ask.report.advice import fewer_splits, numbers_of, other_options, put_together
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import Watched, watch
+from ggmltool.inspect.watched import Keep, Record, Watched, watch
 from ggmltool.inspect.what_if import put_all
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.tensor_info import tensor_infos

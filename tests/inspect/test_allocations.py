@@ -16,8 +16,7 @@ from ggmltool.ggml.devices.cases import OwnSupports
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.inspect.memory import AllocMoment, AllocRecorder
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import watch
+from ggmltool.inspect.watched import Keep, Record, watch
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.samples import samples

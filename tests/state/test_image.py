@@ -15,9 +15,9 @@ from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.sched.assign import NULL_KEY
 from ggmltool.ggml.state import GallocState, GraphState, SchedState, State
 from ggmltool.scenario.scenario import LoadedScenario
-from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import OwnMemory
 from ggmltool.state.memory.schedulers import Schedulers
+from ggmltool.state.memory.tensors import MemoryGraphs
 from ggmltool.state.story.history import History, record_history, visit_points
 from ggmltool.state.story.shadow import run_state
 from ggmltool.structs.layout import layout

@@ -13,7 +13,7 @@ from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.sched.past import Past, past_of
 from ggmltool.ggml.sched.state import SchedulerState
 from ggmltool.ggml.state import ChunkState
-from ggmltool.inspect.record import Keep, Record
+from ggmltool.inspect.watched import Keep, Record
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec

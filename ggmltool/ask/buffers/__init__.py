@@ -109,8 +109,7 @@ class Buffers(OfMoment[R], frozen=True, kw_only=True):
         """The buffers, or what is asked for of them."""
         from ggmltool.ask.backends.record import chunk_limits
         from ggmltool.ask.buffers import record
-        from ggmltool.inspect.record import Keep, Record
-        from ggmltool.inspect.watched import watch
+        from ggmltool.inspect.watched import Keep, Record, watch
 
         opened = self.of(opened)
         if self.copies:

@@ -14,8 +14,7 @@ from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.tensor import cut_name
 from ggmltool.inspect.gauges import Checked, Gauge, LimitWatch, gauges, highest
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import watch
+from ggmltool.inspect.watched import Keep, Record, watch
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.show.document import Error, ReleaseDocument, Row, error_of

@@ -13,8 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ggmltool.ask.compare.record import ComparedGraph, ComparedNode, ComparedSide
-from ggmltool.ask.compare.tolerance import Deviation, is_exact, measure, measure_values, position, tolerance_of
+from ggmltool.ask.compare.record import (
+    ComparedGraph,
+    ComparedNode,
+    ComparedSide,
+    Deviation,
+    is_exact,
+    measure,
+    measure_values,
+    position,
+    tolerance_of,
+)
 from ggmltool.ggml.device import Backend
 from ggmltool.ggml.errors import GgmlFailed, NotComputable
 from ggmltool.ggml.events import Listener

@@ -10,8 +10,7 @@ from msgspec import UNSET, Struct
 
 from ggmltool.ask.diff.plans import PlanDiff, plan_diff
 from ggmltool.ask.diff.record import CopyPair, Finding, NodePair, RuleChange
-from ggmltool.ask.diff.side import DiffSide
-from ggmltool.ask.diff.switches import Switches, condition, copies_by_tensor, copies_in_use, copy_place
+from ggmltool.ask.diff.side import DiffSide, Switches, condition, copies_by_tensor, copies_in_use, copy_place
 from ggmltool.data import load
 from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.releases.table import RELEASES

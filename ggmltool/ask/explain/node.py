@@ -13,8 +13,7 @@ from ggmltool.ggml.tensor import Tensor, dims, op_desc
 from ggmltool.inspect.built import no_tensor
 from ggmltool.inspect.decisions import Reason, TurnedDownRow, answer
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import Watched, watch
+from ggmltool.inspect.watched import Keep, Record, Watched, watch
 from ggmltool.inspect.what_if import OutcomeRow, backend_of, changes, outcome, outcomes
 from ggmltool.show.document import Row, StepDocument, head
 from ggmltool.state.errors import InspectError

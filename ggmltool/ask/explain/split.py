@@ -13,8 +13,7 @@ from ggmltool.ggml.why import Why
 from ggmltool.inspect.copied import copied_inputs
 from ggmltool.inspect.decisions import Decisions
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import Watched, watch
+from ggmltool.inspect.watched import Keep, Record, Watched, watch
 from ggmltool.inspect.what_if import Change, OutcomeRow, backend_of, changes, outcome, outcomes
 from ggmltool.show.document import Row, StepDocument, head
 from ggmltool.state.errors import InspectError

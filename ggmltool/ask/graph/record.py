@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import field
 
+from ggmltool.ask.answer import Answer
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.tensor import FLAG_PARAM, Dims, Tensor, op_desc
 from ggmltool.show.document import ReleaseDocument, Row, StepDocument
+from ggmltool.show.table import Style
 
 
 class GraphTensor(Row):
@@ -43,7 +45,7 @@ class BuiltGraph(ReleaseDocument, kw_only=True):
     `of` says whose graph it is.
     """
 
-    view = "graph"
+    view = "record:graph"
     in_ggmls_words = True
     kind: Literal["graph"] = "graph"
     graph: str
@@ -55,9 +57,31 @@ class BuiltGraph(ReleaseDocument, kw_only=True):
 class SchedulerGraph(StepDocument, kw_only=True):
     """`graph --sched --json`: the graph that the scheduler hands to the allocator, with its copies."""
 
-    view = "graph"
+    view = "record:graph"
     in_ggmls_words = True
     kind: Literal["graph"] = "graph"
     of_: Literal["scheduler"] = field(default="scheduler", name="of")
     nodes: list[GraphTensor]
     leafs: list[GraphTensor]
+
+
+_END = "=" * 40
+
+
+def graph(answer: Answer[BuiltGraph | SchedulerGraph], style: Style) -> str:
+    """The graph, whatever the width."""
+    return graph_print(answer.facts.nodes, answer.facts.leafs)
+
+
+def graph_print(nodes: Sequence[GraphTensor], leafs: Sequence[GraphTensor]) -> str:
+    """ggml_graph_print of a graph without gradients, byte for byte once encoded as UTF-8 with surrogateescape."""
+    lines = ["=== GRAPH ===", f"n_nodes = {len(nodes)}"]
+    for i, t in enumerate(nodes):
+        ne = ", ".join(f"{n:5d}" for n in t.ne[:3])
+        lines.append(f" - {i:3d}: [ {ne}] {t.op:>16} {'x' if t.param else ' '}")
+    lines.append(f"n_leafs = {len(leafs)}")
+    for i, t in enumerate(leafs):
+        ne = ", ".join(f"{n:5d}" for n in t.ne[:2])
+        label = " " * (16 - len(t.name.encode("utf-8", "surrogateescape"))) + t.name  # `%16s` counts bytes
+        lines.append(f" - {i:3d}: [ {ne}] {t.op:>8} {label}")
+    return "\n".join([*lines, _END]) + "\n"

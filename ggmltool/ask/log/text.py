@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ggmltool.ask.plan.text import MAX_SPLITS
 from ggmltool.ask.splits.copied import copied_sums
-from ggmltool.ask.splits.text import splits_table
+from ggmltool.ask.splits.record import splits_table
 from ggmltool.ggml.messages import messages
 from ggmltool.ggml.plan import Plan
 from ggmltool.inspect.copied import bytes_of, copied_inputs

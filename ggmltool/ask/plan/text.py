@@ -6,7 +6,7 @@ from collections import Counter
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.plan.record import PlanShown
-from ggmltool.ask.splits.text import splits_table
+from ggmltool.ask.splits.record import splits_table
 from ggmltool.ggml.plan import Plan
 from ggmltool.scenario.tensor_info import Tensors
 from ggmltool.show.colors import colors

@@ -36,8 +36,7 @@ from ggmltool.ggml.device import memory_owner
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.events import AllocationStarted, NotReused, PassedOver, Refused
 from ggmltool.inspect.memory import Allocation
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import Watch, Watched
+from ggmltool.inspect.watched import Keep, Record, Watch, Watched
 from ggmltool.scenario.dump import dump
 from ggmltool.show.colors import colors
 from ggmltool.show.document import EstimateRow, head

@@ -140,8 +140,7 @@ class Splits(OfMoment[R], frozen=True, kw_only=True):
 
     def ask(self, opened: Opened) -> Answer[Any]:
         """The splits, or what is asked for of them."""
-        from ggmltool.inspect.record import Keep, Record
-        from ggmltool.inspect.watched import watch
+        from ggmltool.inspect.watched import Keep, Record, watch
 
         opened = self.of(opened)
         record = Record(Keep.PASSES) if self.after_pass is not None else None

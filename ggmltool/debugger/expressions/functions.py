@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from ggmltool.ask.graph.record import GraphTensor
-from ggmltool.ask.graph.text import graph_print
+from ggmltool.ask.graph.record import GraphTensor, graph_print
 from ggmltool.debugger.expressions.context import EvalContext
 from ggmltool.debugger.expressions.evaluate import EvalScope
 from ggmltool.debugger.expressions.image.program import buffer

@@ -15,8 +15,8 @@ from ggmltool.ggml.version import SCHED_MAX_COPIES, hash_size
 from ggmltool.state.errors import AttachError, NoBytes, NotAsLaidOut
 from ggmltool.state.memory import limits
 from ggmltool.state.memory.fields import record
-from ggmltool.state.memory.graphs import MemoryGraphs
 from ggmltool.state.memory.pages import Memory
+from ggmltool.state.memory.tensors import MemoryGraphs
 from ggmltool.structs.layout import Layout
 from ggmltool.structs.types import Array, bare
 

@@ -11,10 +11,9 @@ import pytest
 import yaml
 
 import ggmltool
-from ggmltool.ask.compare import tolerance as module
+from ggmltool.ask.compare import record as module
 from ggmltool.ask.compare.computed import Told, compare_backends, compare_recorded, make_backend
-from ggmltool.ask.compare.record import ComparedGraph
-from ggmltool.ask.compare.tolerance import EXACT, ROUNDED, Deviation, is_exact, measure, tolerance_of
+from ggmltool.ask.compare.record import EXACT, ROUNDED, ComparedGraph, Deviation, is_exact, measure, tolerance_of
 from ggmltool.ask.ops.record import RESULT, op_example
 from ggmltool.ggml.buffer import AddressSpace, Buffer, BufferType
 from ggmltool.ggml.device import Backend

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from ggmltool.ask.diff.matching import Item, in_order, match
 from ggmltool.ask.diff.plans import plan_diff
 from ggmltool.ask.diff.rules import changes, rules_of
-from ggmltool.ask.diff.side import scenario_side
-from ggmltool.ask.diff.switches import SWITCHES, turned_plans
+from ggmltool.ask.diff.side import SWITCHES, scenario_side, turned_plans
 from ggmltool.ggml.releases.release import Rules
 from ggmltool.ggml.releases.table import DEFAULT, RELEASES
 from ggmltool.inspect.opened import Moment, Opened

@@ -13,15 +13,13 @@ import pytest
 import ggmltool
 from ggmltool.api.loading import load
 from ggmltool.ask.trace.perfetto import measured_trace, planned_trace
-from ggmltool.ask.trace.record import trace_steps
-from ggmltool.ask.trace.text import TraceLine, calls_of
+from ggmltool.ask.trace.record import TraceLine, calls_of, trace_steps
 from ggmltool.ask.trace.tracks import PlanTimes
 from ggmltool.estimate.timeline import duration
 from ggmltool.ggml.events import Computed, Grown, Synchronized, TensorCopied, TensorWritten
 from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.inspect.opened import Moment, Opened
-from ggmltool.inspect.record import Keep, Record
-from ggmltool.inspect.watched import watch
+from ggmltool.inspect.watched import Keep, Record, watch
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.show.perfetto import COMPUTE, COPIES, HOST, Clock, PerfettoTrace, perfetto_text
 from ggmltool.state.story.history import record_history
