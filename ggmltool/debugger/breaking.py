@@ -16,7 +16,7 @@ from ggmltool.show.text import printable
 from ggmltool.structs.declarations import ExpressionError
 
 if TYPE_CHECKING:
-    from ggmltool.debugger.session import DebugSession
+    from ggmltool.debugger.session import DebugSession, Display
 
 COMMANDS = Commands()
 _IF = re.compile(r"(?:^|\s)if(?=[\s(]|$)")
@@ -209,11 +209,9 @@ def delete(session: DebugSession, argument: str) -> None:
     """Delete breakpoints by their numbers, all without one.
     Usage: delete [N...], delete display [N...]
     Example: delete 1 3-5"""
-    word, _, rest = argument.partition(" ")
-    if word and "breakpoints".startswith(word):
-        argument = rest.strip()
-    elif word == "display":
-        undisplay(session, rest.strip())
+    of_displays, argument = _subject(argument)
+    if of_displays:
+        undisplay(session, argument)
         return
     asked = not argument and len(session.walker.breakpoints) and session.settings.confirm
     if asked and not session.screen.ask("Delete all breakpoints? (y or n) "):
@@ -256,18 +254,21 @@ def disable(session: DebugSession, argument: str) -> None:
 
 
 def _enable(session: DebugSession, argument: str, enabled: bool) -> None:
-    words = argument.split(maxsplit=1)
-    rest = words[1] if len(words) > 1 else ""
-    if words and words[0] == "display":
-        chosen = set(_numbers(rest)) if rest else None
-        for display in session.displays:
-            if chosen is None or display.number in chosen:
-                display.enabled = enabled
-        return
-    if words and words[0].isalpha() and "breakpoints".startswith(words[0]):
-        argument = rest
-    for one in _each(session, argument):
+    of_displays, argument = _subject(argument)
+    if of_displays:
+        chosen = set(_numbers(argument))
+        some: Iterable[Breakpoint | Display] = (d for d in session.displays if not argument or d.number in chosen)
+    else:
+        some = _each(session, argument)
+    for one in some:
         one.enabled = enabled
+
+
+def _subject(argument: str) -> tuple[bool, str]:
+    """Whether displays are meant, not breakpoints, and which of them."""
+    word, _, rest = argument.partition(" ")
+    is_said = word == "display" or (word and "breakpoints".startswith(word))
+    return word == "display", rest.strip() if is_said else argument
 
 
 def info_breakpoints(session: DebugSession, argument: str, kinds: Iterable[StopKind] = tuple(StopKind)) -> None:

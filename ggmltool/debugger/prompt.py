@@ -204,11 +204,8 @@ class Prompt:
         """Do the commands of the command line; whether none failed. One that fails ends its script only."""
         fine = True
         for text, script in commands:
-            if self.session.left:
-                break
-            if not script:
-                self._read(text)
-            fine &= self.tried(f"source {text}" if script else text)
+            if not self.session.left:
+                fine &= self.tried(f"source {text}") if script else self.read([text])
         return fine
 
     def read(self, lines: Iterable[str]) -> bool:

@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 
 from ggmltool.ask.explain.text import moves
 from ggmltool.attach.end.ending import Ended
-from ggmltool.attach.end.seeking import Suspect
+from ggmltool.attach.end.found import Suspect
 from ggmltool.attach.write.written import GRAPH
 from ggmltool.inspect.messages.match import explained, find
 from ggmltool.inspect.opened import Opened

@@ -13,7 +13,7 @@ from ggmltool.attach.calls import COMPUTE, FUNCTIONS
 from ggmltool.attach.devices.asking import ask, with_answers, with_devices
 from ggmltool.attach.devices.backends import Questions, op_names, type_names
 from ggmltool.attach.end.abort import AbortReport, read_abort, read_death
-from ggmltool.attach.end.seeking import Suspect, graph_of, schedulers_dumped, schedulers_held, suspects
+from ggmltool.attach.end.found import Suspect, graph_of, schedulers_dumped, schedulers_held, suspects
 from ggmltool.attach.gdb.link import mappings_of
 from ggmltool.attach.reading import ProcessReader, read_snapshot
 from ggmltool.attach.session import AttachSession

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from ggmltool.ask.attach.records import NamedSnapshot
-from ggmltool.attach.end.found import FoundScheduler, find, is_graph, is_scheduler
-from ggmltool.attach.end.seeking import graph_of
+from ggmltool.attach.end.found import FoundScheduler, find, graph_of, is_graph, is_scheduler
 from ggmltool.attach.gdb.link import GdbLink
 from ggmltool.attach.reading import ProcessReader, read_snapshot, structs_of
 from ggmltool.attach.session import AttachSession

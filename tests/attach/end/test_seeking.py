@@ -7,7 +7,7 @@ import pytest
 from ggmltool.ask.attach.verified import verify
 from ggmltool.attach.end.abort import read_death
 from ggmltool.attach.end.ending import ended
-from ggmltool.attach.end.seeking import graph_of, schedulers_dumped, schedulers_held
+from ggmltool.attach.end.found import graph_of, schedulers_dumped, schedulers_held
 from ggmltool.attach.files.corefile import read_core
 from ggmltool.attach.reading import ProcessReader, read_snapshot
 from ggmltool.attach.session import AttachSession
