@@ -12,33 +12,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Literal, NamedTuple, Protocol
 
-from ggmltool.structs.types import (
-    BOOL,
-    CHAR,
-    DOUBLE,
-    FLOAT,
-    INT,
-    INT128,
-    LONG,
-    SHORT,
-    SIGNED_CHAR,
-    UNSIGNED_CHAR,
-    UNSIGNED_INT,
-    UNSIGNED_LONG,
-    UNSIGNED_SHORT,
-    VOID,
-    Array,
-    Const,
-    CType,
-    Enum,
-    Float,
-    Function,
-    Int,
-    Pointer,
-    Struct,
-    Typedef,
-    with_innermost,
-)
+from ggmltool.structs import types as c
 
 
 class ExpressionError(Exception):
@@ -118,25 +92,25 @@ def _unescape(found: re.Match[str]) -> str:
     return _ESCAPES.get(letter, letter)
 
 
-_LONG_LONG = Int("long long", 8)
-_UNSIGNED_LONG_LONG = Int("unsigned long long", 8, signed=False)
-_LONG_DOUBLE = Float("long double", 16)
+_LONG_LONG = c.Int("long long", 8)
+_UNSIGNED_LONG_LONG = c.Int("unsigned long long", 8, signed=False)
+_LONG_DOUBLE = c.Float("long double", 16)
 _WORDS = frozenset(("void", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "_Bool", "bool"))
-_BASIC: dict[str, CType] = {
-    "void": VOID, "char": CHAR, "char signed": SIGNED_CHAR, "char unsigned": UNSIGNED_CHAR, "short": SHORT,
-    "short unsigned": UNSIGNED_SHORT, "int": INT, "unsigned": UNSIGNED_INT, "long": LONG,
-    "long unsigned": UNSIGNED_LONG, "long long": _LONG_LONG,
-    "long long unsigned": _UNSIGNED_LONG_LONG, "float": FLOAT, "double": DOUBLE,
-    "_Bool": BOOL, "bool": BOOL, "double long": _LONG_DOUBLE,
+_BASIC: dict[str, c.CType] = {
+    "void": c.VOID, "char": c.CHAR, "char signed": c.SIGNED_CHAR, "char unsigned": c.UNSIGNED_CHAR, "short": c.SHORT,
+    "short unsigned": c.UNSIGNED_SHORT, "int": c.INT, "unsigned": c.UNSIGNED_INT, "long": c.LONG,
+    "long unsigned": c.UNSIGNED_LONG, "long long": _LONG_LONG,
+    "long long unsigned": _UNSIGNED_LONG_LONG, "float": c.FLOAT, "double": c.DOUBLE,
+    "_Bool": c.BOOL, "bool": c.BOOL, "double long": _LONG_DOUBLE,
 }  # fmt: skip
 """By the sorted words, without an `int` and a `signed` that say nothing."""
 
 _NAMES = {
-    "int8_t": SIGNED_CHAR, "uint8_t": UNSIGNED_CHAR, "int16_t": SHORT, "uint16_t": UNSIGNED_SHORT, "int32_t": INT,
-    "uint32_t": UNSIGNED_INT, "int64_t": LONG, "uint64_t": UNSIGNED_LONG, "size_t": UNSIGNED_LONG, "ssize_t": LONG,
-    "intptr_t": LONG, "uintptr_t": UNSIGNED_LONG,
+    "int8_t": c.SIGNED_CHAR, "uint8_t": c.UNSIGNED_CHAR, "int16_t": c.SHORT, "uint16_t": c.UNSIGNED_SHORT,
+    "int32_t": c.INT, "uint32_t": c.UNSIGNED_INT, "int64_t": c.LONG, "uint64_t": c.UNSIGNED_LONG,
+    "size_t": c.UNSIGNED_LONG, "ssize_t": c.LONG, "intptr_t": c.LONG, "uintptr_t": c.UNSIGNED_LONG,
 }  # fmt: skip
-STANDARD: dict[str, CType] = {**{name: Typedef(name, to) for name, to in _NAMES.items()}, "__int128": INT128}
+STANDARD: dict[str, c.CType] = {**{name: c.Typedef(name, to) for name, to in _NAMES.items()}, "__int128": c.INT128}
 """The names of types that every program has."""
 
 DEEPEST = 64
@@ -147,13 +121,13 @@ MOST_ELEMENTS = 1 << 40
 class Types(Protocol):
     """Who knows types by name."""
 
-    def struct(self, name: str) -> Struct:
+    def struct(self, name: str) -> c.Struct:
         """A struct. Raises ExpressionError if there is none."""
 
-    def enum(self, name: str) -> Enum:
+    def enum(self, name: str) -> c.Enum:
         """An enum. Raises ExpressionError if there is none."""
 
-    def typedef(self, name: str) -> CType | None:
+    def typedef(self, name: str) -> c.CType | None:
         """What a name stands for, None if it is no type."""
 
 
@@ -234,7 +208,7 @@ def begins_type(token: Token, types: Types) -> bool:
     return text in _WORDS or text in ("struct", "enum", "const", "union") or types.typedef(text) is not None
 
 
-def read_type(cursor: TokenCursor, types: Types) -> CType:
+def read_type(cursor: TokenCursor, types: Types) -> c.CType:
     """A type without a name, as in a cast. Raises ExpressionError."""
     name, type = _read(cursor, types)
     if name:
@@ -242,7 +216,7 @@ def read_type(cursor: TokenCursor, types: Types) -> CType:
     return type
 
 
-def declaration(text: str, types: Types) -> tuple[str, CType, int]:
+def declaration(text: str, types: Types) -> tuple[str, c.CType, int]:
     """A field as a struct declares it: its name, its type, the alignment that it asks for (1: none).
 
     Raises ExpressionError.
@@ -259,12 +233,12 @@ def declaration(text: str, types: Types) -> tuple[str, CType, int]:
     return name, type, least
 
 
-def _read(cursor: TokenCursor, types: Types) -> tuple[str, CType]:
+def _read(cursor: TokenCursor, types: Types) -> tuple[str, c.CType]:
     base = _base(cursor, types)
     return _declarator(cursor, types, base)
 
 
-def _base(cursor: TokenCursor, types: Types) -> CType:
+def _base(cursor: TokenCursor, types: Types) -> c.CType:
     const = cursor.accept("const")
     keyword = cursor.next.text
     if cursor.is_next("struct", "enum", "union"):
@@ -274,7 +248,7 @@ def _base(cursor: TokenCursor, types: Types) -> CType:
             raise cursor.syntax_error()
         if keyword == "union":
             raise ExpressionError(f"No union type named {tag.text}.")
-        base: CType = types.struct(tag.text) if keyword == "struct" else types.enum(tag.text)
+        base: c.CType = types.struct(tag.text) if keyword == "struct" else types.enum(tag.text)
     elif cursor.next.kind == "name" and keyword in _WORDS:
         said = []
         while cursor.next.kind == "name" and cursor.next.text in _WORDS:
@@ -294,37 +268,37 @@ def _base(cursor: TokenCursor, types: Types) -> CType:
         cursor.take()
         base = found
     const = cursor.accept("const") or const
-    return Const(base) if const else base
+    return c.Const(base) if const else base
 
 
-def _declarator(cursor: TokenCursor, types: Types, base: CType) -> tuple[str, CType]:
+def _declarator(cursor: TokenCursor, types: Types, base: c.CType) -> tuple[str, c.CType]:
     """The rest of a declaration of `base`: pointers before the name, arrays and parameters behind it."""
     with cursor.deeper():
         for stars in count(1):
             if not cursor.accept("*"):
                 break
             _check_depth(stars)
-            base = Pointer(base)
+            base = c.Pointer(base)
             if cursor.accept("const"):
-                base = Const(base)
+                base = c.Const(base)
         inner = cursor.is_next("(") and (cursor.after.text in ("*", "("))
         if inner:
             cursor.take()
-            name, shape = _declarator(cursor, types, VOID)
+            name, shape = _declarator(cursor, types, c.VOID)
             cursor.expect(")")
-            return name, with_innermost(shape, _suffixes(cursor, types, base))
+            return name, c.with_innermost(shape, _suffixes(cursor, types, base))
         name = cursor.take().text if cursor.next.kind == "name" else ""
         return name, _suffixes(cursor, types, base)
 
 
-def _suffixes(cursor: TokenCursor, types: Types, base: CType) -> CType:
+def _suffixes(cursor: TokenCursor, types: Types, base: c.CType) -> c.CType:
     if cursor.accept("("):
         parameters = []
         while not cursor.accept(")"):
             parameters.append(_read(cursor, types)[1])
             if not cursor.is_next(")"):
                 cursor.expect(",")
-        return Function(base, () if parameters == [VOID] else tuple(parameters))
+        return c.Function(base, () if parameters == [c.VOID] else tuple(parameters))
     lengths = []
     while cursor.accept("["):
         token = cursor.take()
@@ -334,5 +308,5 @@ def _suffixes(cursor: TokenCursor, types: Types, base: CType) -> CType:
         lengths.append(int(token.text))
         _check_depth(len(lengths))
     for length in reversed(lengths):
-        base = Array(base, length)
+        base = c.Array(base, length)
     return base

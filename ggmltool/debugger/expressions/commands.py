@@ -12,23 +12,8 @@ from ggmltool.debugger.expressions.parser import TypeName, parse
 from ggmltool.debugger.expressions.printing import raw_formatted, string, zero_ended
 from ggmltool.debugger.expressions.scope import Scope
 from ggmltool.debugger.expressions.values import CValue, dereferenced, field_of
+from ggmltool.structs import types as c
 from ggmltool.structs.declarations import ExpressionError, NoMemoryError
-from ggmltool.structs.types import (
-    CType,
-    Enum,
-    Float,
-    Function,
-    Language,
-    Pointer,
-    Struct,
-    Typedef,
-    bare,
-    base_name,
-    innermost,
-    size_of,
-    type_name,
-    with_innermost,
-)
 
 _SIZES = {"b": 1, "h": 2, "w": 4, "g": 8}
 _IN_A_LINE = {1: 8, 2: 8, 4: 4, 8: 2}
@@ -94,19 +79,19 @@ def _address(text: str, scope: EvalScope) -> tuple[int, int | None]:
     """
     value = evaluate(text, scope)
     tensor, t = scope.layout.structs["ggml_tensor"], value.bare
-    is_pointer = isinstance(t, Pointer) and bare(t.to) is tensor and not text.lstrip().startswith(("&", "("))
+    is_pointer = isinstance(t, c.Pointer) and c.bare(t.to) is tensor and not text.lstrip().startswith(("&", "("))
     if t is tensor or is_pointer:
         type = field_of(value, "type").integer()
         names = (name for name, number in scope.layout.enums["ggml_type"].members.items() if number == type)
         sizes = {"GGML_TYPE_F32": 4, "GGML_TYPE_F64": 8, "GGML_TYPE_F16": 2}
         return field_of(value, "data").integer(), sizes.get(next(names, ""))
-    if isinstance(t, Struct):
+    if isinstance(t, c.Struct):
         raise ExpressionError("Value can't be converted to integer.")
-    if isinstance(t, Function):
+    if isinstance(t, c.Function):
         return value.address or 0, None
     of = getattr(t, "of", None) or getattr(t, "to", None)
-    element = bare(of) if of is not None else None
-    return value.integer(), size_of(element) if isinstance(element, Float) else None
+    element = c.bare(of) if of is not None else None
+    return value.integer(), c.size_of(element) if isinstance(element, c.Float) else None
 
 
 def _units(scope: EvalScope, address: int, count: int, letter: str, size: int) -> tuple[list[str], int]:
@@ -142,32 +127,32 @@ def type_text(text: str, scope: EvalScope, whatis: bool = False) -> str:
     type = node.type if isinstance(node, TypeName) else value_of(node, scope).type
     if not whatis:
         return f"type = {written_out(type, scope.language)}"
-    if isinstance(node, TypeName) and isinstance(type, Typedef):
+    if isinstance(node, TypeName) and isinstance(type, c.Typedef):
         type = type.to  # of the name of a type, what it is another name of
-    return f"type = {type_name(type, language=scope.language)}"
+    return f"type = {c.type_name(type, language=scope.language)}"
 
 
-def written_out(type: CType, language: Language) -> str:
+def written_out(type: c.CType, language: c.Language) -> str:
     """A type as `ptype` writes it behind `type = `."""
-    type = bare(type) if innermost(bare(type)) is not innermost(type) else type
-    inner = bare(innermost(type))
-    while inner is not innermost(inner):
-        type = with_innermost(type, inner)
-        inner = bare(innermost(type))
-    type = with_innermost(type, inner)
-    head = base_name(inner, language)
-    before, _, after = type_name(type, language=language).partition(head)
+    type = c.bare(type) if c.innermost(c.bare(type)) is not c.innermost(type) else type
+    inner = c.bare(c.innermost(type))
+    while inner is not c.innermost(inner):
+        type = c.with_innermost(type, inner)
+        inner = c.bare(c.innermost(type))
+    type = c.with_innermost(type, inner)
+    head = c.base_name(inner, language)
+    before, _, after = c.type_name(type, language=language).partition(head)
     return f"{before}{_body(inner, head, language)}{after}"
 
 
-def _body(type: CType, head: str, language: Language) -> str:
+def _body(type: c.CType, head: str, language: c.Language) -> str:
     match type:
-        case Struct(name=name, members=None):
+        case c.Struct(name=name, members=None):
             return f"struct {name} {{\n    <incomplete type>\n}}"
-        case Struct(name=name, members=members):
-            lines = [f"    {type_name(m.type, m.name, language)};" for m in (members or {}).values()]
+        case c.Struct(name=name, members=members):
+            lines = [f"    {c.type_name(m.type, m.name, language)};" for m in (members or {}).values()]
             return "\n".join((f"struct {name} {{", *lines, "}"))
-        case Enum(name=name, members=members):
+        case c.Enum(name=name, members=members):
             said, following = [], 0
             for member, value in members.items():
                 said.append(member if value == following else f"{member} = {value}")
@@ -228,9 +213,9 @@ def _fields(of: str, begun: str, scope: Scope) -> list[str]:
         at -= 1
     try:
         value: CValue = evaluate(of[at:], scope)
-        value = dereferenced(value) if isinstance(value.bare, Pointer) else value
+        value = dereferenced(value) if isinstance(value.bare, c.Pointer) else value
         t = value.bare
-        if not isinstance(t, Struct) or not value.raw(0, t.size):
+        if not isinstance(t, c.Struct) or not value.raw(0, t.size):
             return []
     except ExpressionError:
         return []

@@ -33,22 +33,9 @@ from ggmltool.debugger.expressions.values import (
     whole,
 )
 from ggmltool.ggml.releases.release import Release
+from ggmltool.structs import types as c
 from ggmltool.structs.declarations import ExpressionError, NoMemoryError, TokenCursor, read_type
 from ggmltool.structs.layout import Layout
-from ggmltool.structs.types import (
-    CHAR,
-    INT,
-    UNSIGNED_LONG,
-    VOID,
-    Array,
-    CType,
-    Float,
-    Language,
-    Pointer,
-    Struct,
-    bare,
-    size_of,
-)  # fmt: skip
 
 MOST_REPEATED = 65536
 """The bytes of an array made by `@`, at most: `max-value-size`."""
@@ -70,7 +57,7 @@ class EvalScope:
         raise NotImplementedError
 
     @property
-    def language(self) -> Language:
+    def language(self) -> c.Language:
         """What the function is written in that is looked at."""
         return "c"
 
@@ -94,7 +81,7 @@ class EvalScope:
         self.variables[name] = value.fetched()
         return True
 
-    def of(self, type: CType, number: int) -> CValue:
+    def of(self, type: c.CType, number: int) -> CValue:
         """A number or an address as a value of a type."""
         return whole(self.memory, type, number, self.language)
 
@@ -105,15 +92,15 @@ class EvalScope:
     def constant(self, name: str) -> CValue | None:
         """The value of `true`, `false`, `NULL` and of the constants that ggml's enums declare; None of other names."""
         if name in ("true", "false"):
-            return truth_value(name == "true", self.of(INT, 0))
+            return truth_value(name == "true", self.of(c.INT, 0))
         if name == "NULL":
-            return self.of(Pointer(VOID), 0)
+            return self.of(c.Pointer(c.VOID), 0)
         found = self.layout.constants.get(name)
         return None if found is None else self.of(*found)
 
 
 @lru_cache(1024)
-def _type(declared: str, layout: Layout) -> CType:
+def _type(declared: str, layout: Layout) -> c.CType:
     return read_type(TokenCursor(declared), layout)
 
 
@@ -129,12 +116,12 @@ def value_of(node: Node, scope: EvalScope) -> CValue:
     """The value of a part of an expression. Raises ExpressionError."""
     match node:
         case Number(value, type):
-            if isinstance(bare(type), Float):
+            if isinstance(c.bare(type), c.Float):
                 return fraction(scope.memory, type, value, scope.language)
             return scope.of(type, int(value))
         case StringLiteral(text):
             raw = text.encode("utf-8", "surrogateescape") + b"\0"
-            return CValue(Array(CHAR, len(raw)), scope.memory, own=raw, language=scope.language)
+            return CValue(c.Array(c.CHAR, len(raw)), scope.memory, own=raw, language=scope.language)
         case Name(name, quoted):
             return scope.name(name, quoted)
         case Variable(name):
@@ -156,8 +143,8 @@ def value_of(node: Node, scope: EvalScope) -> CValue:
             return scope.call(function, [value_of(argument, scope) for argument in arguments])
 
 
-def _complete(type: CType) -> CType:
-    if isinstance(type, Struct) and type.members is None:
+def _complete(type: c.CType) -> c.CType:
+    if isinstance(type, c.Struct) and type.members is None:
         raise ExpressionError(f"No struct type named {type.name}.")
     return type
 
@@ -165,7 +152,7 @@ def _complete(type: CType) -> CType:
 def _unary(operator: str, operand: Node, scope: EvalScope) -> CValue:
     if operator == "sizeof":
         type = operand.type if isinstance(operand, TypeName) else value_of(operand, scope).type
-        return scope.of(UNSIGNED_LONG, size_of(_complete(type)))
+        return scope.of(c.UNSIGNED_LONG, c.size_of(_complete(type)))
     value = value_of(operand, scope)
     if operator == "*":
         return dereferenced(value)
@@ -173,7 +160,7 @@ def _unary(operator: str, operand: Node, scope: EvalScope) -> CValue:
         return unary(operator, value)
     if value.address is None:
         raise ExpressionError("Attempt to take address of value not located in memory.")
-    return whole(value.memory, Pointer(value.type), value.address, value.language)
+    return whole(value.memory, c.Pointer(value.type), value.address, value.language)
 
 
 def _binary(operator: str, left: Node, right: Node, scope: EvalScope) -> CValue:
@@ -215,7 +202,7 @@ def _texts(a: CValue, b: CValue) -> bool | None:
     texts = []
     for value in (a, b):
         t = value.bare
-        if not isinstance(t, Array) or bare(t.of) != CHAR:
+        if not isinstance(t, c.Array) or c.bare(t.of) != c.CHAR:
             return None
         texts.append(value.raw().partition(b"\0")[0])
     return texts[0] == texts[1]
@@ -228,8 +215,8 @@ def _repeated(a: CValue, b: CValue) -> CValue:
     n = b.integer()
     if n <= 0:
         raise ExpressionError(f"Invalid number {n} of repetitions.")
-    size = n * size_of(a.type)
-    made = replace(a, type=Array(a.type, n), own=None)
+    size = n * c.size_of(a.type)
+    made = replace(a, type=c.Array(a.type, n), own=None)
     if size > MOST_REPEATED:
         raise ExpressionError(
             f"value of type `{made.type_name()}' requires {size} bytes, which is more than max-value-size"

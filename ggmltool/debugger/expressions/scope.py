@@ -14,21 +14,9 @@ from ggmltool.debugger.expressions.memory import made_once, pack
 from ggmltool.debugger.expressions.values import CValue, cast, whole
 from ggmltool.state.story.arguments import Address
 from ggmltool.state.story.history import History
+from ggmltool.structs import types as c
 from ggmltool.structs.declarations import ExpressionError, declaration
 from ggmltool.structs.layout import Layout
-from ggmltool.structs.types import (
-    CHAR,
-    FLOAT,
-    INT,
-    VOID,
-    Array,
-    Const,
-    CType,
-    Function,
-    Pointer,
-    Struct,
-    bare,
-)
 
 _SIZES = frozenset(("size", "offset", "nbytes"))
 _TENSOR = "struct ggml_tensor *"
@@ -83,12 +71,14 @@ class Scope(EvalContext):
 
     def _argument(self, name: str, value: Any) -> CValue:
         if isinstance(value, int):
-            return self.of(INT, value) if name not in _SIZES else self.typed("size_t", value)
+            return self.of(c.INT, value) if name not in _SIZES else self.typed("size_t", value)
         if isinstance(value, str):
             constant = self.layout.constants.get(value)
             if constant is not None:
                 return self.of(constant[0], constant[1])
-            return CValue(Array(CHAR, len(value) + 1), self.memory, own=value.encode() + b"\0", language=self.language)
+            return CValue(
+                c.Array(c.CHAR, len(value) + 1), self.memory, own=value.encode() + b"\0", language=self.language
+            )
         if isinstance(value, Address):
             return self.address(value.chunk, value.offset)
         declared = _TYPES.get(value.kind, "void *")
@@ -191,7 +181,7 @@ class Scope(EvalContext):
             number = program.contexts.index(name) if name != "ctx" else 0
             return self.typed("struct ggml_context *", image.graphs.context(number))
         if name in TABLE_NAMES:
-            return CValue(Array(FLOAT, HALVES), self.memory, TABLES, language=self.language)
+            return CValue(c.Array(c.FLOAT, HALVES), self.memory, TABLES, language=self.language)
         found = self.constant(name)
         return self._function(name) if found is None else found
 
@@ -229,30 +219,30 @@ class Scope(EvalContext):
         elif name.startswith("$"):
             back = int(name[1:] or 1)
         else:
-            return replace(self.variables.get(name, CValue(VOID, self.memory)), memory=self.memory)
+            return replace(self.variables.get(name, CValue(c.VOID, self.memory)), memory=self.memory)
         if name and name[0].isdigit() and not 1 <= int(name) <= len(self.values):
             raise ExpressionError(f"History has not yet reached ${name}.")
         if back >= len(self.values):
-            return CValue(VOID, self.memory)
+            return CValue(c.VOID, self.memory)
         # What a value of before points to is what is there now.
         return replace(self.values[len(self.values) - 1 - back], memory=self.memory)
 
 
-def signature(name: str, layout: Layout, arguments: Sequence[CValue] | None = None) -> Function:
+def signature(name: str, layout: Layout, arguments: Sequence[CValue] | None = None) -> c.Function:
     """How one of FUNCTIONS is declared. Raises ExpressionError if it does not take so many arguments."""
     type = declaration(FUNCTIONS[name].declaration, layout)[1]
-    assert isinstance(type, Function)
+    assert isinstance(type, c.Function)
     if arguments is not None and len(arguments) != len(type.parameters):
         few = "few" if len(arguments) < len(type.parameters) else "many"
         raise ExpressionError(f"Too {few} arguments in function call.")
     return type
 
 
-def _passed(value: CValue, parameter: CType) -> CValue:
-    t = bare(parameter)
-    if isinstance(t, Pointer) and isinstance(value.bare, Struct) and bare(t.to) is value.bare:
+def _passed(value: CValue, parameter: c.CType) -> CValue:
+    t = c.bare(parameter)
+    if isinstance(t, c.Pointer) and isinstance(value.bare, c.Struct) and c.bare(t.to) is value.bare:
         # The hash set that some ggml's functions take as it is, and others a pointer to.
         return whole(value.memory, parameter, value.address or 0, value.language)
-    if isinstance(t, Pointer) and isinstance(value.bare, Array) and value.address is None:
+    if isinstance(t, c.Pointer) and isinstance(value.bare, c.Array) and value.address is None:
         return value
-    return cast(parameter.to if isinstance(parameter, Const) else parameter, value)
+    return cast(parameter.to if isinstance(parameter, c.Const) else parameter, value)
