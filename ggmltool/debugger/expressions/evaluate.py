@@ -6,20 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from ggmltool.debugger.expressions import parser
 from ggmltool.debugger.expressions.memory import ImageMemory
-from ggmltool.debugger.expressions.parser import (
-    CallExpression,
-    Cast,
-    Field,
-    Name,
-    Node,
-    Number,
-    Operation,
-    StringLiteral,
-    TypeName,
-    Variable,
-    parse,
-)  # fmt: skip
 from ggmltool.debugger.expressions.values import (
     CValue,
     binary,
@@ -104,7 +92,7 @@ def _type(declared: str, layout: Layout) -> c.CType:
     return read_type(TokenCursor(declared), layout)
 
 
-_parsed = lru_cache(256)(parse)
+_parsed = lru_cache(256)(parser.parse)
 
 
 def evaluate(text: str, scope: EvalScope) -> CValue:
@@ -112,34 +100,34 @@ def evaluate(text: str, scope: EvalScope) -> CValue:
     return value_of(_parsed(text, scope.layout), scope)
 
 
-def value_of(node: Node, scope: EvalScope) -> CValue:
+def value_of(node: parser.Node, scope: EvalScope) -> CValue:
     """The value of a part of an expression. Raises ExpressionError."""
     match node:
-        case Number(value, type):
+        case parser.Number(value, type):
             if isinstance(c.bare(type), c.Float):
                 return fraction(scope.memory, type, value, scope.language)
             return scope.of(type, int(value))
-        case StringLiteral(text):
+        case parser.StringLiteral(text):
             raw = text.encode("utf-8", "surrogateescape") + b"\0"
             return CValue(c.Array(c.CHAR, len(raw)), scope.memory, own=raw, language=scope.language)
-        case Name(name, quoted):
+        case parser.Name(name, quoted):
             return scope.name(name, quoted)
-        case Variable(name):
+        case parser.Variable(name):
             return scope.variable(name)
-        case TypeName():
+        case parser.TypeName():
             raise ExpressionError("Attempt to use a type name as an expression")
-        case Field(of, name):
+        case parser.Field(of, name):
             return field_of(value_of(of, scope), name)
-        case Operation(operator, (operand,)):
+        case parser.Operation(operator, (operand,)):
             return _unary(operator, operand, scope)
-        case Operation(operator, (left, right)):
+        case parser.Operation(operator, (left, right)):
             return _binary(operator, left, right, scope)
-        case Operation(_, operands):
+        case parser.Operation(_, operands):
             condition, then, otherwise = operands
             return value_of(then if value_of(condition, scope).truth() else otherwise, scope)
-        case Cast(type, operand):
+        case parser.Cast(type, operand):
             return cast(_complete(type), value_of(operand, scope))
-        case CallExpression(function, arguments):
+        case parser.CallExpression(function, arguments):
             return scope.call(function, [value_of(argument, scope) for argument in arguments])
 
 
@@ -149,9 +137,9 @@ def _complete(type: c.CType) -> c.CType:
     return type
 
 
-def _unary(operator: str, operand: Node, scope: EvalScope) -> CValue:
+def _unary(operator: str, operand: parser.Node, scope: EvalScope) -> CValue:
     if operator == "sizeof":
-        type = operand.type if isinstance(operand, TypeName) else value_of(operand, scope).type
+        type = operand.type if isinstance(operand, parser.TypeName) else value_of(operand, scope).type
         return scope.of(c.UNSIGNED_LONG, c.size_of(_complete(type)))
     value = value_of(operand, scope)
     if operator == "*":
@@ -163,7 +151,7 @@ def _unary(operator: str, operand: Node, scope: EvalScope) -> CValue:
     return whole(value.memory, c.Pointer(value.type), value.address, value.language)
 
 
-def _binary(operator: str, left: Node, right: Node, scope: EvalScope) -> CValue:
+def _binary(operator: str, left: parser.Node, right: parser.Node, scope: EvalScope) -> CValue:
     if operator == "=":
         return _assigned(left, value_of(right, scope), scope)
     a = value_of(left, scope)
@@ -185,9 +173,9 @@ def _binary(operator: str, left: Node, right: Node, scope: EvalScope) -> CValue:
     return binary(operator, a, b)
 
 
-def _assigned(to: Node, value: CValue, scope: EvalScope) -> CValue:
+def _assigned(to: parser.Node, value: CValue, scope: EvalScope) -> CValue:
     """What `to = value` gives: only convenience variables can be set."""
-    if isinstance(to, Variable) and scope.set_variable(to.name, value):
+    if isinstance(to, parser.Variable) and scope.set_variable(to.name, value):
         return value
     target = value_of(to, scope)
     if target.address is None:

@@ -82,6 +82,21 @@ def ggml_op_can_inplace(scope: EvalScope, values: list[CValue]) -> int:
     return op in Op.__members__ and Op[op] in scope.release.rules.inplace_ops
 
 
+def ggml_hash_size(scope: EvalScope, values: list[CValue]) -> int:
+    """The slots of a hash set with room for so many."""
+    return hash_size(values[0].integer())
+
+
+INLINE: Mapping[str, Callable[[EvalScope, list[CValue]], int]] = {
+    function.__name__: function
+    for function in (
+        ggml_hash, ggml_hash_find, ggml_gallocr_hash_get, ggml_gallocr_is_allocated, ggml_op_can_inplace,
+        ggml_hash_size,
+    )
+}  # fmt: skip
+"""Functions that no program exports: they are answered by what lies in its memory."""
+
+
 def tensor_of(scope: EvalContext, value: CValue) -> Tensor:
     """The tensor that a pointer points to, without its sources. Raises ExpressionError."""
     tensors = scope.image.tensors
@@ -275,7 +290,7 @@ _KNOWN = (
     Known("int strncmp(const char *, const char *, size_t)", _compare),
     Known("size_t strlen(const char *)", lambda s, v: len(text_of(v[0]))),
     Known("struct ggml_context * ggml_init(struct ggml_init_params)", _without_process),
-    Known("size_t ggml_hash_size(size_t)", lambda s, v: hash_size(v[0].integer())),
+    Known("size_t ggml_hash_size(size_t)", ggml_hash_size),
     Known("size_t ggml_graph_nbytes(size_t, bool)", lambda s, v: s.release.graph_nbytes(v[0].integer(), v[1].truth())),
 )
 FUNCTIONS = {known.name: known for known in _KNOWN}

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ggmltool.attach.gdb.link import FunctionCall, GdbLink, LinkLost
 from ggmltool.debugger.expressions.evaluate import EvalScope
-from ggmltool.debugger.expressions.functions import (
-    FUNCTIONS,
-    ggml_gallocr_hash_get,
-    ggml_gallocr_is_allocated,
-    ggml_hash,
-    ggml_hash_find,
-    ggml_op_can_inplace,
-    text_of,
-)
+from ggmltool.debugger.expressions.functions import FUNCTIONS, INLINE, text_of
 from ggmltool.debugger.expressions.memory import ImageMemory
 from ggmltool.debugger.expressions.scope import signature
 from ggmltool.debugger.expressions.values import CValue, cast, dereferenced
 from ggmltool.ggml.releases.release import Release
-from ggmltool.ggml.version import hash_size
 from ggmltool.state.errors import AttachError, LinkError, NoBytes
 from ggmltool.state.memory.pages import Memory
 from ggmltool.structs.declarations import ExpressionError, NoMemoryError, TokenCursor, read_type
@@ -213,14 +204,3 @@ def _returned(type: CType) -> str:
             raise ExpressionError("Functions that return a struct are not called.")
         case _:
             return LONG.name
-
-
-INLINE: Mapping[str, Callable[[LiveScope, list[CValue]], int]] = {
-    "ggml_hash": ggml_hash,
-    "ggml_hash_find": ggml_hash_find,
-    "ggml_gallocr_hash_get": ggml_gallocr_hash_get,
-    "ggml_gallocr_is_allocated": ggml_gallocr_is_allocated,
-    "ggml_op_can_inplace": ggml_op_can_inplace,
-    "ggml_hash_size": lambda scope, values: hash_size(values[0].integer()),
-}
-"""Functions that the program does not export, by name; how they are declared stands with the other functions."""
