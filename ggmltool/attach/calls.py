@@ -208,8 +208,7 @@ class Visited:
 
 def glance(session: AttachSession, called: Called, when: Literal["before", "after"]) -> Snapshot:
     """What a program has before the call that it has just entered, or after it, which lets it return; of a compute of a
-    graph that is allocated always before, for it decides nothing. No device is asked. Raises AttachError.
-    """
+    graph that is allocated always before, for it decides nothing. No device is asked. Raises AttachError."""
     if called.allocated or called.function in ALONE["compute"]:
         when = "before"
     if when == "after":
@@ -218,11 +217,9 @@ def glance(session: AttachSession, called: Called, when: Literal["before", "afte
 
 
 def visit(session: AttachSession) -> Visited:
-    """Look at the call that the program has just entered, one of `FUNCTIONS`, and let it return.
-
-    A compute of a graph that is allocated, or without a scheduler, decides nothing more: the program stays at its
-    entry. Raises AttachError.
-    """
+    """Look at the call that the program has just entered, one of `FUNCTIONS`, and let it return. A compute of a graph
+    that is allocated, or without a scheduler, decides nothing more: the program stays at its entry. Raises
+    AttachError."""
     function = cast("Function", session.function())
     first, graph = session.link.arguments()[:2]
     alone = function not in FUNCTIONS["any"]

@@ -39,11 +39,9 @@ _LIKELY = re.compile(r"ggml_cpu_has_|ggml_backend_.*_(?:get_)?device_count|ggml_
 
 
 def constant_function(link: GdbLink, symbols: Mapping[str, int]) -> int | None:
-    """The address of a function that takes no notice of its arguments and answers 1 (None: there is none).
-
-    `symbols` are ggml's. It is one of ggml_cpu_has_…, which say at compile time what the CPU can do, or another whose
-    code is as plain.
-    """
+    """The address of a function that takes no notice of its arguments and answers 1 (None: there is none). `symbols`
+    are ggml's. It is one of ggml_cpu_has_…, which say at compile time what the CPU can do, or another whose code is as
+    plain."""
     likely = [at for name, at in sorted(symbols.items()) if _LIKELY.match(name)]
     return _first(link, likely) or _first(link, symbols.values())
 
@@ -86,8 +84,7 @@ class EvalCallback:
     def watch(self, nodes: Collection[int], first: Callable[[], None], computed: Callable[[int], None]) -> None:
         """Let the program compute its graph, up to where the compute function returns. `first` is called before the
         first node is computed, `computed` after each of these `nodes`, with its address. Whatever happens, the old
-        callback is back when it ends. Raises AttachError, and what the two raise.
-        """
+        callback is back when it ends. Raises AttachError, and what the two raise."""
         self._back = self.link.ask("entered")
         self.session.pass_by()
         thread = self.session.stopped.thread if self.session.stopped else None

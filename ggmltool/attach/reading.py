@@ -108,10 +108,8 @@ def structs_of(link: GdbLink, ggml: Instance) -> Layout:
 
 
 class ProcessReader:
-    """Reads structs of a program that stands still; what it has read once it does not read again.
-
-    Raises NoBytes where nothing is, NotAsLaidOut for what cannot be.
-    """
+    """Reads structs of a program that stands still; what it has read once it does not read again. Raises NoBytes where
+    nothing is, NotAsLaidOut for what cannot be."""
 
     def __init__(self, session: AttachSession, types: Layout | None = None) -> None:
         self.link = session.link

@@ -39,13 +39,11 @@ a gdbserver holds the program."""
 
 
 class AttachSession:
-    """A context manager; at its end the program goes on by itself, whatever happened.
-
-    `link` is the way to gdb, `kind` where the program comes from, `pid` its process (0: none here), `name` what it is
-    called in messages, `dump` what a core dump says of itself, `remarks` what is the matter with it. `instances` are
-    the copies of ggml that were found, `instance` the one meant: the one that the program stopped in, else the first.
-    `stopped` is the stop that it stands at, `ended` how it ended ("": not yet).
-    """
+    """A context manager; at its end the program goes on by itself, whatever happened. `link` is the way to gdb, `kind`
+    where the program comes from, `pid` its process (0: none here), `name` what it is called in messages, `dump` what a
+    core dump says of itself, `remarks` what is the matter with it. `instances` are the copies of ggml that were found,
+    `instance` the one meant: the one that the program stopped in, else the first. `stopped` is the stop that it stands
+    at, `ended` how it ended ("": not yet)."""
 
     def __init__(self, link: GdbLink, kind: Kind, pid: int, name: str, files: LoadedFiles | None = None) -> None:
         self.link = link

@@ -94,11 +94,9 @@ class Snapshot:
 @dataclass(frozen=True, slots=True)
 class Answers:
     """What the program's devices said of the ops of a graph: by the node's address and the index of the backend.
-
     `sizes` are what get_alloc_size says of a tensor in a buffer type, bytes, by (tensor, buffer type); `bufts` whether
     a backend's device supports a buffer type, by (backend, buffer type). `asked` counts the calls, `left_out` those
-    that did not come back, for which there was no time, and sizes that no tensor has.
-    """
+    that did not come back, for which there was no time, and sizes that no tensor has."""
 
     supports: Mapping[tuple[int, int], bool]
     offloads: Mapping[tuple[int, int], bool]
@@ -110,10 +108,8 @@ class Answers:
 
 def past_of(snapshot: Snapshot, backends: Sequence[str], ids: Mapping[int, str]) -> Past:
     """The past of a snapshot's scheduler, over backends of these names. `ids` are those of the graph's tensors by
-    address.
-
-    At a compute of a graph that is allocated, it is the state from which the same call would come to the same again.
-    """
+    address. At a compute of a graph that is allocated, it is the state from which the same call would come to the same
+    again."""
     sched, computes = snapshot.sched, bool(snapshot.function and "compute" in snapshot.function)
     past = past_of_state(sched, snapshot.buffers, backends)
     if not computes:

@@ -144,12 +144,10 @@ _SHOWN = 5
 @dataclass(slots=True)
 class CapturedValues:
     """What was read: `document` is the scenario of the nodes, `inputs` and `nodes` are the ids of its tensors whose
-    values are in the store, nodes in the order in which they were computed.
-
-    `own`: the program has an eval callback of its own, and only the nodes that it asked for were `seen`. `unreadable`
-    says of tensors why their values could not be read, and `left_out` names the nodes that need these. `ran_on` has the
-    number of the backend that computed a node.
-    """
+    values are in the store, nodes in the order in which they were computed. `own`: the program has an eval callback of
+    its own, and only the nodes that it asked for were `seen`. `unreadable` says of tensors why their values could not
+    be read, and `left_out` names the nodes that need these. `ran_on` has the number of the backend that computed a
+    node."""
 
     document: Document
     inputs: list[str] = field(default_factory=list)
@@ -163,12 +161,10 @@ class CapturedValues:
 
 class Capture:
     """Reads values of a graph that a program has just begun to compute: it stands at the entry of
-    ggml_backend_sched_graph_compute or ggml_backend_sched_graph_compute_async.
-
-    `document` is the scenario of the graph, `ids` has the id of each tensor by its address. Making it reads nothing but
-    what has to be known before: `nbytes` are the bytes of all values. Of the graph `nodes` are wanted (names, ids,
-    globs, `all`), which may have `max_bytes` with their inputs (None: any). Raises AttachError, Mistake.
-    """
+    ggml_backend_sched_graph_compute or ggml_backend_sched_graph_compute_async. `document` is the scenario of the graph,
+    `ids` has the id of each tensor by its address. Making it reads nothing but what has to be known before: `nbytes`
+    are the bytes of all values. Of the graph `nodes` are wanted (names, ids, globs, `all`), which may have `max_bytes`
+    with their inputs (None: any). Raises AttachError, Mistake."""
 
     def __init__(
         self,

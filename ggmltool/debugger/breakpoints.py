@@ -21,13 +21,10 @@ class StopKind(Enum):
 
 @dataclass(slots=True)
 class Breakpoint:
-    """One entry of the table.
-
-    `what` is the place as the user names it, or the watched expression; `places` the points of it, in order (of a
-    watchpoint there are none). `function` is the one whose calls it stops at, if any. `condition` is an expression that
-    must be true there, "" for none; the next `ignore` times that it would stop it does not. `call` is the call whose
-    arguments a watched expression needs, None for none.
-    """
+    """One entry of the table. `what` is the place as the user names it, or the watched expression; `places` the points
+    of it, in order (of a watchpoint there are none). `function` is the one whose calls it stops at, if any. `condition`
+    is an expression that must be true there, "" for none; the next `ignore` times that it would stop it does not.
+    `call` is the call whose arguments a watched expression needs, None for none."""
 
     number: int
     kind: StopKind

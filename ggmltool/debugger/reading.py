@@ -139,10 +139,8 @@ class Reading(Evaluator):
         return kept
 
     def use_structs(self, name: str) -> None:
-        """Show structs as the ggml of this name has them; "": as the release that decides.
-
-        Raises ExpressionError for a name that is not there, and for a ggml that is too old for the state.
-        """
+        """Show structs as the ggml of this name has them; "": as the release that decides. Raises ExpressionError for a
+        name that is not there, and for a ggml that is too old for the state."""
         if name:
             release = RELEASES[self.history.release]
             if release.reserves and "ggml_dyn_tallocr" not in layout(name).structs:

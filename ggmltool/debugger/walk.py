@@ -76,12 +76,10 @@ class Evaluator:
 
 
 class Walker:
-    """A place in a history, and the ways from it. `at` is the point, None before `run`, `phase` the moment of it.
-
-    At the last point the run is over: `exited`, or `aborted` if ggml refused to go on. It can be walked back from
-    there. A breakpoint at a function stops where that is entered, before what is decided in it. `interrupted` is asked
-    on the way whether the user wants it to stop.
-    """
+    """A place in a history, and the ways from it. `at` is the point, None before `run`, `phase` the moment of it. At
+    the last point the run is over: `exited`, or `aborted` if ggml refused to go on. It can be walked back from there. A
+    breakpoint at a function stops where that is entered, before what is decided in it. `interrupted` is asked on the
+    way whether the user wants it to stop."""
 
     def __init__(
         self,

@@ -217,10 +217,8 @@ def read_type(cursor: TokenCursor, types: Types) -> c.CType:
 
 
 def declaration(text: str, types: Types) -> tuple[str, c.CType, int]:
-    """A field as a struct declares it: its name, its type, the alignment that it asks for (1: none).
-
-    Raises ExpressionError.
-    """
+    """A field as a struct declares it: its name, its type, the alignment that it asks for (1: none). Raises
+    ExpressionError."""
     cursor = TokenCursor(text)
     least = 1
     if cursor.accept("_Alignas"):

@@ -25,11 +25,8 @@ _FIRST = (0, 9, 1)
 
 class TypesFile(msgspec.Struct, forbid_unknown_fields=True):
     """What a file says besides that of the ggml that it is `like`; what is empty is gone. `cxx` are the functions whose
-    source is C++, by what their names begin with.
-
-    `since` is the first version that has these structs, or the day where ggml did not say its version yet; `exports`
-    are functions without which a library of that version has not.
-    """
+    source is C++, by what their names begin with. `since` is the first version that has these structs, or the day where
+    ggml did not say its version yet; `exports` are functions without which a library of that version has not."""
 
     like: str = ""
     since: str = ""

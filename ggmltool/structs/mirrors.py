@@ -13,11 +13,9 @@ from ggmltool.structs.types import Array, Const, CType, Enum, Float, Function, I
 
 
 class Mirrors:
-    """The structs of one ggml as ctypes classes, by tag, each made when it is asked for first.
-
-    A pointer is an address, but for `T **` and pointers to numbers, which can be read as arrays, and text. So is one to
-    a function: `prototype` is what it is called, or made, with.
-    """
+    """The structs of one ggml as ctypes classes, by tag, each made when it is asked for first. A pointer is an address,
+    but for `T **` and pointers to numbers, which can be read as arrays, and text. So is one to a function: `prototype`
+    is what it is called, or made, with."""
 
     def __init__(self, types: Layout) -> None:
         self.types = types

@@ -21,12 +21,9 @@ from ggmltool.state.memory.tensors import TensorStruct
 
 @dataclass(frozen=True, slots=True)
 class SnapshotQuestions:
-    """Tensors of a snapshot as questions.
-
-    `bufts` are what the scenario calls buffer types, by address. What lies in one of the buffers `given` has no memory:
-    the scheduler gave it to a graph, which it had not yet when it asked; nor had it made the copies, of which
-    `originals` has the tensors.
-    """
+    """Tensors of a snapshot as questions. `bufts` are what the scenario calls buffer types, by address. What lies in
+    one of the buffers `given` has no memory: the scheduler gave it to a graph, which it had not yet when it asked; nor
+    had it made the copies, of which `originals` has the tensors."""
 
     snapshot: Snapshot
     bufts: Mapping[int, str]
@@ -68,10 +65,8 @@ class SnapshotQuestions:
 
 
 def recorded(asked: SnapshotQuestions, answers: Answers) -> list[RecordedAnswers]:
-    """The answers of each backend, in order, with the sizes in the buffer types of its device.
-
-    A buffer type whose device is none of a backend's goes with the last backend.
-    """
+    """The answers of each backend, in order, with the sizes in the buffer types of its device. A buffer type whose
+    device is none of a backend's goes with the last backend."""
     snapshot = asked.snapshot
     questions = {a: q for a, t in snapshot.tensors.items() if (q := asked.question(t)) is not None}
     sizes: dict[int, dict[OpQuestion, int]] = {}
@@ -165,10 +160,8 @@ def _behind(tensors: Mapping[int, TensorStruct], sources: Mapping[int, Sequence[
 
 def orders_of(before: Sequence[int], after: Snapshot, ids: Mapping[int, str]) -> Iterator[tuple[Order, ...]]:
     """What each backend made of its splits, of a graph that is split `after`. Splits that were left as their nodes were
-    `before` are only told of a backend whose name is that of a device with an order of its own.
-
-    `ids` are those of the graph's tensors.
-    """
+    `before` are only told of a backend whose name is that of a device with an order of its own. `ids` are those of the
+    graph's tensors."""
     profiles = profiles_of(BY_NAME[after.release])
     kept = _kept(after)
     for b, backend in enumerate(after.backends):

@@ -34,11 +34,9 @@ Key = Hashable
 
 @uncollected()
 def ask(session: AttachSession, snapshot: Snapshot, seconds: float = SECONDS) -> Answers:
-    """What each backend says of each tensor of the graph, and how many bytes they take in each buffer type.
-
-    Before a call that is what the scheduler is going to hear. After one, only the sizes of the copies that it made are
-    asked. `seconds` is how long the program is asked at most. Raises AttachError.
-    """
+    """What each backend says of each tensor of the graph, and how many bytes they take in each buffer type. Before a
+    call that is what the scheduler is going to hear. After one, only the sizes of the copies that it made are asked.
+    `seconds` is how long the program is asked at most. Raises AttachError."""
     asking = _Asking(session, snapshot)
     if snapshot.when == "after":
         copies = [copy for _, _, _, copy in snapshot.sched.copies()]

@@ -24,11 +24,8 @@ _AT_ONCE = 200
 
 
 class Questions:
-    """Functions that are to be called, all together; the answers come by the key that each was asked with.
-
-    A pointer that no function can be at is not called. In a dead program functions that do more than read have no
-    answer.
-    """
+    """Functions that are to be called, all together; the answers come by the key that each was asked with. A pointer
+    that no function can be at is not called. In a dead program functions that do more than read have no answer."""
 
     def __init__(self, link: GdbLink, mappings: Mappings) -> None:
         self.link = link

@@ -42,11 +42,9 @@ class PrintedMessage(NamedTuple):
 
 
 class VarArguments:
-    """The arguments of a function with variable ones, at its entry: of which the first `named` have names.
-
-    x86-64 (System V) and arm64 (AAPCS64): whole numbers in registers first, numbers with a point in others, then all
-    of them on the stack.
-    """
+    """The arguments of a function with variable ones, at its entry: of which the first `named` have names. x86-64
+    (System V) and arm64 (AAPCS64): whole numbers in registers first, numbers with a point in others, then all of them
+    on the stack."""
 
     def __init__(self, link: GdbLink, architecture: str, named: int) -> None:
         self._link = link

@@ -38,9 +38,8 @@ class EndNames(NamedTuple):
 class Ended:
     """The end of a program, which is called `name` and whose ggml decides as the release `ggml`; `remarks` are what is
     the matter with its dump. `snapshot`, `answers` and `written` are of the graph that it was at, `decided` what its
-    scheduler had decided of it, None of a graph that was not allocated; all None where none was found, which
-    `without` then says. `schedulers` is how many there are, `names` what the suspects' types, ops and buffers are
-    called."""
+    scheduler had decided of it, None of a graph that was not allocated; all None where none was found, which `without`
+    then says. `schedulers` is how many there are, `names` what the suspects' types, ops and buffers are called."""
 
     name: str
     ggml: str
@@ -58,9 +57,7 @@ class Ended:
 
 def ended(session: AttachSession, sched: int = 0, graph: int = 0, signal: str = "") -> Ended:
     """What can be said of a program that stands at the entry of ggml_abort, has received a signal, or was dumped.
-
-    `sched` and `graph` are those of the call that it was last seen to enter. Raises AttachError.
-    """
+    `sched` and `graph` are those of the call that it was last seen to enter. Raises AttachError."""
     link, thread = session.link, session.stopped.thread if session.stopped else 0
     try:
         if session.dump is not None:

@@ -56,10 +56,8 @@ class Symbols(NamedTuple):
 
 
 class Elf:
-    """An open file. Raises ValueError if it is none that can be read here, as do its methods where it is damaged.
-
-    Its pieces are read one by one, each bounded: it may be damaged, or change while it is looked at.
-    """
+    """An open file. Raises ValueError if it is none that can be read here, as do its methods where it is damaged. Its
+    pieces are read one by one, each bounded: it may be damaged, or change while it is looked at."""
 
     def __init__(self, file: int) -> None:
         self._file = file

@@ -32,8 +32,7 @@ class Code(NamedTuple):
 class LoadedFiles:
     """Those of a program: `symbols` are the addresses of ggml's functions by file and name, `without` the files that
     have its words, but no symbols, `missing` those that gdb has not found. Those of process `pid` are read here; with
-    0, or where that cannot be, gdb is asked.
-    """
+    0, or where that cannot be, gdb is asked."""
 
     def __init__(self, link: GdbLink, pid: int) -> None:
         self.symbols: dict[str, Mapping[str, int]] = {}

@@ -20,8 +20,7 @@ class SignalGuard:
     """While it is entered, a signal that would end us tears no exchange with gdb: `check` raises it, KeyboardInterrupt
     or SystemExit, where nothing is under way. `program` is the process that is halted at a signal or when time is over;
     it never sees that signal, `by`, for gdb takes it; of a program elsewhere `program` is 0, and `halts` tells gdb to
-    have it halted. `halted_in_vain`: it stood still by itself before it came.
-    """
+    have it halted. `halted_in_vain`: it stood still by itself before it came."""
 
     def __init__(self) -> None:
         self.program = 0

@@ -179,11 +179,9 @@ class SnapshotMemory:
 
 
 class ProcessWriter(GraphWriter):
-    """Writes the graph of a snapshot: a context for each buffer that the program filled, with the places in it.
-
-    Where the graph is allocated already, sources are those before copies took their place, `nodes` are in an order that
-    the devices may have been given, and memory that the scheduler gave is taken back.
-    """
+    """Writes the graph of a snapshot: a context for each buffer that the program filled, with the places in it. Where
+    the graph is allocated already, sources are those before copies took their place, `nodes` are in an order that the
+    devices may have been given, and memory that the scheduler gave is taken back."""
 
     def __init__(self, snapshot: Snapshot, names: ScenarioNames) -> None:
         super().__init__(SnapshotMemory(snapshot))

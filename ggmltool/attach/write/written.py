@@ -59,10 +59,8 @@ def written(
 ) -> Written:
     """The scenario of a snapshot from before a call of the scheduler, with what its devices answered (None: they were
     not asked). `later` is what they answered `after` it, of the sizes of copies; then there is also seen in which order
-    they left the nodes.
-
-    Raises AttachError for a graph that no scenario can say: an op, a type or a result that is not known.
-    """
+    they left the nodes. Raises AttachError for a graph that no scenario can say: an op, a type or a result that is not
+    known."""
     names = names_of(before)
     writer = ProcessWriter(before, names)
     ids = writer.graph(GRAPH)
@@ -170,8 +168,7 @@ _ONE_BY_ONE = 16
 def with_assignments(written: Written, decided: Mapping[str, Any]) -> Written:
     """The scenario of a graph that was allocated already, with the user assignments that make its plan what was
     decided: a tensor that would be on another backend is taken as assigned, the first one first, since it may have
-    taken others with it. The tensors are named in the notes.
-    """
+    taken others with it. The tensors are named in the notes."""
     document, assigned = written.document, list[str]()
     tensors = dict(document["graphs"][GRAPH]["nodes"])
     for context in document["contexts"].values():
@@ -209,11 +206,9 @@ def _elsewhere(document: dict[str, Any], decided: Mapping[str, Any]) -> dict[str
 def decided(
     after: Snapshot, ids: Mapping[int, str], names: ScenarioNames, step: str = "alloc", answers: Answers | None = None
 ) -> dict[str, Any]:
-    """What was decided, after a call of the scheduler, as `Plan.as_dict` has it. Raises AttachError.
-
-    `ids` are those of the scenario by address, `names` its backends and buffer types; tensors have as much of their
-    names as a scenario keeps. `alloc_size` is None where it was not asked.
-    """
+    """What was decided, after a call of the scheduler, as `Plan.as_dict` has it. Raises AttachError. `ids` are those of
+    the scenario by address, `names` its backends and buffer types; tensors have as much of their names as a scenario
+    keeps. `alloc_size` is None where it was not asked."""
     state = after.state(ids)
     tensors = {a: structs.replace(t, name=cut_name(without_controls(t.name))) for a, t in state.tensors.items()}
 
@@ -236,10 +231,8 @@ _META = ("source", "ggml_version", "function")
 
 
 class Redaction:
-    """Renames the tensors of a scenario as they come, t0001, t0002, …, always the same way.
-
-    `names` are the new ids by the old ones. Numbers of blocks go with the names: where layers repeat shows the graph.
-    """
+    """Renames the tensors of a scenario as they come, t0001, t0002, …, always the same way. `names` are the new ids by
+    the old ones. Numbers of blocks go with the names: where layers repeat shows the graph."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document

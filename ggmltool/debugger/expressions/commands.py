@@ -32,8 +32,7 @@ class Examined:
 
 def examine(format: str, text: str, scope: EvalScope, last: Examined | None = None) -> tuple[str, Examined]:
     """What `x/FORMAT text` prints, in lines: units of bytes from an address on; and what it leaves for the next.
-    Without a text it goes on where the last one ended. Raises ExpressionError.
-    """
+    Without a text it goes on where the last one ended. Raises ExpressionError."""
     last = last or Examined()
     count, letter, size = _read(format)
     address, type_size = _address(text, scope) if text.strip() else (last.address, None)
@@ -73,10 +72,8 @@ def _read(format: str) -> tuple[int, str, int | None]:
 
 
 def _address(text: str, scope: EvalScope) -> tuple[int, int | None]:
-    """Where to look, and how large the floating numbers are that the expression is of (None: it is of none).
-
-    A tensor stands for its data where it is a struct, or a pointer to one, without `&`.
-    """
+    """Where to look, and how large the floating numbers are that the expression is of (None: it is of none). A tensor
+    stands for its data where it is a struct, or a pointer to one, without `&`."""
     value = evaluate(text, scope)
     tensor, t = scope.layout.structs["ggml_tensor"], value.bare
     is_pointer = isinstance(t, c.Pointer) and c.bare(t.to) is tensor and not text.lstrip().startswith(("&", "("))
@@ -119,10 +116,8 @@ def _strings(scope: EvalScope, address: int, count: int) -> tuple[list[str], int
 
 
 def type_text(text: str, scope: EvalScope, whatis: bool = False) -> str:
-    """`type = …` of an expression or a type, a struct with its fields; `whatis`: by its name alone.
-
-    Raises ExpressionError.
-    """
+    """`type = …` of an expression or a type, a struct with its fields; `whatis`: by its name alone. Raises
+    ExpressionError."""
     node = parse(text, scope.layout)
     type = node.type if isinstance(node, TypeName) else value_of(node, scope).type
     if not whatis:

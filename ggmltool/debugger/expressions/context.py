@@ -20,11 +20,8 @@ from ggmltool.structs.types import Language
 
 class EvalContext(EvalScope):
     """A point `at` of a history and the selected `frame` of its stack (0 is the innermost). `phase` is the moment of
-    the point, as History.seen has it.
-
-    Contexts that share `images`, whose structs are shown then, are quickly made; a value of one holds until another
-    one is asked. Without, the structs are those of the release that decides.
-    """
+    the point, as History.seen has it. Contexts that share `images`, whose structs are shown then, are quickly made; a
+    value of one holds until another one is asked. Without, the structs are those of the release that decides."""
 
     def __init__(self, history: History, at: int, frame: int = 0, images: Images | None = None, phase: int = 0) -> None:
         self.history = history

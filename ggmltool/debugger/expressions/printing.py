@@ -20,8 +20,7 @@ _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 def raw_formatted(memory: ImageMemory, raw: bytes, letter: str, signed: bool = True, padded: bool = False) -> str:
     """The bytes of a scalar in a format; `padded`: hexadecimal and binary numbers have all their digits, as those of
-    `x` have. Raises ExpressionError for a format there is not.
-    """
+    `x` have. Raises ExpressionError for a format there is not."""
     size = len(raw)
     number = int.from_bytes(raw, "little")
     match letter:
@@ -76,10 +75,8 @@ def char(code: int) -> str:
 
 
 def string(codes: Sequence[int], longer: bool = False) -> list[str]:
-    """The parts of a string, to be joined by commas; `longer`: it goes on behind these codes.
-
-    What is repeated stands apart.
-    """
+    """The parts of a string, to be joined by commas; `longer`: it goes on behind these codes. What is repeated stands
+    apart."""
     if not codes:
         return ['""' + ("..." if longer else "")]
     parts: list[str] = []
@@ -131,10 +128,8 @@ class Piece(NamedTuple):
 
 
 def wrapped(pieces: Iterable[Piece], width: int | None = None, taken: int = 0) -> str:
-    """The pieces in lines of less than `width` columns (None: one line), the first of which begins at `taken`.
-
-    A piece that no line has room for is not broken.
-    """
+    """The pieces in lines of less than `width` columns (None: one line), the first of which begins at `taken`. A piece
+    that no line has room for is not broken."""
     if width is None:
         return "".join(piece.text for piece in pieces)
     out: list[str] = []
@@ -155,8 +150,7 @@ def wrapped(pieces: Iterable[Piece], width: int | None = None, taken: int = 0) -
 
 def formatted(value: CValue, letter: str = "", width: int | None = None, indent: int = 0) -> str:
     """A value as gdb prints it, in a format of `print/FMT`; lines of at most `width` columns (None: one line), where
-    `indent` are taken already. Raises ExpressionError.
-    """
+    `indent` are taken already. Raises ExpressionError."""
     if letter and letter not in PRINT_LETTERS:
         if letter == "i":
             raise ExpressionError('Format letter "i" is meaningless in "print" command.')

@@ -39,11 +39,7 @@ _PLACES = {
 
 
 class Scope(EvalContext):
-    """The names of a point and a frame.
-
-    `values` are the values of `$1`, `$2` and so on, `variables` the convenience variables by name: scopes may share
-    both.
-    """
+    """The names of a point and a frame. Scopes may share `values` and `variables`."""
 
     def __init__(
         self,

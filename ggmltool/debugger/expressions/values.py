@@ -21,11 +21,9 @@ MOST_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class CValue:
-    """A value: an lvalue, or an rvalue with bytes of its own.
-
-    `address` is where it lies (None: nowhere, a value that was computed), `own` are its bytes where they are not to be
-    read there; `language` is that of the function it was asked for in.
-    """
+    """A value: an lvalue, or an rvalue with bytes of its own. `address` is where it lies (None: nowhere, a value that
+    was computed), `own` are its bytes where they are not to be read there; `language` is that of the function it was
+    asked for in."""
 
     type: c.CType
     memory: ImageMemory

@@ -103,8 +103,7 @@ class Planning:
 class Timeline:
     """What happens when in a history. `step_marks` are the points where a step begins, `node_marks` those where another
     node has its turn, `split_marks` those where another split has; `work` is when the scheduler splits a graph and the
-    allocator plans it.
-    """
+    allocator plans it."""
 
     def __init__(self, points: Sequence[Point]) -> None:
         self.plannings: list[Planning] = []

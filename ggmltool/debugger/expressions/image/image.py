@@ -26,11 +26,9 @@ TABLE_NAMES = ("ggml_table_f32_f16", "table_f32_f16")
 
 
 class Image:
-    """The program in a state, in the structs of `layout`; `computed` reads what was computed by its address.
-
-    `planned` gives the state in which the allocator began to walk a graph last, None for this one. `there`: the
-    scheduler was made; before that there is nothing to see but the program's devices and contexts.
-    """
+    """The program in a state, in the structs of `layout`; `computed` reads what was computed by its address. `planned`
+    gives the state in which the allocator began to walk a graph last, None for this one. `there`: the scheduler was
+    made; before that there is nothing to see but the program's devices and contexts."""
 
     def __init__(
         self,

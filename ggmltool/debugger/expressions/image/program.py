@@ -87,13 +87,10 @@ class Home(NamedTuple):
 
 
 class Program:
-    """What does not change from point to point.
-
-    `bufts` are the buffer types, those of the backends first, in their order; `buft_of` the number of each backend's.
-    `buffers` are those of contexts. Arenas are numbered: the contexts, then the graphs, then the scheduler's.
-    `homes` are of each graph the homes of tensors by id; `fresh` are the arenas whose tensors each build makes anew.
-    `own_data` is where the program has its own values of each tensor.
-    """
+    """What does not change from point to point. `bufts` are the buffer types, those of the backends first, in their
+    order; `buft_of` the number of each backend's. `buffers` are those of contexts. Arenas are numbered: the contexts,
+    then the graphs, then the scheduler's. `homes` are of each graph the homes of tensors by id; `fresh` are the arenas
+    whose tensors each build makes anew. `own_data` is where the program has its own values of each tensor."""
 
     def __init__(self, history: History) -> None:
         run = history.scenario.start()

@@ -21,11 +21,9 @@ _GPU = 10
 
 
 class Tensors(ImagePart):
-    """The tensors of a point: their addresses by index, and their structs as bytes in `memory`.
-
-    `buffer_of` is where the struct of a buffer lies, by the address of its bytes; `gpus` are the bytes of buffers that
-    make a tensor one of GGML_BACKEND_GPU.
-    """
+    """The tensors of a point: their addresses by index, and their structs as bytes in `memory`. `buffer_of` is where
+    the struct of a buffer lies, by the address of its bytes; `gpus` are the bytes of buffers that make a tensor one of
+    GGML_BACKEND_GPU."""
 
     def __init__(self, base: Base) -> None:
         super().__init__(base)
