@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -79,11 +80,11 @@ class RecordedLink:
 
     def put(self, address: int, data: bytes) -> None:
         """Write into the image."""
-        for i, byte in enumerate(data):
-            number, at = divmod(address + i, PAGE)
-            page = bytearray(self.pages.get(number, bytes(PAGE)))
-            page[at] = byte
-            self.pages[number] = bytes(page)
+        while data:
+            number, at = divmod(address, PAGE)
+            page, data, rest = self.pages.get(number, bytes(PAGE)), data[: PAGE - at], data[PAGE - at :]
+            self.pages[number] = page[:at] + data + page[at + len(data) :]
+            address, data = address + len(data), rest
 
 
 @dataclass
@@ -116,17 +117,21 @@ class RecordedSession:
 
 def recorded(name: str) -> RecordedSession:
     """A program that was recorded, anew for each test."""
-    saved = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
-    spans = [(address, base64.b64decode(data)) for address, data in saved["memory"]]
-    link = RecordedLink({}, saved["calls"], saved["asked"])
-    pages: dict[int, bytearray] = {}
-    for address, data in spans:
-        for i in range(len(data)):
-            number, at = divmod(address + i, PAGE)
-            pages.setdefault(number, bytearray(PAGE))[at] = data[i]
-    link.pages = {number: bytes(page) for number, page in pages.items()}
+    saved, pages, spans = _saved(name)
+    link = RecordedLink(dict(pages), dict(saved["calls"]), dict(saved["asked"]))
     instance = RecordedInstance(saved["version"], RELEASES[saved["release"]], saved["structs"], saved["symbols"])
-    return RecordedSession(link, instance, saved["sched"], saved["graph"], [(a, len(d)) for a, d in spans])
+    return RecordedSession(link, instance, saved["sched"], saved["graph"], spans)
+
+
+@cache
+def _saved(name: str) -> tuple[dict[str, Any], dict[int, bytes], list[tuple[int, int]]]:
+    """What was recorded, its memory by page, and the places that were read."""
+    saved = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
+    link = RecordedLink({}, {}, {})
+    spans = [(address, base64.b64decode(data)) for address, data in saved["memory"]]
+    for address, data in spans:
+        link.put(address, data)
+    return saved, link.pages, [(address, len(data)) for address, data in spans]
 
 
 def _key(call: FunctionCall) -> str:
