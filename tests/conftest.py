@@ -96,7 +96,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.relative_to(config.rootpath).as_posix() not in _modules(file) else None
 
 
+LONG = (
+    "tests/test_readme.py",
+    "tests/vulkan/",
+    "tests/estimate/test_calibration.py",
+    "tests/sources/test_search_wider.py",
+)
+"""Where single tests take ten seconds and more."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # The long ones come first: at the end the other workers would wait for them.
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     file = config.getoption(NOTED)
     if file is None:
         return
