@@ -28,6 +28,7 @@ from ggmltool.cli.main import COMMANDS
 from ggmltool.state.story.history import History
 from tests.cli.conftest import Call
 from tests.needs import library
+from tests.scenarios import scenario_of
 from tests.sources.models import cached
 
 SAID: list[tuple[str, Callable[[], Any]]] = [
@@ -523,16 +524,8 @@ def test_the_settings_of_a_capture(field: str) -> None:
         attempt(ggmltool.capture, ["nothing.gguf"], {field: value})
 
 
-RELU = {
-    "ggmltool": 1,
-    "contexts": {"c": {"tensors": {"x": "f32[4]"}}},
-    "graphs": {"main": {"nodes": {"y": "relu(x)", "z": "sqr(y)"}}},
-}
-WRONG = {
-    "ggmltool": 1,
-    "contexts": {"c": {"tensors": {"a": "f32[2, 3]", "b": "f32[3, 2]"}}},
-    "graphs": {"main": {"nodes": {"y": "mul_mat(a, b)"}}},
-}
+RELU = scenario_of({"x": "f32[4]"}, {"y": "relu(x)", "z": "sqr(y)"})
+WRONG = scenario_of({"a": "f32[2, 3]", "b": "f32[3, 2]"}, {"y": "mul_mat(a, b)"})
 
 
 def test_a_sample_is_loaded_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from ggmltool.oracle import vulkan as real
 from ggmltool.oracle.vulkan import Vulkan
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import check_golden
+from tests.scenarios import scenario_of
 from tests.sources.eval_printer import eval_log
 from tests.sources.library import needs_library
 from tests.sources.random_weights import random_model
@@ -56,11 +57,7 @@ def test_a_tolerance_of_ones_own_counts_for_every_node(call: Call) -> None:
 
 
 def test_what_cannot_be_computed_is_said_in_the_words_of_ggml(call: Call) -> None:
-    text = {
-        "ggmltool": 1,
-        "contexts": {"in": {"tensors": {"x": "f32[8]"}}},
-        "graphs": {"main": {"nodes": {"y": "map_custom1(x)"}}},
-    }
+    text = scenario_of({"x": "f32[8]"}, {"y": "map_custom1(x)"})
     result = call("compare", "-", stdin=json.dumps(text).encode())
     assert result.status == 1
     assert "y" in result.err
@@ -68,12 +65,7 @@ def test_what_cannot_be_computed_is_said_in_the_words_of_ggml(call: Call) -> Non
 
 
 def test_an_engine_that_there_is_not_is_refused(call: Call) -> None:
-    text = {
-        "ggmltool": 1,
-        "backends": [{"name": "CUDA0", "engine": "cupy"}, "CPU"],
-        "contexts": {"in": {"tensors": {"x": "f32[8]"}}},
-        "graphs": {"main": {"nodes": {"y": "sqr(x)"}}},
-    }
+    text = scenario_of({"x": "f32[8]"}, {"y": "sqr(x)"}, backends=[{"name": "CUDA0", "engine": "cupy"}, "CPU"])
     result = call("compare", "-", stdin=json.dumps(text).encode())
     assert (result.status, result.out) == (1, "")
     assert "CUDA0 has the engine cupy" in result.err
@@ -111,11 +103,7 @@ def test_values_that_run_dumps_are_compared(call: Call, tmp_path: Path) -> None:
 
 
 def test_inputs_without_values_are_asked_for(call: Call, tmp_path: Path) -> None:
-    source = {
-        "ggmltool": 1,
-        "contexts": {"in": {"tensors": {"x": "f32[4]"}}},
-        "graphs": {"main": {"nodes": {"y": "sqr(x)"}}},
-    }
+    source = scenario_of({"x": "f32[4]"}, {"y": "sqr(x)"})
     np.save(tmp_path / "y.npy", np.array([1.0, 4, 9, 16]))
     result = call("compare", "--values", ".", "-", stdin=json.dumps(source).encode())
     assert result.status == 2

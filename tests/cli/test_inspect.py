@@ -13,6 +13,7 @@ from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.inspect.gauges import limits_of
 from tests.cli.conftest import SAMPLES, Call, Result
 from tests.limits import AT, buffer, split_inputs
+from tests.scenarios import scenario_of
 
 WALK = yaml.safe_load((SAMPLES / "allocator.yaml").read_text("utf-8")) | {"steps": []}
 """A product of two inputs, and a second graph with one input and one node more."""
@@ -274,12 +275,7 @@ def test_a_step_that_is_refused_before_any_graph_says_why(
     call: Call, tmp_path: Path, command: tuple[str, ...], steps: list[object]
 ) -> None:
     """R4: `set` or `get` of a node without memory, before the first graph."""
-    scenario = {
-        "ggmltool": 1,
-        "contexts": {"inputs": {"tensors": {"x": "f32[8, 4]"}}},
-        "graphs": {"main": {"nodes": {"y": "tanh(x)"}}},
-        "steps": steps,
-    }
+    scenario = scenario_of({"x": "f32[8, 4]"}, {"y": "tanh(x)"}, steps=steps)
     (tmp_path / "a.json").write_text(json.dumps(scenario))
     result = call(*command, "--after", "2", "a.json")
     assert (result.status, result.out) == (1, "")

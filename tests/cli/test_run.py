@@ -19,36 +19,28 @@ from tests.cli.conftest import SAMPLES, Call, bash
 from tests.debugger.screen.screens import app_of
 from tests.golden import check_golden
 from tests.needs import library
+from tests.scenarios import scenario_of
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLE = SAMPLES / "wrong-kernel.yaml"
 TRANSFORMER = SAMPLES / "transformer.yaml"
 
-VALUES: dict[str, Any] = {
-    "ggmltool": 1,
-    "contexts": {
-        "in": {
-            "tensors": {
-                "x": {"type": "f32", "ne": [4], "data": [1, float("nan"), float("-inf"), 3]},
-                "none": {"type": "f32", "ne": [2], "data": [float("nan"), float("inf")]},
-                "q": {"type": "q8_0", "ne": [32, 2], "data": {"fill": 2}, "flags": ["input"]},
-            }
-        }
+VALUES: dict[str, Any] = scenario_of(
+    {
+        "x": {"type": "f32", "ne": [4], "data": [1, float("nan"), float("-inf"), 3]},
+        "none": {"type": "f32", "ne": [2], "data": [float("nan"), float("inf")]},
+        "q": {"type": "q8_0", "ne": [32, 2], "data": {"fill": 2}, "flags": ["input"]},
     },
-    "graphs": {
-        "main": {
-            "nodes": {
-                "y": "dup(x)",
-                "order": "argsort(y, order=asc)",
-                "bad": "dup(none)",
-                "turned": "transpose(q)",
-                "part": "view(y, ne=[2], offset=8)",
-                "half": "cast(y, type=f16)",
-            },
-            "expand": ["order", "bad", "turned", "part", "half"],
-        }
+    {
+        "y": "dup(x)",
+        "order": "argsort(y, order=asc)",
+        "bad": "dup(none)",
+        "turned": "transpose(q)",
+        "part": "view(y, ne=[2], offset=8)",
+        "half": "cast(y, type=f16)",
     },
-}
+    expand=["order", "bad", "turned", "part", "half"],
+)
 
 
 def files(folder: str) -> list[str]:
@@ -165,11 +157,7 @@ def test_hostile_names_are_written_inside_the_folder_and_escaped_on_the_screen(c
     names = [name for name in NAMES if name.isprintable()]
     for i, name in enumerate(names):
         nodes[name] = {"op": "sqr", "src": ["x"], "name": f"n{i}"}
-    source = {
-        "ggmltool": 1,
-        "contexts": {"in": {"tensors": {"x": {"type": "f32", "ne": [2], "data": [1, 2]}}}},
-        "graphs": {"main": {"nodes": nodes}},
-    }
+    source = scenario_of({"x": {"type": "f32", "ne": [2], "data": [1, 2]}}, nodes)
     result = call("run", "--watch", "*", "--dump", "d", "-", stdin=json.dumps(source).encode())
     assert result.status == 0
     assert "\x1b" not in result.out

@@ -23,6 +23,7 @@ from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.processes import in_processes
 from tests.cli.conftest import SAMPLES, Call
 from tests.cli.test_every_command import LOGS
+from tests.scenarios import scenario_of
 
 ROOT = SAMPLES.parent
 SWEEP = ["sweep", "-q", "-ngl", "0..18", "-ts", "1", "-ts", "2", "-ts", "3", "-ts", "4", "-ts", "5", "-ts", "6",
@@ -344,11 +345,7 @@ def test_a_command_that_computes_shows_it(call: Call, command: str) -> None:
 def slow(n_nodes: int) -> dict[str, Any]:
     nodes = {f"n{i}": f"mul_mat({f'n{i - 1}' if i else 'x'}, x)" for i in range(n_nodes)}
     data = {"normal": {"std": 0.01}}
-    return {
-        "ggmltool": 1,
-        "contexts": {"in": {"tensors": {"x": {"type": "f32", "ne": [300, 300], "data": data}}}},
-        "graphs": {"main": {"nodes": nodes}},
-    }
+    return scenario_of({"x": {"type": "f32", "ne": [300, 300], "data": data}}, nodes)
 
 
 @pytest.mark.parametrize("command", ["run", "trace", "compare"])

@@ -11,19 +11,14 @@ import ggmltool
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.scenario.errors import ScenarioError
+from tests.scenarios import scenario_of
 
 X = {"type": "f32", "ne": [2, 3], "data": {"arange": {"start": 0, "step": 1}}}
 VALUES = np.arange(6, dtype=np.float32).reshape(1, 1, 3, 2)
 
 
 def scenario(**nodes: Any) -> Any:
-    return ggmltool.load(
-        {
-            "ggmltool": 1,
-            "contexts": {"inputs": {"tensors": {"x": X, "i": "i32[2, 3]"}}},
-            "graphs": {"main": {"nodes": nodes}},
-        }
-    )
+    return ggmltool.load(scenario_of({"x": X, "i": "i32[2, 3]"}, nodes))
 
 
 @pytest.mark.parametrize(

@@ -21,17 +21,13 @@ from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import LoadedScenario
 from tests.forked import first_crash
+from tests.scenarios import scenario_of
 
 ops.load()
 
 
 def scenario(tensors: dict[str, Any], nodes: dict[str, Any], *backends: Any) -> dict[str, Any]:
-    return {
-        "ggmltool": 1,
-        "backends": list(backends) or ["CPU"],
-        "contexts": {"c": {"tensors": tensors}},
-        "graphs": {"main": {"nodes": nodes}},
-    }
+    return scenario_of(tensors, nodes, backends=list(backends) or ["CPU"])
 
 
 def compute(given: dict[str, Any], bounds: Bounds = BOUNDS) -> None:

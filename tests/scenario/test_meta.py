@@ -7,13 +7,9 @@ from typing import Any
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.scenario import LoadedScenario
+from tests.scenarios import scenario_of
 
-PLAIN: dict[str, Any] = {
-    "ggmltool": 1,
-    "backends": ["CPU"],
-    "contexts": {"c": {"tensors": {"x": {"type": "f32", "ne": [4]}}}},
-    "graphs": {"main": {"nodes": {"y": "sqr(x)"}}},
-}
+PLAIN: dict[str, Any] = scenario_of({"x": {"type": "f32", "ne": [4]}}, {"y": "sqr(x)"}, backends=["CPU"])
 FACTS = {"model": "Gemma 3 270m", "n_layer": 18, "rope": 1e4, "flash_attn": True, "negative": -1, "empty": ""}
 
 

@@ -15,6 +15,7 @@ from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import LoadedScenario
+from tests.scenarios import scenario_of
 
 TENSORS = {
     "w": "q5_K[256, 64]", "w4": "q4_0[64, 64]", "wf": "f32[64, 129]", "x": "f32[256, 4]", "h": "f16[64, 64]",
@@ -39,12 +40,7 @@ NODES = {
 
 
 def scenario(supports: Any, folder: Path | None = None) -> dict[str, Any]:
-    return {
-        "ggmltool": 1,
-        "backends": [{"name": "NPU0", "supports": supports}, "CPU"],
-        "contexts": {"inputs": {"tensors": TENSORS}},
-        "graphs": {"main": {"nodes": NODES}},
-    }
+    return scenario_of(TENSORS, NODES, backends=[{"name": "NPU0", "supports": supports}, "CPU"])
 
 
 def started(supports: Any, folder: Path | None = None) -> Run:

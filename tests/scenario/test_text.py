@@ -18,6 +18,7 @@ from ggmltool.scenario.load import load_spec
 from ggmltool.scenario.text import text as text_module
 from ggmltool.scenario.text.text import inside_string, parse_document, read_document
 from tests.scenario.texts import load_text
+from tests.scenarios import scenario_of
 
 YAML = """\
 ggmltool: 1
@@ -28,12 +29,7 @@ graphs:
     nodes:
       h: sqr(x)
 """
-VALUE = {
-    "ggmltool": 1,
-    "name": "a",
-    "contexts": {"c": {"tensors": {"x": "f32[4]"}}},
-    "graphs": {"main": {"nodes": {"h": "sqr(x)"}}},
-}
+VALUE = scenario_of({"x": "f32[4]"}, {"h": "sqr(x)"}, name="a")
 
 
 @pytest.mark.parametrize(

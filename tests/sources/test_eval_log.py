@@ -12,6 +12,7 @@ import ggmltool
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.sources.values import files as module
 from ggmltool.sources.values.files import EvalEntry, log_nodes, parse_eval_log, read_eval_log
+from tests.scenarios import scenario_of
 from tests.sources.eval_printer import printed
 
 FIRST_DIALECT = """\
@@ -105,19 +106,14 @@ def test_a_log_without_nodes_is_refused(tmp_path: Path) -> None:
         read_eval_log(tmp_path / "empty.log")
 
 
-SCENARIO = {
-    "ggmltool": 1,
-    "contexts": {"in": {"tensors": {"x": {"type": "f32", "ne": [8, 2], "data": {"normal": {"seed": 1}}}}}},
-    "graphs": {
-        "main": {
-            "nodes": {
-                "cur": {"op": "sqr", "src": ["x"], "name": "Qcur-0"},
-                "cur~2": {"op": "scale", "src": ["cur"], "s": 2.0, "name": "Qcur-0"},
-                "again": {"op": "scale", "src": ["cur~2"], "s": 2.0, "name": "Qcur-0"},
-            }
-        }
+SCENARIO = scenario_of(
+    {"x": {"type": "f32", "ne": [8, 2], "data": {"normal": {"seed": 1}}}},
+    {
+        "cur": {"op": "sqr", "src": ["x"], "name": "Qcur-0"},
+        "cur~2": {"op": "scale", "src": ["cur"], "s": 2.0, "name": "Qcur-0"},
+        "again": {"op": "scale", "src": ["cur~2"], "s": 2.0, "name": "Qcur-0"},
     },
-}
+)
 
 
 def test_nodes_of_one_name_are_told_by_op_and_order() -> None:

@@ -30,6 +30,7 @@ from ggmltool.scenario.devices.texts import read_devices
 from ggmltool.scenario.errors import ScenarioError
 from ggmltool.scenario.run.placed import broken, read_injections
 from ggmltool.sources.values.files import Sample, log_nodes, parse_eval_log, read_values
+from tests.scenarios import scenario_of
 from tests.sources.eval_printer import printed
 
 load()
@@ -89,29 +90,14 @@ def test_a_wrong_kernel_is_found_at_its_node(name: str) -> None:
     assert [n.id for n in wrong.nodes if n.end_to_end.at is not None] == [RESULT, "after"]
 
 
-MLP: dict[str, Any] = {
-    "ggmltool": 1,
-    "contexts": {
-        "in": {
-            "tensors": {
-                "w": {"type": "f16", "ne": [8, 8], "data": {"normal": {"seed": 1}}},
-                "x": {"type": "f32", "ne": [8, 3], "data": {"normal": {"seed": 2}}},
-            }
-        }
+MLP: dict[str, Any] = scenario_of(
+    {
+        "w": {"type": "f16", "ne": [8, 8], "data": {"normal": {"seed": 1}}},
+        "x": {"type": "f32", "ne": [8, 3], "data": {"normal": {"seed": 2}}},
     },
-    "graphs": {
-        "main": {
-            "nodes": {
-                "n": "rms_norm(x, eps=1e-6)",
-                "side": "sqr(x)",
-                "h": "mul_mat(w, n)",
-                "v": "reshape(h, ne=[24])",
-                "y": "sqr(v)",
-            },
-            "expand": ["side", "y"],
-        }
-    },
-}
+    {"n": "rms_norm(x, eps=1e-6)", "side": "sqr(x)", "h": "mul_mat(w, n)", "v": "reshape(h, ne=[24])", "y": "sqr(v)"},
+    expand=["side", "y"],
+)
 
 
 def edited(value: float, at: str = "h") -> GraphCompute:
@@ -164,29 +150,20 @@ def test_gelu_in_place_of_silu_is_found_behind_a_quantized_product() -> None:
     assert nodes["y"].nmse == 0 < nodes["y"].end_to_end.nmse
 
 
-INPLACE: dict[str, Any] = {
-    "ggmltool": 1,
-    "contexts": {
-        "in": {
-            "tensors": {
-                "x": {"type": "f32", "ne": [8, 4], "data": {"normal": {"seed": 1}}},
-                "cache": {"type": "f32", "ne": [8, 6], "data": {"fill": 0.5}},
-                "rows": {"type": "i64", "ne": [4], "data": [0, 2, 3, 5]},
-            }
-        }
+INPLACE: dict[str, Any] = scenario_of(
+    {
+        "x": {"type": "f32", "ne": [8, 4], "data": {"normal": {"seed": 1}}},
+        "cache": {"type": "f32", "ne": [8, 6], "data": {"fill": 0.5}},
+        "rows": {"type": "i64", "ne": [4], "data": [0, 2, 3, 5]},
     },
-    "graphs": {
-        "main": {
-            "nodes": {
-                "a": "sqr(x)",
-                "b": {"op": "scale", "src": ["a"], "s": 3.0, "inplace": True},
-                "kept": "set_rows(cache, b, rows)",
-                "part": "view(kept, ne=[8, 2], nb=[32], offset=64)",
-                "y": "sum_rows(part)",
-            }
-        }
+    {
+        "a": "sqr(x)",
+        "b": {"op": "scale", "src": ["a"], "s": 3.0, "inplace": True},
+        "kept": "set_rows(cache, b, rows)",
+        "part": "view(kept, ne=[8, 2], nb=[32], offset=64)",
+        "y": "sum_rows(part)",
     },
-}
+)
 
 
 @pytest.mark.parametrize("wrong", ["a", "b", "kept", "y"])
@@ -213,9 +190,9 @@ def test_what_is_not_finite_on_one_side_only_is_an_error(value: float) -> None:
 
 
 def test_what_is_not_finite_in_the_same_places_agrees() -> None:
-    source = {**MLP, "contexts": {"in": {"tensors": {**MLP["contexts"]["in"]["tensors"]}}}}
+    source = {**MLP, "contexts": {"c": {"tensors": {**MLP["contexts"]["c"]["tensors"]}}}}
     values = [NAN, INF, -INF, *[1.0] * 21]
-    source["contexts"]["in"]["tensors"]["x"] = {"type": "f32", "ne": [8, 3], "data": values}
+    source["contexts"]["c"]["tensors"]["x"] = {"type": "f32", "ne": [8, 3], "data": values}
     found = compared(source)
     assert found.over == []
     assert found.nodes[0].not_finite == (3, 3)
@@ -228,31 +205,19 @@ def test_with_test_nodes_only_they_are_compared() -> None:
 
 
 def test_tensors_without_data_get_values_and_indices_stay_zero() -> None:
-    source = {
-        "ggmltool": 1,
-        "contexts": {"in": {"tensors": {"t": "f16[8, 4]", "ids": "i32[3]", "unused": "f32[4]"}}},
-        "graphs": {"main": {"nodes": {"y": "get_rows(t, ids)"}}},
-    }
+    source = scenario_of({"t": "f16[8, 4]", "ids": "i32[3]", "unused": "f32[4]"}, {"y": "get_rows(t, ids)"})
     found = compared(source, edited(0.0, "y"))
     assert (found.made_up, found.zero) == (["t"], ["ids"])
     assert found.nodes[0].largest_error > 0
 
 
 def test_a_backend_that_does_not_run_an_op_is_named() -> None:
-    source = {
-        "ggmltool": 1,
-        "contexts": {"in": {"tensors": {"x": "f32[8, 4, 4]"}}},
-        "graphs": {"main": {"nodes": {"y": "win_part(x, w=2)", "z": "sqr(y)"}}},
-    }
+    source = scenario_of({"x": "f32[8, 4, 4]"}, {"y": "win_part(x, w=2)", "z": "sqr(y)"})
     assert [n.not_run_by for n in compared(source).nodes] == [("CUDA0",), ()]
 
 
 def test_the_first_difference_of_integers_is_over_any_tolerance() -> None:
-    source = {
-        "ggmltool": 1,
-        "contexts": {"in": {"tensors": {"x": {"type": "f32", "ne": [8], "data": {"arange": {}}}}}},
-        "graphs": {"main": {"nodes": {"y": "argsort(x, order=desc)"}}},
-    }
+    source = scenario_of({"x": {"type": "f32", "ne": [8], "data": {"arange": {}}}}, {"y": "argsort(x, order=desc)"})
     assert compared(source, edited(6, "y"), tolerance=10.0).over[0].largest_error == 1
     assert compared(source, edited(7, "y")).over == []
 
