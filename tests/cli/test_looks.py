@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli.conftest import SAMPLES, Call
 from tests.golden import FLOAT32, check_golden
+from tests.sources.library import HAS_LIBRARY
+from tests.sources.models import cached
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -54,12 +56,15 @@ def test_it_looks_as_accepted(call: Call, look: Look, monkeypatch: pytest.Monkey
 LINES = (HERE / "refusals.txt").read_text("utf-8").splitlines()[1:]
 
 
+@pytest.mark.usefixtures("warmed")
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.partition(" => ")[0])
 def test_wrong_use_is_answered_in_one_message(call: Call, line: str) -> None:
     if line.startswith("attach") and sys.platform != "linux":
         pytest.skip("attach works on Linux alone")
     command, said = line.replace("LOGS/", f"{LOGS}/").split(" => ")
-    words = shlex.split(command)
+    if "MODEL:" in command and not HAS_LIBRARY:
+        pytest.skip("needs llama.cpp: the package xllamacpp, of the extra test")
+    words = [str(cached(w.removeprefix("MODEL:"))) if w.startswith("MODEL:") else w for w in shlex.split(command)]
     result = call(*words, stdin=(SAMPLES / "moe.yaml").read_bytes() if words[-1] == "-" else b"")
     assert (result.status, result.out) == (2, "")
     assert said in " ".join(result.err.split())

@@ -112,41 +112,6 @@ def test_an_abort_while_the_graph_is_built_comes_in_its_words(call: Call) -> Non
     assert "GGML_ASSERT(ggml_nelements(a) == ne0*ne1*ne2) failed" in message
 
 
-@needs_library
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--outputs", 600), "--outputs 600 is more than the 512 tokens of the graph"),
-        (("--n-tokens", 600), "--n-tokens 600 needs --ubatch-size 600; the context has 512"),
-        (("--n-seqs", 3), "--n-seqs 3 needs --parallel 3; the context has 1"),
-        (("--n-tokens", 2, "--n-seqs", 2, "-np", 4), "2 tokens are not a multiple of 4"),
-        (("-np", 300), "n_seq_max must be <= 256"),
-        (("-c", 2**24 + 1), "a context of 16777217 tokens is too large; use a --ctx-size of at most 16777216"),
-        (("-c", 2**40), "n_ctx 1099511627776 is more than llama.cpp can hold"),
-        (("-ctv", "q8_0", "-fa", "off"), "quantized V cache requires flash_attn to be enabled"),
-    ],
-)
-def test_settings_that_no_context_can_have(call: Call, options: tuple[object, ...], said: str) -> None:
-    assert said in refused(call, cached("llama"), "-c", 1024, *options)
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        (("-c", -1), "-1 is not in the range x>=0"),
-        (("-ub", 0), "0 is not in the range x>=1"),
-        (("-c", "many"), "'many' is not a valid integer"),
-        (("-ctk", "f17"), "'f17' is not one of"),
-        (("-fa", "yes"), "'yes' is not one of"),
-        (("--phase", "prmpt"), "Did you mean 'prompt'?"),
-    ],
-)
-def test_options_are_checked_first(call: Call, option: tuple[object, ...], said: str) -> None:
-    result = call("capture", "nowhere.gguf", *option)
-    assert (result.status, result.out) == (2, "")
-    assert said in result.err
-
-
 def nothing_but(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
     """Only these packages are there: distributions `name-version` in an otherwise empty folder."""
     folder.mkdir()

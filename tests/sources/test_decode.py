@@ -14,7 +14,7 @@ from ggmltool.sources.llama.capture.capture import add_weights, capture
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.cli.conftest import Call
 from tests.sources.library import needs_library
-from tests.sources.models import MODELS, VOCAB, cached
+from tests.sources.models import MODELS, VOCAB
 from tests.sources.random_weights import random_model
 from tests.sources.reference import decode
 
@@ -122,37 +122,3 @@ def test_run_computes_what_the_command_captured(call: Call, tmp_path: Path) -> N
     assert result.status == 0
     found = np.array(json.loads(result.out)["outputs"][LOGITS]).ravel()
     assert nmse(found, decode(random_model("gemma3"), [3, 1, 4, 1, 5], [], CONTEXT).logits[-1]) < 1e-3
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (("--tokens", "1,x"), "'x' is not a token id; for example 2,818,5279"),
-        (("--tokens", ","), "there are no tokens; for example 2,818,5279"),
-        (("--tokens", "4294967296"), "'4294967296' is not a token id"),
-        (("--tokens", "@nowhere"), "nowhere: No such file or directory"),
-        (("--tokens", "999"), "llama.cpp cannot decode the tokens: invalid token[0] = 999"),
-        (("--tokens", "1,2", "--outputs", "3"), "--outputs 3 is more than the 2 tokens of the prompt"),
-        (
-            ("--tokens", "1" + ",1" * 255, "--next-tokens", "3", "-c", "256"),
-            "257 tokens do not fit into a context of 256",
-        ),
-        (("--tokens", "1", "--prompt", "a"), "--prompt and --tokens exclude each other: give one of them"),
-        (("--prompt", ""), "--prompt is empty"),
-        (("--prompt", "a"), "the model has no vocabulary to tokenize text with; use --tokens"),
-        (("--next-tokens", "1"), "--next-tokens needs --prompt or --tokens"),
-        (("--tokens", "1", "--phase", "token"), "--phase cannot be combined with --prompt or --tokens"),
-        (("--tokens", "1", "--n-tokens", "1"), "--n-tokens cannot be combined with --prompt or --tokens"),
-    ],
-)
-def test_tokens_that_cannot_be_decoded_are_refused(call: Call, options: tuple[str, ...], why: str) -> None:
-    result = call("capture", cached("llama"), *options)
-    assert result.status == 2
-    assert why in " ".join(result.err.split())
-
-
-def test_a_model_that_encodes_is_refused(call: Call) -> None:
-    for name in ("bert", "t5"):
-        result = call("capture", cached(name), "--tokens", "1,2")
-        assert result.status == 2
-        assert "--tokens is for models that decode" in result.err

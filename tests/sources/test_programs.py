@@ -114,21 +114,6 @@ def test_the_program_is_said(call: Call) -> None:
     assert result.err.splitlines()[1] == library
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--for", "srever"), "Did you mean 'server'?"),
-        (("--for", "cli", "-np", "auto"), "-np auto exists in llama-server only; give cli a number"),
-        (("--outputs", 0), "--outputs 0: llama.cpp reserves memory for one output at least"),
-        (("--for", "server", "--tokens", "1,2"), "--for cannot be combined with --prompt or --tokens"),
-    ],
-)
-def test_what_no_program_does_is_refused(call: Call, options: tuple[object, ...], said: str) -> None:
-    result = call("capture", cached("llama"), "-c", 1024, *options)
-    assert (result.status, result.out) == (2, "")
-    assert said in result.err
-
-
 def test_gemma_3_270m_is_as_large_as_the_server_says(call: Call) -> None:
     """U1: 27.28 MiB with this release of llama.cpp (26.77 with that of August), 527 MiB on the library's defaults."""
     path = gemma()

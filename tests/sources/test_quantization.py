@@ -136,20 +136,6 @@ def test_kinds_are_spelled_as_llama_quantize_does(text: str, kind: Quantization)
     assert read_quantization(text) == kind
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("q4_K_MM", "'q4_K_MM' is no kind of file that llama-quantize makes; did you mean \"Q4_K_M\"?"),
-        ("", "'' is no kind of file that llama-quantize makes"),
-        ("q8_0:impatrix", "'impatrix' after q8_0 is neither pure nor imatrix, for example q8_0:imatrix"),
-    ],
-)
-def test_others_are_refused(text: str, said: str) -> None:
-    with pytest.raises(CaptureError) as refused:
-        read_quantization(text)
-    assert str(refused.value).startswith(said)
-
-
 def test_what_cannot_be_made_is_refused_in_its_words(tmp_path: Path) -> None:
     tensors: Tensors = {"blk.0.attn_q.weight": ("f16", (96, 8)), "output.weight": ("f16", (256, 8))}
     write_gguf(tmp_path / "m.gguf", Description("llama", hparams(1), tensors))
