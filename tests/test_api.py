@@ -31,81 +31,11 @@ from tests.needs import library
 from tests.scenarios import scenario_of
 from tests.sources.models import cached
 
-SAID: list[tuple[str, Callable[[], Any]]] = [
-    ("plan transformer", lambda: load("transformer").plan()),
-    ("plan --step reserve --pipeline moe", lambda: load("moe").plan(step="reserve", parallel=True)),
-    ("splits --format json transformer", lambda: load("transformer").splits()),
-    ("splits --format json preallocated", lambda: load("preallocated").splits()),
-    ("splits --by op,backend --format json moe", lambda: load("moe").splits(by="op,backend")),
-    ("splits --bytes --format json moe", lambda: load("moe").splits(bytes=True)),
-    ("splits --pass 2 --format json moe", lambda: load("moe").splits(after_pass=2)),
-    ("buffers --json moe", lambda: load("moe").buffers()),
-    ("buffers --chunks --json moe", lambda: load("moe").buffers(chunks=True)),
-    ("buffers --copies --json pipeline", lambda: load("pipeline").buffers(copies=True)),
-    ("allocs --format json transformer", lambda: load("transformer").allocs()),
-    ("allocs --trace --format json transformer", lambda: load("transformer").allocs(trace=True)),
-    ("allocs --free-blocks kq --format json transformer", lambda: load("transformer").allocs(free_blocks="kq")),
-    ("hash --format json transformer", lambda: load("transformer").hash()),
-    ("hash --at kq --format json transformer", lambda: load("transformer").hash(at="kq")),
-    ("hash --sched --format json transformer", lambda: load("transformer").hash(sched=True)),
-    ("check --json transformer", lambda: load("transformer").limits()),
-    ("check --all --step reserve --json outgrown", lambda: load("outgrown").limits(all=True, step="reserve")),
-    ("check --after 2 --json outgrown", lambda: load("outgrown").limits(after=2)),
-    ("check --json preallocated", lambda: load("preallocated").limits()),
-    ("context --format json transformer", lambda: load("transformer").context()),
-    ("tensor --format json kq transformer", lambda: load("transformer").tensor("kq")),
-    ("explain --json kq transformer", lambda: load("transformer").explain("kq")),
-    ("explain --json --no-op-offload up moe", lambda: load("moe").explain("up", op_offload=False)),
-    ("explain split 1 --json transformer", lambda: load("transformer").explain(1)),
-    ("explain realloc --json small large outgrown", lambda: load("outgrown").explain(("small", "large"))),
-    ("explain error --json 'tensor buffer not set'", lambda: ggmltool.explain_error("tensor buffer not set")),
-    ("lifetime --json kq transformer", lambda: load("transformer").lifetime("kq")),
-    ("lifetime --json kq probs transformer", lambda: load("transformer").lifetime("kq", "probs")),
-    ("trace --no-compute --json transformer", lambda: load("transformer").trace(compute=False)),
-    ("trace --json inplace", lambda: load("inplace").trace()),
-    ("backends --format json", lambda: ggmltool.backends()),
-    ("backends --format json moe", lambda: load("moe").backends()),
-    ("backends --device CUDA0:24GiB --device CPU --format json", lambda: ggmltool.backends("CUDA0:24GiB", "CPU")),
-    ("backends --ggml 2024-01 --format json", lambda: ggmltool.backends(ggml="2024-01")),
-    ("supports --json moe", lambda: load("moe").supports()),
-    ("supports --only no --json moe", lambda: load("moe").supports(only="no")),
-    ("report --json moe", lambda: load("moe").report()),
-    ("report --after 2 --json outgrown", lambda: load("outgrown").report(after=2)),
-    ("report --compare moe --json transformer", lambda: load("transformer").report("moe")),
-    ("graph --json transformer", lambda: load("transformer").graph()),
-    ("graph --sched --json transformer", lambda: load("transformer").graph(sched=True)),
-    ("diff --json transformer moe", lambda: load("transformer").diff("moe")),
-    ("diff --pipeline --json moe", lambda: load("moe").diff(parallel=True)),
-    (
-        "diff --only splits,copies --json moe transformer",
-        lambda: load("moe").diff("transformer", only=["splits", "copies"]),
-    ),
-    (
-        "diff --ggml 2024-01,0.20.2 --json matmul",
-        lambda: load("matmul", ggml="2024-01").diff(load("matmul", ggml="0.20.2")),
-    ),
-    ("compare --json inplace", lambda: load("inplace").compare()),
-    ("compare --backends CUDA0,CPU --seed 3 --json moe", lambda: load("moe").compare(backends="CUDA0,CPU", seed=3)),
-    ("compare --zeros -t act --json transformer", lambda: load("transformer").compare(zeros=True, tensor=["act"])),
-    ("place -ngl 9 --device CUDA0 --json gemma-3-270m", lambda: load("gemma-3-270m").place(9, device="CUDA0")),
-    (
-        "place -ts 2,1 -ot ffn_down=CPU --device CUDA0:2GiB,CUDA1:1GiB --margin 0 --json gemma-3-270m",
-        lambda: load("gemma-3-270m").place(
-            tensor_split="2,1", override_tensor="ffn_down=CPU", device=["CUDA0:2GiB", "CUDA1:1GiB"], margin=0
-        ),
-    ),
-    (
-        "sweep -ngl 0,9,all -ts 1,1 --device CUDA0:2GiB,CUDA1:1GiB --format json gemma-3-270m",
-        lambda: load("gemma-3-270m").sweep("0,9,all", tensor_split="1,1", device=["CUDA0:2GiB", "CUDA1:1GiB"]),
-    ),
-    ("ops --json", lambda: ggmltool.ops()),
-    ("ops --json rope", lambda: ggmltool.ops("rope")),
-    ("types --format json", lambda: ggmltool.types()),
-    ("types --format json q4_K", lambda: ggmltool.types("q4_K")),
-    ("sample --json", lambda: ggmltool.samples()),
-    ("fit --device CUDA0:2GiB -ngl 9 -ncffn 0 gemma-3-270m",
-     lambda: ggmltool.fit("gemma-3-270m", device="CUDA0:2GiB", n_gpu_layers=9, n_cpu_ffn=0)),
-]  # fmt: skip
+SAID = dict(
+    line.split(" => ")
+    for line in Path(__file__).with_name("said.txt").read_text("utf-8").splitlines()
+    if " => " in line
+)
 """A command, and the same question in Python."""
 
 TITLES = {"diff": ("a", "b")}
@@ -114,10 +44,10 @@ TITLES = {"diff": ("a", "b")}
 
 @cache
 def answer(words: str) -> Any:
-    return dict(SAID)[words]()
+    return eval(SAID[words], {"load": load, "ggmltool": ggmltool})
 
 
-@pytest.mark.parametrize("words", [words for words, _ in SAID])
+@pytest.mark.parametrize("words", SAID)
 def test_python_says_what_the_command_says(call: Call, words: str) -> None:
     from shlex import split
 
@@ -147,7 +77,7 @@ WITHOUT = {"attach", "debug", "help", "man", "schema", "tui"}
 
 
 def test_every_command_is_there() -> None:
-    asked = {words.split()[0] for words, _ in SAID} | set(ELSEWHERE)
+    asked = {words.split()[0] for words in SAID} | set(ELSEWHERE)
     assert asked | WITHOUT == set(COMMANDS)
 
 
@@ -237,7 +167,7 @@ def test_the_drawing_is_that_of_the_command(call: Call) -> None:
         moe.dot(fold=True, split=1)
 
 
-@pytest.mark.parametrize("words", [words for words, _ in SAID])
+@pytest.mark.parametrize("words", SAID)
 def test_a_result_shows_itself(words: str) -> None:
     result = answer(words)
     assert re_line(repr(result))
@@ -493,7 +423,7 @@ ANSWERS: dict[str, Callable[[], Any]] = {
 """What no command answers, or otherwise."""
 
 
-@pytest.mark.parametrize("name", [*ANSWERS, *(words for words, _ in SAID)])
+@pytest.mark.parametrize("name", [*ANSWERS, *SAID])
 def test_an_answer_can_be_pickled(name: str) -> None:
     found = ANSWERS[name]() if name in ANSWERS else answer(name)
     again = pickle.loads(pickle.dumps(found))

@@ -68,13 +68,6 @@ def test_captures_of_several_ubatches_are_compared(call: Call) -> None:
     ]
 
 
-def test_a_csv_file_is_known_by_its_name(call: Call) -> None:
-    assert call("sweep", "-ngl", "1", "-o", "layers.csv", GEMMA).err == "Wrote layers.csv\n"
-    rows = list(csv.DictReader(io.StringIO(Path("layers.csv").read_text("utf-8"))))
-    assert [row["-ngl"] for row in rows] == ["1"]
-    assert int(rows[0]["needs.CUDA0"]) > 0
-
-
 def test_on_a_terminal_a_bar_shows_how_far_it_is(call: Call) -> None:
     result = call("sweep", "-ngl", "0..9", "-j", "1", GEMMA, tty=True, slow=True)
     assert "placing" in result.err

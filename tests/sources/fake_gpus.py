@@ -26,11 +26,12 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ggmltool.oracle import structs
 from ggmltool.oracle.structs import Tensor
@@ -284,47 +285,58 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-def _run(request: dict[str, Any]) -> dict[str, Any]:
-    settings = request["settings"]
-    settings["options"] = CaptureOptions(**settings["options"])
+S = TypeVar("S", bound=FakeSession)
+
+
+def session_of(kind: type[S], request: dict[str, Any]) -> S:
+    """The session that a request asks for."""
+    settings = request["settings"] | {"options": CaptureOptions(**request["settings"]["options"])}
     gpus = [FakeGpu(**{**gpu, "without": tuple(gpu["without"])}) for gpu in request["devices"]]
-    session = FakeSession(gpus, Settings(**settings))
+    return kind(gpus, Settings(**settings))
+
+
+def serve(run: Callable[[dict[str, Any], Path], dict[str, Any]]) -> None:
+    """The child: a request on standard input, a reply on standard output; what the library prints goes to a file."""
+    out, request = os.dup(1), json.load(sys.stdin)
+    with tempfile.NamedTemporaryFile() as printed:
+        os.dup2(printed.fileno(), 1)
+
+        def reply(value: dict[str, Any]) -> None:
+            with os.fdopen(out, "w") as file:
+                json.dump(value, file)
+
+        def on_abort(message: bytes) -> None:
+            reply({"error": message.decode()})
+            os._exit(0)
+
+        def on_callback_failure(failure: sys.UnraisableHookArgs) -> None:
+            # The library would go on with a made-up answer.
+            text = traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
+            reply({"error": "".join(text)})
+            os._exit(1)
+
+        sys.unraisablehook = on_callback_failure
+        callback = ABORT_CALLBACK(on_abort)
+        try:
+            LlamaLib(request["settings"]["options"]["library"]).ggml_set_abort_callback(callback)
+            result = run(request, Path(printed.name))
+        except CaptureError as error:
+            result = {"error": str(error)}
+        reply(result)
+    os._exit(0)
+
+
+def _run(request: dict[str, Any], _: Path) -> dict[str, Any]:
+    session = session_of(FakeSession, request)
     session.load(request["path"])
-    session.reserve(settings["options"].phase)
+    session.reserve(session.settings.options.phase)
     if session.failure is not None:
         raise session.failure
     return session.result()
 
 
 def _main() -> None:
-    """The child: one request on standard input, one reply on standard output."""
-    out = os.dup(1)
-    os.dup2(2, 1)
-
-    def reply(value: dict[str, Any]) -> None:
-        with os.fdopen(out, "w") as file:
-            json.dump(value, file)
-
-    def on_abort(message: bytes) -> None:
-        reply({"error": message.decode()})
-        os._exit(0)
-
-    def on_callback_failure(failure: sys.UnraisableHookArgs) -> None:
-        # The library would go on with a made-up answer.
-        text = traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
-        reply({"error": "".join(text)})
-        os._exit(1)
-
-    sys.unraisablehook = on_callback_failure
-    callback = ABORT_CALLBACK(on_abort)
-    request = json.load(sys.stdin)
-    try:
-        LlamaLib(request["settings"]["options"]["library"]).ggml_set_abort_callback(callback)
-        result = _run(request)
-    except CaptureError as error:
-        result = {"error": str(error)}
-    reply(result)
-    os._exit(0)
+    serve(_run)
 
 
 if __name__ == "__main__":

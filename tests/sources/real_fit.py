@@ -9,20 +9,15 @@ common_fit_params is not of llama.h; the shared object exports it as C++ names i
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, LlamaLib
-from ggmltool.sources.llama.capture.options import CaptureOptions
-from ggmltool.sources.llama.errors import CaptureError
 from tests.sources.fake_device import FakeGpu
-from tests.sources.fake_gpus import FUNCTIONS, SPLIT_MODES, BuftOverride, FakeSession, Settings, ask
+from tests.sources.fake_gpus import FUNCTIONS, SPLIT_MODES, BuftOverride, FakeSession, Settings, ask, serve, session_of
 
 FIT = (
     "_Z17common_fit_paramsPKcP18llama_model_paramsP20llama_context_paramsPf"
@@ -169,38 +164,14 @@ FUNCTIONS |= {
 
 
 def _run(request: dict[str, Any], printed: Path) -> dict[str, Any]:
-    settings = request["settings"]
-    settings["options"] = CaptureOptions(**settings["options"])
-    gpus = [FakeGpu(**{**gpu, "without": tuple(gpu["without"])}) for gpu in request["devices"]]
-    session = FitSession(gpus, Settings(**settings))
+    session = session_of(FitSession, request)
     result = session.fit(request["path"], FitSettings(**request["asked"]), request["prints"])
     ctypes.CDLL(None).fflush(None)
     return result | {"printed": printed.read_text()}
 
 
 def _main() -> None:
-    """The child: one request on standard input, one reply on standard output; the library's prints go to a file."""
-    out = os.dup(1)
-    request = json.load(sys.stdin)
-    with tempfile.NamedTemporaryFile() as printed:
-        os.dup2(printed.fileno(), 1)
-
-        def reply(value: dict[str, Any]) -> None:
-            with os.fdopen(out, "w") as file:
-                json.dump(value, file)
-
-        def on_abort(message: bytes) -> None:
-            reply({"error": message.decode()})
-            os._exit(0)
-
-        callback = ABORT_CALLBACK(on_abort)
-        try:
-            LlamaLib(request["settings"]["options"]["library"]).ggml_set_abort_callback(callback)
-            result = _run(request, Path(printed.name))
-        except CaptureError as error:
-            result = {"error": str(error)}
-        reply(result)
-    os._exit(0)
+    serve(_run)
 
 
 if __name__ == "__main__":

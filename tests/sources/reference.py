@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +21,9 @@ import numpy as np
 from ggmltool.sources.llama.capture.decode import Decoder
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.capture.session import Session
+from tests.sources.fake_gpus import ask
 
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 THREADS = 2
 """What the benchmarks give to both; tests have one, as they run beside one another."""
 
@@ -45,29 +46,17 @@ def decode(
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "logits"
-        ask = {"path": str(path), "tokens": tokens, "next": next_tokens, "n_ctx": n_ctx, "file": str(file)}
-        ask |= {"repack": repack, "threads": threads}
-        answer = _ask(ask)
+        asked = {"path": str(path), "tokens": tokens, "next": next_tokens, "n_ctx": n_ctx, "file": str(file)}
+        asked |= {"repack": repack, "threads": threads}
+        answer = ask("tests.sources.reference", asked, **NO_GPU)
         logits = np.fromfile(file, dtype=np.float32).reshape(len(tokens) + len(next_tokens), -1)
     return Decoded(logits, answer["times"][0], answer["times"][1:])
 
 
 def tokenize(path: Path, text: str) -> list[int]:
     """The tokens of a text."""
-    found: list[int] = _ask({"path": str(path), "text": text})["tokens"]
+    found: list[int] = ask("tests.sources.reference", {"path": str(path), "text": text}, **NO_GPU)["tokens"]
     return found
-
-
-def _ask(request: dict[str, Any]) -> Any:
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.sources.reference"],
-        input=json.dumps(request).encode(),
-        stdout=subprocess.PIPE,
-        env=environment,
-        check=True,
-    )
-    return json.loads(child.stdout)
 
 
 class Reference(Decoder):

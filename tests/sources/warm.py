@@ -39,7 +39,7 @@ ENTRIES = {
 }
 """Modules that are started, and the function that `python -m` calls."""
 
-CALLERS = ("ggmltool.sources.llama.capture.capture", "tests.sources.fake_gpus", "tests.sources.reference")
+CALLERS = ("ggmltool.sources.llama.capture.capture", "tests.sources.fake_gpus")
 """Modules that start them, with subprocess.run or subprocess.Popen."""
 
 
