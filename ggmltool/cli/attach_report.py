@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ggmltool.attach.end.ending import Ended
     from ggmltool.attach.session import AttachSession
     from ggmltool.attach.state import Snapshot
-    from ggmltool.attach.write.written import Written
 
 
 def save(document: dict[str, Any], output: Output, redact: bool, n: int = 1) -> None:
@@ -45,11 +44,9 @@ def numbered(output: Output, n: int) -> Output:
 
 def verified(visited: Visited) -> AttachVerifyDocument:
     """What the program decided in a call beside our plan of it."""
-    from ggmltool.ask.attach.verified import verify
-    from ggmltool.attach.write.written import GRAPH
+    from ggmltool.ask.attach.verified import verify_written
 
-    made: Written = visited.written
-    return verify(made.document, GRAPH, made.step, visited.decided, made.notes, visited.left)
+    return verify_written(visited.written, visited.decided, visited.left)
 
 
 def goes_on(session: AttachSession, failed: Exception | None = None) -> None:
@@ -285,14 +282,13 @@ def until_end(session: AttachSession, timeout: float | None) -> NoReturn:
 def tell_end(session: AttachSession, end: Ended, output: Output, redact: bool, json: bool) -> int:
     """What the end of a program means, and its graph as a scenario where -o names a file; the exit status."""
     from ggmltool.ask.attach.end import abort_view, explain_end
-    from ggmltool.ask.attach.verified import verified_view, verify
-    from ggmltool.attach.write.written import GRAPH
+    from ggmltool.ask.attach.verified import verified_view, verify_written
 
     status = session.wait()
     facts, found, made = explain_end(end), None, end.written
     if made is not None and end.decided is not None:
         # What its scheduler had decided beside our plan of the same scenario, of a graph that was allocated.
-        found = verify(made.document, GRAPH, made.step, end.decided, made.notes)
+        found = verify_written(made, end.decided)
     out = Output(aside=session.launched is not None and not json)
     if json:
         out.write_document(facts)

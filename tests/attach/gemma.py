@@ -19,11 +19,10 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from ggmltool.ask.attach.verified import AttachVerifyDocument, verify
+from ggmltool.ask.attach.verified import AttachVerifyDocument, verify_written
 from ggmltool.attach.calls import ALLOC, COMPUTE, At, calls, visit
 from ggmltool.attach.end.ending import ended as core_ended
 from ggmltool.attach.session import AttachError, AttachSession
-from ggmltool.attach.write.written import GRAPH
 from tests.attach.programs import core_by_gdb, decoding, ended, environment, onto, output_of, started
 from tests.sources.gguf_file import write_gguf
 from tests.sources.real_models import REAL_MODELS
@@ -68,7 +67,7 @@ def everything(program: list[str], endless: list[str]) -> Iterator[tuple[str, At
     made = end.written
     if made is None or end.decided is None:
         raise AttachError(f"nothing decided in the core dump: {end.without}")
-    yield "in a core dump", verify(made.document, GRAPH, made.step, end.decided, made.notes)
+    yield "in a core dump", verify_written(made, end.decided)
 
 
 def looked_at(session: AttachSession, at: At | None) -> Iterator[tuple[str, AttachVerifyDocument]]:
@@ -76,8 +75,7 @@ def looked_at(session: AttachSession, at: At | None) -> Iterator[tuple[str, Atta
     try:
         for called in calls(session, at):
             seen = visit(session)
-            made = seen.written
-            yield called.function, verify(made.document, GRAPH, made.step, seen.decided, made.notes, seen.left)
+            yield called.function, verify_written(seen.written, seen.decided, seen.left)
     except AttachError:
         if not session.ended:
             raise

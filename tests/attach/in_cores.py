@@ -18,14 +18,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ggmltool.ask.attach.verified import verify
+from ggmltool.ask.attach.verified import verify_written
 from ggmltool.attach.calls import ALLOC, RESERVE, visit
 from ggmltool.attach.end.ending import ended
 from ggmltool.attach.gdb import program
 from ggmltool.attach.reading import read_snapshot
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import left_by
-from ggmltool.attach.write.written import GRAPH, decided
+from ggmltool.attach.write.written import decided
 from tests.attach.randomly import Compared, Ran, Stopped, launched
 
 BESIDE = " in a core, beside the plan of the living program"
@@ -93,12 +93,11 @@ def _in_core(session: AttachSession, number: int, stop: Stopped) -> Iterator[Com
     after = read_snapshot(session, stop.sched, stop.graph, before.function, "after")
     done = decided(after, made.ids, made.names, made.step, stop.visited.answers)
     left = left_by(before, after, made.names.backends)
-    found = verify(made.document, GRAPH, made.step, done, made.notes, left)
+    found = verify_written(made, done, left)
     yield Compared(number, stop.function, BESIDE, found, made.document)
     if after.sched.is_alloc:
         end = ended(session, stop.sched, stop.graph)
         assert end.written is not None
         assert end.decided is not None
         own = end.written
-        found = verify(own.document, GRAPH, own.step, end.decided, own.notes)
-        yield Compared(number, stop.function, ALONE, found, own.document)
+        yield Compared(number, stop.function, ALONE, verify_written(own, end.decided), own.document)

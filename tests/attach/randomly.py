@@ -31,10 +31,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ggmltool
-from ggmltool.ask.attach.verified import AttachVerifyDocument, verify
+from ggmltool.ask.attach.verified import AttachVerifyDocument, verify_written
 from ggmltool.attach.calls import ALLOC, ALONE, COMPUTE, RESERVE, Visited, caller_of, in_scheduler, visit
 from ggmltool.attach.session import AttachError, AttachSession
-from ggmltool.attach.write.written import GRAPH
 from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import run_many
 from ggmltool.sources.llama.capture.packages import behavior_of
@@ -64,8 +63,7 @@ class Stopped(NamedTuple):
 
     def verified(self) -> AttachVerifyDocument:
         """The plan beside what was decided."""
-        made, found = self.visited.written, self.visited
-        return verify(made.document, GRAPH, made.step, found.decided, made.notes, found.left)
+        return verify_written(self.visited.written, self.visited.decided, self.visited.left)
 
 
 class Compared(NamedTuple):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 from ggmltool.ask.attach.end import EndDocument, abort_view, explain_end
-from ggmltool.ask.attach.verified import Stage, verify
+from ggmltool.ask.attach.verified import Stage, verify_written
 from ggmltool.attach.end.ending import Ended, ended
 from ggmltool.attach.files import emulator
 from ggmltool.attach.gdb.link import Dies
 from ggmltool.attach.session import AttachSession
-from ggmltool.attach.write.written import GRAPH
 from ggmltool.show.table import Style
 from tests.attach.programs import core_by_gdb, core_of, output_of
 from tests.needs import compiled, library, needs_gcc, needs_gdb
@@ -121,34 +118,16 @@ def test_shapes_that_do_not_fit_are_told_with_the_tensors_in_hand() -> None:
     assert "no graph: it was in no call of a scheduler" in text_of(facts)
 
 
-@cache
-def crashed(kind: str) -> Path | None:
-    return core_of([compiled("0.20.2"), *kind.split()])
-
-
-def explained_core(core: Path | None) -> EndDocument:
+def test_a_core_dump_of_a_crash_tells_the_signal_and_the_graph() -> None:
+    core = core_of([compiled("0.20.2"), "--crash"])
     if core is None:
         pytest.skip("this system writes core dumps elsewhere: /proc/sys/kernel/core_pattern")
     with AttachSession.core(str(core), str(compiled("0.20.2"))) as session:
-        return explain_end(ended(session))
-
-
-def test_a_core_dump_of_an_abort_ends_in_the_same_words_in_the_plan() -> None:
-    facts = explained_core(crashed("--abort preallocated"))
-    assert facts.signal == "SIGABRT"
-    (tensor,) = facts.tensors
-    assert (tensor.known_by, tensor.node) == ("named", 0)
-    assert facts.plan is not None
-    assert facts.plan.same
-
-
-def test_a_core_dump_of_a_crash_tells_the_signal_and_the_graph() -> None:
-    facts = explained_core(crashed("--crash"))
+        facts = explain_end(ended(session))
     assert facts.signal == "SIGSEGV"
     assert facts.calls[-1].startswith("ggml_backend_sched_graph_compute")
     assert facts.nodes > 20
-    text = text_of(facts)
-    assert "It read or wrote where it has no memory." in text
+    assert "It read or wrote where it has no memory." in text_of(facts)
 
 
 def test_without_unicorn_the_devices_of_a_core_dump_are_deduced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +142,6 @@ def test_without_unicorn_the_devices_of_a_core_dump_are_deduced(monkeypatch: pyt
         note.startswith("what the devices are: the last of a scheduler is a CPU") for note in end.snapshot.unread
     )
     assert [backend.name for backend in end.snapshot.backends] == ["GPU0", "CPU"]
-    found = verify(end.written.document, GRAPH, end.written.step, end.decided, end.written.notes)
+    found = verify_written(end.written, end.decided)
     assert found.first is not None
     assert found.first.stage is Stage.MEMORY, "how its memory is aligned is what nobody says now"

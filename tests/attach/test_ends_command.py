@@ -71,7 +71,9 @@ def test_a_core_dump_as_json(attach: Attach) -> None:
     document = json.loads(out)
     assert (status, document["kind"], document["signal"]) == (1, "attach_end", signal.SIGABRT.name)
     assert document["plan"]["same"] is True
-    assert document["tensors"][0]["backends"] == [
+    (tensor,) = document["tensors"]
+    assert (tensor["known_by"], tensor["node"]) == ("named", 0)
+    assert tensor["backends"] == [
         {"backend": "GPU0", "op": False, "memory": True},
         {"backend": "CPU", "op": True, "memory": False},
     ]

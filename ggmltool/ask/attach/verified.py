@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from ggmltool.ask.words import reason_sentence
 from ggmltool.attach.state import LeftState
+from ggmltool.attach.write.written import GRAPH, Written
 from ggmltool.ggml.alloc.common import TensorAlloc
 from ggmltool.ggml.sched.past import Past, past_of
 from ggmltool.ggml.sched.state import SchedulerState
@@ -232,6 +233,11 @@ def verify(
         likely=causes,
         notes=notes,
     )
+
+
+def verify_written(made: Written, process: Mapping[str, Any], left: LeftState | None = None) -> AttachVerifyDocument:
+    """The same of a scenario that was written of a program. Raises ScenarioError."""
+    return verify(made.document, GRAPH, made.step, process, made.notes, left)
 
 
 def _shown(value: Any) -> str:

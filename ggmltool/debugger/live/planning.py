@@ -9,7 +9,7 @@ from typing import Any
 
 from ggmltool.ask.answer import Answer
 from ggmltool.ask.attach.live import title_of
-from ggmltool.ask.attach.verified import verified_view, verify
+from ggmltool.ask.attach.verified import verified_view, verify_written
 from ggmltool.ask.explain import text
 from ggmltool.ask.explain.node import explain_node
 from ggmltool.attach.calls import ALLOC, COMPUTE, RESERVE
@@ -109,6 +109,4 @@ def verified(process: StoppedProcess, command: GdbCommand) -> str:
     said = _scenario(process)
     if said.decided is None:
         raise CommandError(f"The scheduler has not decided yet; look when it has: {_stop(process)}.")
-    made = said.written
-    found = verify(made.document, GRAPH, made.step, said.decided, made.notes)
-    return verified_view(found, title_of(process.named), command.style)
+    return verified_view(verify_written(said.written, said.decided), title_of(process.named), command.style)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from ggmltool.ask.attach.verified import verify
+from ggmltool.ask.attach.verified import verify_written
 from ggmltool.attach.devices.answered import SnapshotQuestions, given_order, orders_of
 from ggmltool.attach.devices.asking import with_answers, with_devices
 from ggmltool.attach.state import Answers, Snapshot
-from ggmltool.attach.write.written import GRAPH, decided, with_assignments, written
+from ggmltool.attach.write.written import decided, with_assignments, written
 from ggmltool.ggml.devices.recorded import Order
 from ggmltool.state.memory.tensors import TensorStruct
 from tests.attach.recorded import recorded
@@ -36,7 +36,7 @@ def test_a_dead_program_is_planned_as_it_had_decided(name: str) -> None:
     made = written(snapshot, answers)
     done = decided(snapshot, made.ids, made.names, made.step, answers)
     made = with_assignments(made, done)
-    found = verify(made.document, GRAPH, made.step, done, made.notes)
+    found = verify_written(made, done)
     assert found.copies > 0
     assert found.first is None
 

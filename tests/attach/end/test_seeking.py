@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.ask.attach.verified import verify
+from ggmltool.ask.attach.verified import verify_written
 from ggmltool.attach.end.abort import read_death
 from ggmltool.attach.end.ending import ended
 from ggmltool.attach.end.found import graph_of, schedulers_dumped, schedulers_held
@@ -12,7 +12,6 @@ from ggmltool.attach.files.corefile import read_core
 from ggmltool.attach.reading import ProcessReader, read_snapshot
 from ggmltool.attach.session import AttachSession
 from ggmltool.attach.state import Snapshot
-from ggmltool.attach.write.written import GRAPH
 from tests.attach.programs import core_by_gdb, core_of
 from tests.needs import compiled, needs_gcc, needs_gdb
 
@@ -43,7 +42,7 @@ def test_what_is_read_of_a_dead_program_is_what_a_live_one_says(release: str) ->
     assert all(dead.tensors[node].data for node in dead.graph.nodes)
     assert end.written is not None
     assert end.decided is not None
-    found = verify(end.written.document, GRAPH, end.written.step, end.decided, end.written.notes)
+    found = verify_written(end.written, end.decided)
     assert found.first is None
     assert found.fields > 500
     with AttachSession.launch([str(compiled(release))]) as session:
