@@ -1,21 +1,15 @@
 """Several builds of graphs on one scheduler, in any order: where their tensors lie, what was freed, and the values.
 
-    python -m tests.conformance.builds --seeds 0:500 --ggml 0.26
-
 A build keeps its tensors while others are allocated. The library's devices never give freed memory out again and fill
 it with NaN, so that what lies there is known, and what was computed from it shows.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import NamedTuple
 
 import ggmltool
-from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.oracle.run import FREED, Places
 from ggmltool.scenario.run.run import Run
@@ -23,7 +17,7 @@ from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz_wide import builds_scenario
-from tests.conformance.releases import JUDGED
+from tests.conformance.run import Outcome
 from tests.conformance.values import Read, compare_values, stepped, tolerance
 
 VALUES = ("compute", "set", "get")
@@ -32,15 +26,6 @@ VALUES = ("compute", "set", "get")
 
 MOST_ELEMENTS = 2_000_000
 """Of all tensors of a scenario: some random weights would have gigabytes."""
-
-
-class Outcome(NamedTuple):
-    """What a seed gave: differences, arrays compared, tensors found in freed memory."""
-
-    seed: int
-    differences: list[str]
-    arrays: int
-    freed: int
 
 
 def places(run: Run) -> dict[str, Places]:
@@ -88,7 +73,7 @@ def judge(loaded: LoadedScenario, real: OracleRun) -> Outcome:
             found = compare_values(array, others[id], allowed) if id in others else ["freed memory in the library"]
             out += [f"get {i}: {id}: {text}" for text in found]
     freed = sum(place == FREED for tables in where for table in tables.values() for place in table.values())
-    return Outcome(0, out, arrays, freed)
+    return Outcome(0, out, n=arrays, freed=freed)
 
 
 def elements(model: ScenarioSpec) -> int:
@@ -103,26 +88,3 @@ def outcomes(seeds: Sequence[int], release: str) -> Iterator[Outcome]:
     loaded = {seed: one for seed, one in loaded.items() if elements(one.model) < MOST_ELEMENTS}
     for (seed, one), real in zip(loaded.items(), run_many((x.model for x in loaded.values()), debug=0), strict=True):
         yield judge(one, real)._replace(seed=seed)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints every seed that differs and a summary; 1 where one did."""
-    parser = argparse.ArgumentParser(description="Several builds of graphs on one scheduler, beside the real library.")
-    parser.add_argument("--seeds", default="0:200", metavar="A:B", help="from A up to, not including, B")
-    parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED, help="the release that is judged")
-    options = parser.parse_args(arguments)
-    first, _, last = options.seeds.partition(":")
-    n = n_arrays = n_failed = n_freed = 0
-    for found in outcomes(range(int(first), int(last or int(first) + 1)), options.ggml):
-        n += 1
-        n_arrays += found.arrays
-        n_freed += found.freed
-        if found.differences:
-            n_failed += 1
-            sys.stdout.write(f"seed {found.seed}: " + "\n    ".join(found.differences[:4]) + "\n")
-    sys.stdout.write(f"{n} scenarios, {n_arrays} arrays, {n_freed} tensors in freed memory, {n_failed} differ\n")
-    return 1 if n_failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,15 +1,11 @@
 """Scenarios whose devices are turned into recorded ones: asked every question of the graphs, and written down.
 
-    python -m tests.conformance.recorded --seeds 0:2000 --ggml 0.26
-
-compares the plans of both, step by step, also when the scenario has been dumped and loaded again, and those of the
+Compared are the plans of both, step by step, also when the scenario has been dumped and loaded again, and those of the
 real library with mocks that answer as recorded.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +17,7 @@ from ggmltool.ggml.devices.questions import question, size_question
 from ggmltool.ggml.devices.recorded import RECORDED, Order, RecordedAnswer, RecordedAnswers
 from ggmltool.ggml.errors import Error
 from ggmltool.ggml.releases.parts import profiles_of
-from ggmltool.ggml.releases.table import DEFAULT, RELEASES
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.tensor import Tensor
 from ggmltool.ggml.version import SIZE_MAX
 from ggmltool.oracle import run_many
@@ -31,7 +27,7 @@ from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import BackendSpec, BufferTypeSpec, ScenarioSpec
 from tests.conformance.compare import compare_runs
 from tests.conformance.fuzz import scenario
-from tests.conformance.run import engine_run, planning_only
+from tests.conformance.run import Outcome, engine_run, planning_only
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.state import SchedulerState
@@ -155,20 +151,7 @@ def differences(seeds: Sequence[int], release: str, with_library: bool = False) 
                 yield seed, [f"library: {d}" for d in found]
 
 
-def main() -> int:
-    """Prints what differs; 1 if anything does."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", default="0:500")
-    parser.add_argument("--ggml", default=DEFAULT.name)
-    options = parser.parse_args()
-    first, last = map(int, options.seeds.split(":"))
-    n = 0
-    for seed, found in differences(range(first, last), options.ggml, RELEASES[options.ggml].library is not None):
-        n += 1
-        sys.stdout.write(f"{seed}: {found[:3]}\n")
-    sys.stdout.write(f"{n} differ\n")
-    return bool(n)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def outcomes(seeds: Sequence[int], release: str) -> Iterator[Outcome]:
+    """The outcome of every seed, beside the library where the release has one."""
+    found = dict(differences(seeds, release, RELEASES[release].library is not None))
+    return (Outcome(seed, found.get(seed, [])) for seed in seeds)

@@ -4,9 +4,11 @@
     python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26 --wide
     python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26 --rare
     python -m tests.conformance.run --seeds 0:20000 --jobs 2 --ggml 0.26 --builds
+    python -m tests.conformance.run --seeds 0:500 --ggml 0.26 --values
 
 Every seed is a scenario of `fuzz`, with --wide of `fuzz_wide`, with --rare of `fuzz_rare`, or with --builds of
-`builds_scenario`; compared are all plans in every field and the debug print byte for byte.
+`builds_scenario`; compared are all plans in every field and the debug print byte for byte. With --values, --freed,
+--recorded or --past it is what the module of that kind (`ELSEWHERE`) compares.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from itertools import repeat
 from multiprocessing import get_context
 from typing import Any, NamedTuple
@@ -33,19 +36,21 @@ from tests.conformance.compare import compare_runs, is_crash
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_rare import rare_scenario
 from tests.conformance.fuzz_wide import builds_scenario, wide_scenario
-from tests.conformance.releases import JUDGED
 
 CHUNK = 100
 PLANNING = ("reserve", "alloc", "compute", "reset")
 
 
 class Outcome(NamedTuple):
-    """What a seed gave: `differences` empty where engine and library agree, `end` how the library ended."""
+    """What a seed gave: `differences` empty where engine and library agree, `end` how the library ended, `n` the plans
+    or arrays that were compared, `freed` the tensors that were found in freed memory.
+    """
 
     seed: int
     differences: list[str]
-    end: str
-    n_plans: int
+    end: str = "ok"
+    n: int = 0
+    freed: int = 0
 
 
 def planning_only(loaded: LoadedScenario) -> ScenarioSpec:
@@ -87,9 +92,20 @@ MAKERS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 """What makes the scenario of a seed, by the kind of scenarios."""
 
+ELSEWHERE = {
+    "values": "tests.conformance.values",
+    "freed": "tests.conformance.builds",
+    "recorded": "tests.conformance.recorded",
+    "past": "tests.ggml.sched.pasts",
+}
+"""Modules whose `outcomes` compares something else, by its kind."""
+
 
 def outcomes(seeds: Sequence[int], release: str, kind: str = "usual") -> Iterator[Outcome]:
     """The outcome of every seed, first those with a debug print, which itself changes ggml's state, then the others."""
+    if kind in ELSEWHERE:
+        yield from import_module(ELSEWHERE[kind]).outcomes(seeds, release)
+        return
     make = partial(MAKERS[kind], inputs_anywhere=not RELEASES[release].ops.inputs_are_leafs)
     for debug in (True, False):
         yield from _outcomes([s for s in seeds if (s % 5 != 0) == debug], release, make, debug)
@@ -137,12 +153,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare the engine with the real library on random scenarios.")
     parser.add_argument("--seeds", default="0:1000", metavar="A:B", help="from A up to, not including, B")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
-    parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED, help="the release that is judged")
+    parser.add_argument("--ggml", default=DEFAULT.name, choices=tuple(RELEASES), help="the release that is judged")
     for kind, about in (
         ("long", "long forms only"),
         ("wide", "with more of what is rare"),
         ("rare", "at the ends of all"),
-        ("builds", "with steps that go back to older builds (without values; tests.conformance.builds has them)"),
+        ("builds", "with steps that go back to older builds"),
+        ("freed", "the values and the places of such builds"),
+        ("values", "computed values, and the order of waiting"),
+        ("recorded", "devices turned into recorded ones"),
+        ("past", "steps after what the scheduler was (without the library)"),
     ):
         parser.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, default="usual", help=about)
     parser.add_argument("--stop-after", type=int, default=50, metavar="N", help="give up after N failures")
@@ -152,12 +172,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chunks = [seeds[i : i + CHUNK] for i in range(0, len(seeds), CHUNK)]
     started = time.perf_counter()
     ends: dict[str, int] = {}
-    n_failed = n_plans = 0
+    n_failed = n_compared = n_freed = 0
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("fork")) as pool:
         for results in pool.map(_chunk, chunks, repeat(options.ggml), repeat(options.kind)):
             for outcome in results:
                 ends[outcome.end] = ends.get(outcome.end, 0) + 1
-                n_plans += outcome.n_plans
+                n_compared += outcome.n
+                n_freed += outcome.freed
                 if outcome.differences:
                     n_failed += 1
                     _say(f"seed {outcome.seed}: " + "\n    ".join(outcome.differences[:5]))
@@ -166,7 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 break
     seconds = time.perf_counter() - started
     n = sum(ends.values())
-    _say(f"{n} scenarios, {n_plans} plans ({', '.join(f'{v} {k}' for k, v in sorted(ends.items()))})")
+    ended = ", ".join(f"{v} {k}" for k, v in sorted(ends.items()))
+    _say(f"{n} scenarios ({ended}), {n_compared} compared, {n_freed} tensors in freed memory")
     _say(f"{n_failed} differ; {seconds:.1f} s, {n / seconds:.0f} scenarios/s")
     return 1 if n_failed else 0
 

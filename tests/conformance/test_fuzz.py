@@ -13,17 +13,15 @@ import ggmltool
 from ggmltool.ask.ops.record import op_facts
 from ggmltool.ggml.devices.profile import SizeFacts
 from ggmltool.ggml.dtypes import TYPES
-from ggmltool.ggml.op import Op
+from ggmltool.ggml.op import Op, keys_of, op_key
 from ggmltool.ggml.releases.parts import profiles_of
 from ggmltool.ggml.releases.table import RELEASES
-from ggmltool.ggml.tensor import Tensor
+from ggmltool.ggml.tensor import FLAGS, Tensor, contiguous_nb
 from ggmltool.oracle import OracleRun, run, run_many
-from ggmltool.scenario.scenario import LoadedScenario
 from tests.conformance.compare import compare, compare_runs
 from tests.conformance.fuzz import Spec, scenario
 from tests.conformance.fuzz_rare import rare_scenario
 from tests.conformance.fuzz_wide import OWN_ORDER, builds_scenario, wide_scenario
-from tests.conformance.longform import model_of
 from tests.conformance.releases import seeds_of
 from tests.conformance.run import engine_run, outcomes
 from tests.conformance.values import compare_values, judge
@@ -50,8 +48,8 @@ def test_a_seed_always_gives_the_same_scenario(make: Callable[[int], Spec]) -> N
 def test_scenarios_reach_all_ends_and_shapes() -> None:
     seen: Counter[str] = Counter()
     for seed in (drawn := Drawn(range(150), 1)):
-        model = model_of(scenario(seed, short_forms=False))
-        for plan in engine_run(LoadedScenario(model), model, debug=False)[0]:
+        loaded = ggmltool.load(scenario(seed, short_forms=False))
+        for plan in engine_run(loaded, loaded.model, debug=False)[0]:
             seen["refused"] += not plan["ok"]
             seen["split often"] += len(plan["splits"]) > 3
             seen["pipeline copies"] += 10 * any(copy["copy"] == 3 for copy in plan["copies"])
@@ -61,7 +59,7 @@ def test_scenarios_reach_all_ends_and_shapes() -> None:
 
 
 def test_a_comparison_names_the_field_that_differs(release: str) -> None:
-    (run,) = run_many([model_of(scenario(3, short_forms=False), release=release)], debug=0)
+    (run,) = run_many([ggmltool.load(scenario(3), ggml=release).model], debug=0)
     plan = run.plans[0]
     assert plan["ok"]
     other = {**plan, "nodes": [{**plan["nodes"][0], "offset": -1}, *plan["nodes"][1:]]}
@@ -71,27 +69,30 @@ def test_a_comparison_names_the_field_that_differs(release: str) -> None:
 
 
 def test_the_generated_long_forms_mean_to_the_loader_what_they_say() -> None:
-    import ggmltool
-
     for seed in range(60):
         source = scenario(seed, short_forms=False)
-        read, loaded = model_of(source), ggmltool.load(source).model
-        for context, other in zip(read.contexts, loaded.contexts, strict=True):
-            assert [(t.id, t.ne, t.nb, t.flags, t.view_src, t.view_offs) for t in context.tensors] == [
-                (t.id, t.ne, t.nb, t.flags, t.view_src, t.view_offs) for t in other.tensors
-            ]
-        for name, graph in read.graphs.items():
-            assert [(t.id, t.op, t.src, t.ne, t.nb, t.view_src, t.view_offs) for t in graph.nodes] == [
-                (t.id, t.op, t.src, t.ne, t.nb, t.view_src, t.view_offs) for t in loaded.graphs[name].nodes
-            ]
+        model = ggmltool.load(source).model
+        written = [*source["contexts"].values(), *source["graphs"].values()]
+        read = [*(c.tensors for c in model.contexts), *(g.nodes for g in model.graphs.values())]
+        for group, tensors in zip(written, read, strict=True):
+            told = group["tensors"] if "tensors" in group else group["nodes"]
+            assert list(told) == [t.id for t in tensors]
+            for t, entry in zip(tensors, told.values(), strict=True):
+                ne = (*entry["ne"], 1, 1, 1)[:4]
+                nb = tuple(entry["nb"]) if "nb" in entry else contiguous_nb(TYPES[entry["type"]], ne)
+                assert (t.type.name, t.ne, t.nb) == (entry["type"], ne, nb)
+                assert (list(t.src), t.view_src, t.view_offs) == (
+                    entry.get("src", []), entry.get("view_src"), entry.get("view_offs", 0),
+                )  # fmt: skip
+                assert t.flags == sum(FLAGS[name] for name in set(entry.get("flags", ())))
+                if "op" in entry:
+                    assert op_key(t.op, t.op_params) in keys_of(entry["op"])
 
 
 def test_the_engine_computes_what_the_real_library_computes(release: str) -> None:
-    from tests.conformance.values import outcomes as computed
-
-    results = list(computed(seeds_of(release, 40), release))
-    assert {seed: differences for seed, differences, _ in results if differences} == {}
-    assert sum(arrays for _, _, arrays in results) > 20
+    results = list(outcomes(seeds_of(release, 40), release, kind="values"))
+    assert {o.seed: o.differences for o in results if o.differences} == {}
+    assert sum(o.n for o in results) > 20
 
 
 def test_what_no_rule_settles_is_no_difference_and_all_else_is_one() -> None:

@@ -1,12 +1,7 @@
-"""Random scenarios computed on the engine and on the real library: values, and the order of waiting.
-
-python -m tests.conformance.values --seeds 0:500 --ggml 0.26
-"""
+"""Random scenarios computed on the engine and on the real library: values, and the order of waiting."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +10,6 @@ from numpy.typing import NDArray
 
 import ggmltool
 from ggmltool.ggml.events import EventCall, Listener, Synchronized
-from ggmltool.ggml.releases.table import DEFAULT
 from ggmltool.oracle import OracleRun, run_many
 from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.scenario import LoadedScenario
@@ -23,7 +17,7 @@ from ggmltool.scenario.spec import ScenarioSpec
 from tests.another_cpu import another_cpu
 from tests.conformance.compare import compare_runs
 from tests.conformance.fuzz import scenario
-from tests.conformance.releases import JUDGED
+from tests.conformance.run import Outcome
 
 NMSE_F32, NMSE_OTHER = 1e-6, 1e-2
 """How far outputs may be off after a whole graph (normalized mean squared error): f32 throughout, or not."""
@@ -138,8 +132,8 @@ def nmse(values: NDArray[Any], others: NDArray[Any]) -> float:
     return float(((a - b) ** 2).sum()) / max(float((b**2).sum()), 1e-30)
 
 
-def outcomes(seeds: Sequence[int], release: str) -> Iterator[tuple[int, list[str], int]]:
-    """(seed, differences, arrays compared) of every seed whose scenario the real library could compute."""
+def outcomes(seeds: Sequence[int], release: str) -> Iterator[Outcome]:
+    """The outcome, with the number of arrays, of every seed whose scenario the real library could compute."""
     loaded = [ggmltool.load(scenario(seed, values=True), ggml=release) for seed in seeds]
     for seed, one, real in zip(seeds, loaded, run_many((x.model for x in loaded), debug=0), strict=True):
         ended = real.plans[-1] if real.plans else None
@@ -150,26 +144,4 @@ def outcomes(seeds: Sequence[int], release: str) -> Iterator[tuple[int, list[str
         if found:
             with another_cpu():
                 found = judge(ours, real, tolerance(one.model), engine_run(one)[1])
-        yield seed, found, sum(len(v) for v in real.values)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints every seed that differs and a summary; 1 where one did."""
-    parser = argparse.ArgumentParser(description="Compare values with those of the real library on random scenarios.")
-    parser.add_argument("--seeds", default="0:200", metavar="A:B", help="from A up to, not including, B")
-    parser.add_argument("--ggml", default=DEFAULT.name, choices=JUDGED, help="the release that is judged")
-    options = parser.parse_args(arguments)
-    first, _, last = options.seeds.partition(":")
-    n = n_arrays = n_failed = 0
-    for seed, differences, arrays in outcomes(range(int(first), int(last or int(first) + 1)), options.ggml):
-        n += 1
-        n_arrays += arrays
-        if differences:
-            n_failed += 1
-            sys.stdout.write(f"seed {seed}: " + "\n    ".join(differences[:4]) + "\n")
-    sys.stdout.write(f"{n} scenarios computed, {n_arrays} arrays compared, {n_failed} differ\n")
-    return 1 if n_failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        yield Outcome(seed, found, n=sum(len(v) for v in real.values))

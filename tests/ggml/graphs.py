@@ -88,12 +88,6 @@ class Builder:
         t.set_op(op, (), *(src or (of,)))
         return t
 
-    def none_view(self, name: str, of: Tensor) -> Tensor:
-        """ggml_view_tensor: a view without an op, thus a leaf."""
-        t = self.ctx.view_tensor(of)
-        t.id = t.name = name
-        return t
-
     def graph(self, *outputs: Tensor, size: int = 2048) -> CGraph:
         graph = CGraph(size, self.ctx.indices.top)
         for t in outputs:

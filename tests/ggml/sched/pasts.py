@@ -1,12 +1,7 @@
-"""Scenarios that are cut after a step: what the scheduler was then is the past of the rest.
-
-python -m tests.ggml.sched.pasts --seeds 0:2000 --ggml 0.26
-"""
+"""Scenarios that are cut after a step: what the scheduler was then is the past of the rest."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,13 +9,14 @@ from typing import Any, cast
 
 import ggmltool
 from ggmltool.ggml.errors import Error
-from ggmltool.ggml.releases.table import DEFAULT, RELEASES
+from ggmltool.ggml.releases.table import RELEASES
 from ggmltool.ggml.sched.past import past_of
 from ggmltool.scenario.dump import dump
 from ggmltool.scenario.run.reserving import ReservingRun
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec, Step
 from tests.conformance.fuzz import scenario
+from tests.conformance.run import Outcome
 
 PLANS = ("reserve", "alloc")
 
@@ -65,17 +61,7 @@ def cuts(model: ScenarioSpec) -> Iterator[tuple[int, dict[str, Any], dict[str, A
             yield k, run.plans[-1].as_dict(), alone.as_dict()
 
 
-def main() -> int:
-    """Prints what differs; 1 if anything does."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", default="0:500")
-    parser.add_argument("--ggml", default=DEFAULT.name)
-    options = parser.parse_args()
-    first, last = map(int, options.seeds.split(":"))
-    found = list(differences(range(first, last), options.ggml))
-    sys.stdout.write("".join(f"{seed}: {what}\n" for seed, what in found) + f"{len(found)} differ\n")
-    return bool(found)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def outcomes(seeds: Sequence[int], release: str) -> Iterator[Outcome]:
+    """The outcome of every seed."""
+    for seed in seeds:
+        yield Outcome(seed, [found for _, found in differences([seed], release)])
