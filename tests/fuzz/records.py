@@ -6,7 +6,6 @@ import copy
 import json
 import random
 import zlib
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -100,8 +99,7 @@ def _change(value: dict[str, Any], rng: random.Random) -> None:
         case 4 if isinstance(run, dict):
             run["changes"] = [_changes(rng) if rng.random() < 0.1 else row for row in _list(run.get("changes"))]
         case _:
-            places = list(_places(value))
-            where, key = rng.choice(places)
+            where, key, _ = rng.choice(list(scenarios.everywhere(value)))
             where[key] = _junk(rng)
 
 
@@ -127,10 +125,3 @@ def _junk(rng: random.Random) -> Any:
     except (OverflowError, UnicodeEncodeError):
         return rng.choice((None, -1, (1 << 63) - 1, (1 << 64) - 1, float("nan"), b"\xff", "\x1b[2J\u202e"))
     return copy.deepcopy(value)
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in list(pairs):
-        yield value, key
-        yield from _places(item)
