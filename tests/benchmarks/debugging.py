@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.debugging [SCENARIO...]
 
-Prints a table of processor times with the goal of each, and never fails. Without a scenario: gemma-3-270m, and a chain
-of 2000 nodes. The screen needs Textual.
+Prints a table of processor times with the goal of each, and never fails. Without a scenario: gemma-3-270m, and a
+graph of 2000 nodes. The screen needs Textual.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ggmltool.inspect.opened import Opened
 from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.state.story.history import History, record_history
 from tests.benchmarks.gemma import show
+from tests.benchmarks.planning import layers
 
 NODES = 2000
 STEPS = 1000
@@ -29,13 +30,6 @@ KEYS = 20
 PLACE = "ggml_gallocr_allocate_node"
 CONDITIONS = ("hn->addr.offset > 1000000000000", "node->ne[0] == 12345", "sched->n_splits > 100")
 WATCHED = ("sched->n_splits", "sched->splits[0].i_end", "galloc->hash_values[7].n_children")
-
-
-def chain() -> dict[str, Any]:
-    """A scenario with a node behind the other."""
-    nodes = {f"n{i}": {"op": "add", "src": [f"n{i - 1}" if i else "x", "x"]} for i in range(NODES)}
-    inputs = {"tensors": {"x": {"type": "f32", "ne": [64, 16]}}}
-    return {"ggmltool": 1, "backends": ["CPU"], "contexts": {"inputs": inputs}, "graphs": {"g": {"nodes": nodes}}}
 
 
 def took(do: Callable[[], object]) -> float:
@@ -114,7 +108,7 @@ def main() -> None:
     names = sys.argv[1:]
     scenarios = {name: ggmltool.load(name) for name in names or ["gemma-3-270m"]}
     if not names:
-        scenarios[f"{NODES} nodes"] = ggmltool.load(chain())
+        scenarios[f"{NODES} nodes"] = ggmltool.load(layers(NODES))
     for name, scenario in scenarios.items():
         measure(name, scenario)
 

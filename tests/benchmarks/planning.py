@@ -8,11 +8,9 @@ Prints a table of figures with the goal of each, and never fails: a slow machine
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -139,21 +137,6 @@ def command(*args: str) -> float:
     return best(run, 7)
 
 
-def loading() -> tuple[float, float]:
-    """Seconds to load a captured scenario of 10 MB, and its size in MB."""
-    from ggmltool.scenario.dump import dump
-
-    document = dump(ggmltool.load(GEMMA_TWO_DEVICES).model)
-    nodes = document["graphs"]["main"]["nodes"]
-    one = len(json.dumps(document))
-    graphs = {f"g{i}": {"nodes": nodes} for i in range(10_000_000 // one + 1)}
-    text = json.dumps(document | {"graphs": graphs, "steps": ["reserve g0"]})
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "large.json"
-        path.write_text(text)
-        return best(lambda: ggmltool.load(path), 3), len(text) / 1e6
-
-
 def main() -> None:
     rows: list[tuple[str, str, str]] = []
     scenario = ggmltool.load(GEMMA)
@@ -174,8 +157,6 @@ def main() -> None:
     rows.append(("per node of 1 000", f"{small * 1e6:.2f} us", ""))
     rows.append(("per node of 100 000", f"{large * 1e6:.2f} us", ""))
     rows.append(("  as a multiple", f"{large / small:.2f}", "at most 1.3"))
-    seconds, megabytes = loading()
-    rows.append((f"loading {megabytes:.1f} MB of JSON", f"{seconds:.2f} s", "at most 1 s for 10 MB"))
     rows.append(
         ("ggmltool splits, end to end", f"{command('-m', 'ggmltool', 'splits', str(GEMMA)):.2f} s", "at most 0.5 s")
     )

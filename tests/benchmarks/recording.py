@@ -14,35 +14,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import ggmltool
 from ggmltool.state.story.history import record_history
 from ggmltool.state.story.record import open_history, record_bytes
+from tests.benchmarks.planning import layers
 
-N_BLOCKS = 500
+N_NODES = 2000
 N_JUMPS = 200
 REPEATS = 5
-
-
-def large() -> dict[str, Any]:
-    """A scenario of 2 000 nodes."""
-    weights, nodes, before = {}, {}, "x"
-    for i in range(N_BLOCKS):
-        weights[f"w{i}"] = {"type": "f32", "ne": [64, 64]}
-        nodes[f"m{i}"] = {"op": "mul_mat", "src": [f"w{i}", before]}
-        nodes[f"a{i}"] = {"op": "add", "src": [f"m{i}", before]}
-        nodes[f"n{i}"] = {"op": "rms_norm", "src": [f"a{i}"], "eps": 1e-5}
-        nodes[f"s{i}"] = {"op": "mul", "src": [f"n{i}", f"m{i}"]}
-        before = f"s{i}"
-    inputs = {"x": {"type": "f32", "ne": [64, 8], "flags": ["input"]}}
-    return {
-        "ggmltool": 1,
-        "backends": ["CUDA0", "CPU"],
-        "scheduler": {"graph_size": 8 * N_BLOCKS},
-        "contexts": {"w": {"buft": "CUDA0", "usage": "weights", "tensors": weights}, "in": {"tensors": inputs}},
-        "graphs": {"main": {"nodes": nodes}},
-    }
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -57,7 +37,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 def main() -> None:
     """Print a line for each figure."""
-    scenario = ggmltool.load(sys.argv[1] if len(sys.argv) > 1 else large())
+    scenario = ggmltool.load(sys.argv[1] if len(sys.argv) > 1 else layers(N_NODES))
     steps = [step for step in scenario.model.steps if step.kind in ("reserve", "alloc", "reset", "measure")]
     history = record_history(scenario)
     with tempfile.TemporaryDirectory() as folder:

@@ -66,6 +66,23 @@ def differences(engine: Any, oracle: Any, path: str) -> Iterator[str]:
         yield f"{path}: {engine!r}, not {oracle!r}"
 
 
+HIDDEN = ("alloc_buffer", "free_buffer", "event_new", "set_tensor CPU ", "get_tensor CPU ")
+"""Calls of the library's that the engine does not announce."""
+
+
+def calls_of(trace: Iterable[str]) -> list[str]:
+    """The calls on devices that the library made, as `trace_of` has the engine's: an event, which the library numbers
+    through all devices, with its pipeline copy.
+    """
+    out = []
+    for line in trace:
+        if line.startswith("event_") and not line.startswith(HIDDEN):
+            head, _, number = line.rpartition(" ")
+            line = f"{head} {int(number) % 4}"
+        out.append(line)
+    return [line for line in out if not line.startswith(HIDDEN)]
+
+
 IsVisible = Callable[[str], bool]
 
 

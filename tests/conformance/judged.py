@@ -14,15 +14,12 @@ from ggmltool.ggml.releases.release import Rules
 from ggmltool.oracle import OracleRun
 from ggmltool.oracle import run as run_on_library
 from ggmltool.scenario.run.run import Run
-from tests.conformance.compare import is_crash, trace_of
+from tests.conformance.compare import calls_of, is_crash, trace_of
 from tests.conformance.run import judge
 from tests.invariants import Violation, check_plan, violations
 
 GPU: dict[str, Any] = {"name": "CUDA0", "profile": "custom"}
 """A device that runs everything, aligned to 128 bytes; the library's stand-in knows no CUDA."""
-
-HIDDEN = ("alloc_buffer", "free_buffer", "event_new", "set_tensor CPU ", "get_tensor CPU ")
-"""Calls of the library's that the engine does not announce."""
 
 
 @dataclass
@@ -147,8 +144,7 @@ def judged(
     assert judge([p.as_dict() for p in run.plans], raw, real) == []
     out = Judged(run, run.plans, texts, events, real, values)
     if computing and out.last.ok:
-        lines = [line for line in real.trace if not line.startswith(HIDDEN)]
-        assert out.trace() == [per_device(line) for line in lines]
+        assert out.trace() == calls_of(real.trace)
     if not hazards:
         for plan in run.plans:
             if plan.ok and plan.step == "alloc":
@@ -159,11 +155,3 @@ def judged(
 def hazards(of: Judged, plan: int = -1) -> list[Violation]:
     """What `tests.invariants` finds in a plan, the known hazards among it."""
     return violations(of.run.model, of.plans[plan])
-
-
-def per_device(line: str) -> str:
-    """A call of the library's with the pipeline copy of an event that it numbers by device."""
-    if not line.startswith("event_"):
-        return line
-    head, _, number = line.rpartition(" ")
-    return f"{head} {int(number) % 4}"

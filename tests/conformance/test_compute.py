@@ -10,6 +10,7 @@ import pytest
 
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.releases.table import RELEASES
+from tests.conformance.compare import calls_of, trace_of
 from tests.conformance.fuzz import scenario
 from tests.conformance.releases import seeds_of
 from tests.drawn import Drawn
@@ -80,18 +81,8 @@ def both(models: list[Any]) -> list[tuple[Any, Any]]:
 
 
 def calls(events: list[Any], real: Any) -> tuple[list[str], list[str]]:
-    """What was asked of the devices: ours, the library's. Its events count through all devices, ours per device."""
-    from tests.conformance.compare import trace_of
-
-    hidden = ("alloc_buffer", "free_buffer", "event_new", "set_tensor CPU ", "get_tensor CPU ")
-    lines = [line for line in real.trace if not line.startswith(hidden)]
-    lines = [_per_device(line) if line.startswith("event_") else line for line in lines]
-    return trace_of(events, lambda buft: buft != "CPU"), lines
-
-
-def _per_device(line: str) -> str:
-    head, _, number = line.rpartition(" ")
-    return f"{head} {int(number) % 4}"
+    """What was asked of the devices: ours, the library's."""
+    return trace_of(events, lambda buft: buft != "CPU"), calls_of(real.trace)
 
 
 def nmse(ours: Any, real: Any) -> float:

@@ -16,7 +16,7 @@ from ggmltool.oracle.lib import Lib
 from ggmltool.oracle.mock import World
 from ggmltool.oracle.run import Runner, ScenarioRun
 from ggmltool.scenario.scenario import LoadedScenario
-from tests.conformance.compare import trace_of
+from tests.conformance.compare import calls_of, trace_of
 from tests.conformance.judged import Judged, judged
 from tests.conformance.releases import release_of, seeds_of
 from tests.conformance.test_compute import MOE, nmse, with_data
@@ -26,8 +26,6 @@ SEEDS = 80
 BATCH = 40
 
 ASK = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_bool, ctypes.c_void_p)
-
-HIDDEN = ("alloc_buffer", "free_buffer", "event_new", "set_tensor CPU ", "get_tensor CPU ")
 
 Answer = Callable[[str, bool], bool]
 """What a callback says to a node, by its id: asked (True), or called with it (False)."""
@@ -80,19 +78,12 @@ def theirs(lib: Lib, scenario: LoadedScenario, answer: Answer) -> list[str] | No
         for step in model.steps:
             if not run.step(step, lambda _kind, _value: None):
                 break
-        lines = [line for line in world.trace if not line.startswith(HIDDEN)]
+        lines = calls_of(world.trace)
         run.close()
         return lines
 
-    made = lib.run_forked(child)
-    if isinstance(made, Abort):
-        return None
-    return [_per_device(line) if line.startswith("event_") else line for line in made]
-
-
-def _per_device(line: str) -> str:
-    head, _, number = line.rpartition(" ")
-    return f"{head} {int(number) % 4}"
+    made: list[str] | Abort = lib.run_forked(child)
+    return None if isinstance(made, Abort) else made
 
 
 ANSWERS: dict[str, Answer] = {

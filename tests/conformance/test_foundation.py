@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from ggmltool.ggml import tensor as tensors
 from ggmltool.ggml.context import Context
-from ggmltool.ggml.device import Device, batch_size
+from ggmltool.ggml.device import Device
 from ggmltool.ggml.devices.profile import make_buft, make_device
-from ggmltool.ggml.dtypes import F32, TYPES, TYPES_BY_ID
+from ggmltool.ggml.dtypes import F32, TYPES
 from ggmltool.ggml.graph import CGraph
 from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.releases.parts import profiles_of
@@ -57,22 +57,6 @@ class Mirror:
     @property
     def addresses(self) -> list[int]:
         return [ctypes.addressof(s) for s in self.structs]
-
-
-@pytest.mark.parametrize("name", TYPES)
-def test_a_type_is_the_librarys(lib: Lib, name: str) -> None:
-    t = TYPES[name]
-    assert lib.ggml_type_name(t.id).decode() == name
-    assert lib.ggml_blck_size(t.id) == t.block_size
-    assert lib.ggml_type_size(t.id) == t.type_size
-    assert lib.ggml_is_quantized(t.id) == t.quantized
-    for n in (0, 1, 33, 256, 4096):
-        assert lib.ggml_row_size(t.id, n * t.block_size) == t.row_size(n * t.block_size)
-
-
-def test_there_are_no_further_types(lib: Lib) -> None:
-    known = {i for i in range(43) if lib.ggml_blck_size(i)}
-    assert known == set(TYPES_BY_ID)
 
 
 @pytest.mark.parametrize("name", PREDICATES.split())
@@ -219,9 +203,3 @@ def test_the_cpu_runs_what_the_librarys_cpu_runs(lib: Lib, seed: int) -> None:
     raw.src[:4] = mirror.addresses[1:]
     device = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
     assert cpu_of(release_of(lib)).supports_op(dst) == lib.ggml_backend_dev_supports_op(device, mirror.addresses[0])
-
-
-def test_batch_sizes_grow_with_rows(lib: Lib) -> None:
-    t = Tensor(F32, (2, 3, 5, 7), op=Op.ADD)
-    nrows = bound(lib, "nrows", ctypes.c_int64, ctypes.c_void_p)
-    assert batch_size(t) == nrows(*Mirror(t).addresses) == 105

@@ -27,7 +27,7 @@ from ggmltool.scenario.run.devices import make_backends, make_bufts
 from ggmltool.scenario.run.placed import OneBackendGraph
 from ggmltool.scenario.run.run import values_of
 from ggmltool.scenario.scenario import LoadedScenario
-from tests.conformance.compare import trace_of
+from tests.conformance.compare import calls_of, trace_of
 from tests.conformance.releases import release_of
 from tests.conformance.test_compute import nmse, with_data
 from tests.drawn import Drawn
@@ -38,7 +38,6 @@ BATCH = 40
 LARGEST = 1 << 20
 """Bytes of tensors that are worth computing one by one, twice, on each."""
 
-HIDDEN = ("alloc_buffer", "free_buffer", "set_tensor CPU ", "get_tensor CPU ")
 COMPARE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 Answer = Callable[[int], bool]
@@ -174,7 +173,7 @@ def theirs(
         assert lib.ggml_backend_compare_graph_backend(
             first.address, second.address, graph, callback, None, nodes, len(tests)
         )
-        return [line for line in world.trace if not line.startswith(HIDDEN)], seen
+        return calls_of(world.trace), seen
 
     made: tuple[list[str], Seen] | Abort = lib.run_forked(child)
     return made

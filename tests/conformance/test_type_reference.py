@@ -55,6 +55,8 @@ def test_a_type_is_as_the_library_says(type: Any, lib: Lib) -> None:
     assert asked(lib, "ggml_blck_size", ctypes.c_int64, type.id) == type.block_size
     assert asked(lib, "ggml_type_size", ctypes.c_size_t, type.id) == type.type_size
     assert asked(lib, "ggml_is_quantized", ctypes.c_bool, type.id) == type.quantized
+    for n in (0, 1, 33, 256, 4096):
+        assert lib.ggml_row_size(type.id, n * type.block_size) == type.row_size(n * type.block_size)
     t = traits(lib.base, "ggml_get_type_traits", TypeTraits, type.id)
     assert (t.type_name.decode(), t.blck_size, t.type_size, t.is_quantized) == (
         type.name, type.block_size, type.type_size, type.quantized,

@@ -19,10 +19,9 @@ from ggmltool.scenario.scenario import LoadedScenario
 from ggmltool.scenario.spec import ScenarioSpec
 from tests.conformance import run as planning
 from tests.conformance import values as computing
-from tests.conformance.compare import trace_of
+from tests.conformance.compare import calls_of, trace_of
 from tests.conformance.fuzz import scenario
 from tests.conformance.fuzz_wide import wide_scenario
-from tests.conformance.judged import HIDDEN, per_device
 from tests.follow.library import Library
 
 Kind = Literal["plans", "calls"]
@@ -159,7 +158,7 @@ def _calls(loaded: LoadedScenario, real: OracleRun) -> list[str]:
     silent = replace(real, trace=[])
     out = computing.judge((plans, [], []), silent, 0)
     ours = trace_of(events, lambda buft: buft != "CPU")
-    theirs = [per_device(line) for line in real.trace if not line.startswith(HIDDEN)]
+    theirs = calls_of(real.trace)
     for i, (a, b) in enumerate(zip([*ours, "(end)"], [*theirs, "(end)"], strict=False)):
         if a != b:
             return [*out, f"call {i}: {a}, not {b}"]

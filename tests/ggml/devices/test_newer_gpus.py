@@ -49,13 +49,6 @@ def test_metal_always_leaves_room_for_f16_copies_of_k_and_v(release: str) -> Non
     )
 
 
-def test_metal_lists_the_keys_that_a_mask_leaves_where_the_graph_says_how_many() -> None:
-    metal = device("Metal", "0.26")
-    without = metal.buft.get_alloc_size(attention(Builder(), 128, 128))
-    assert metal.buft.get_alloc_size(attention(Builder(), 128, 128, n_kv_max=40)) == without + 4 * 64 * 32
-    assert metal.buft.get_alloc_size(attention(Builder(), 128, 128, n_kv_max=5000)) == without
-
-
 def test_metal_takes_larger_keys_than_values_where_it_has_a_kernel() -> None:
     metal = device("Metal", "0.26")
     assert metal.supports_op(attention(Builder(), 192, 128))
@@ -96,16 +89,6 @@ def test_sycl_asks_for_the_scratch_memory_of_attention() -> None:
     # oneDNN takes Q and its result as f16, too, and the scale.
     with_onednn = n.nbytes + 2 * copies + 2 * (2 * 128 * 32 * 4) + 128
     assert device("SYCL", "0.26", "onednn").buft.get_alloc_size(n) == with_onednn
-
-
-def test_onednn_takes_prompts_with_heads_that_sycl_has_no_kernel_for() -> None:
-    n = attention(Builder(), 48, 48)
-    assert device("SYCL", "0.26", "onednn").supports_op(n)
-    assert device("SYCL", "0.26").why_not(n) == (
-        "no kernel for heads of 48 in K and 48 in V, and it is no prompt for MKL"
-    )
-    few = attention(Builder(), 48, 48, queries=31)
-    assert not device("SYCL", "0.26", "onednn").supports_op(few)
 
 
 @pytest.mark.parametrize("release", ["0.20.2", "0.26"])
