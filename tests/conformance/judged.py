@@ -8,7 +8,7 @@ from typing import Any
 
 import ggmltool
 from ggmltool.ask.splits.sched_debug import sched_debug
-from ggmltool.ggml.events import Event, Reused
+from ggmltool.ggml.events import Event, Freed, NotReused, Reused
 from ggmltool.ggml.plan import Plan
 from ggmltool.ggml.releases.release import Rules
 from ggmltool.oracle import OracleRun
@@ -94,6 +94,10 @@ class Judged:
             return [leaf.id for leaf in self.last.leafs]
         if name == "reused":
             return self.of(Reused)
+        if name == "not_reused":
+            return list(dict.fromkeys(self.of(NotReused)))
+        if name == "freed":
+            return list(dict.fromkeys(e.tensor for e in self.of(Freed)))
         if name == "hazards":
             return [v.kind for v in hazards(self)]
         if not ids:
