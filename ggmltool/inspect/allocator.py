@@ -55,9 +55,9 @@ class Planned:
 
     heading: str
     number: int | None
-    keys: tuple[HashKey, ...]
-    nodes: tuple[NodeLabel, ...]
-    names: tuple[str, ...]
+    keys: tuple[HashKey, ...] = ()
+    nodes: tuple[NodeLabel, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +115,22 @@ def watch_allocator(opened: Opened, moment: Moment, at: str | None = None, befor
     kept = Record(Keep.ALLOCATIONS, at, before)
     record = kept.allocations
     planned: Planned | None = None
-    planned_nodes: list[Tensor] = []
+    of: list[Tensor] = []
     nodes: list[AllocRow] = []
     leafs: list[AllocRow] = []
     for state in Watch(opened, moment, kept).each():
         sched = state.run.sched
-        if sched is not None and sched.gallocr.planned_nodes is not planned_nodes and sched.gallocr.planned_nodes:
-            planned_nodes = sched.gallocr.planned_nodes
+        if sched is None:
+            continue
+        if sched.gallocr.planned_nodes is not of and sched.gallocr.planned_nodes:
+            of = sched.gallocr.planned_nodes
             planned = _planned(state, record, graph_numbers(opened.scenario, state.graph))
-        if sched is not None and state.is_split and state.plan.error is None:
+        if state.is_split and state.plan.error is None:
             nodes, leafs = _rows(sched, graph_numbers(opened.scenario, state.graph))
     if planned is None:
         if state.plan.error is not None:
             raise state.refusal()
-        planned = Planned(state.heading, state.number, (), (), ())
+        planned = Planned(state.heading, state.number)
     return WatchedAllocator(state, record, planned, nodes, leafs)
 
 
@@ -142,16 +144,12 @@ def _planned(state: Watched, record: AllocRecorder, numbers: Mapping[str, int]) 
         keys = hash_keys_so_far(gallocr, next(turns, -1))
     else:
         keys = hash_keys(gallocr.planned_nodes, gallocr.planned_leafs)
-    return Planned(
-        state.heading,
-        state.number,
-        tuple(HashKey(t.label, where[t.index], t.index) for t in keys),
-        tuple(
-            NodeLabel(op_desc(n), tuple(s.label for s in n.src if s is not None), numbers.get(n.id))
-            for n in gallocr.planned_nodes
-        ),
-        tuple(t.label for t in (*gallocr.planned_nodes, *gallocr.planned_leafs)),
-    )
+    nodes, leafs = gallocr.planned_nodes, gallocr.planned_leafs
+    sources = (tuple(s.label for s in n.src if s is not None) for n in nodes)
+    labels = (NodeLabel(op_desc(n), of, numbers.get(n.id)) for n, of in zip(nodes, sources, strict=True))
+    names = tuple(t.label for t in (*nodes, *leafs))
+    known = tuple(HashKey(t.label, where[t.index], t.index) for t in keys)
+    return Planned(state.heading, state.number, known, tuple(labels), names)
 
 
 def _rows(sched: AnyScheduler, numbers: Mapping[str, int]) -> tuple[list[AllocRow], list[AllocRow]]:

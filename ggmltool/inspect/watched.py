@@ -4,7 +4,7 @@ ggml refused to go on; and what the run announced until then, kept by what it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Flag, auto
@@ -67,21 +67,12 @@ class Record:
         }
         self._parts = [part for name, part in parts.items() if name in keep]
         kinds = {kind for part in self._parts for kind in part.hears}
-        self._hearers = {kind: [part for part in self._parts if kind in part.hears] for kind in kinds}
+        self.hearers = {kind: [part for part in self._parts if kind in part.hears] for kind in kinds}
 
     @property
     def memory(self) -> MemoryPlan:
         """The lifetimes of the allocator's last plan."""
         return self.lifetimes.plan
-
-    @property
-    def hears_memory(self) -> bool:
-        """Whether lifetimes are kept."""
-        return AllocationStarted in self._hearers
-
-    def put(self, moves: Mapping[PlacedAt, PlacedAt]) -> None:
-        """Tensors lie elsewhere than was announced."""
-        self.lifetimes.put(moves)
 
     @property
     def listener(self) -> Listener | None:
@@ -96,7 +87,7 @@ class Record:
             sched.on_pass = self._after_pass
 
     def __call__(self, event: Event) -> None:
-        for part in self._hearers.get(type(event), ()):
+        for part in self.hearers.get(type(event), ()):
             part.hear(event)
 
     def _after_pass(self, number: int, sched: AnyScheduler) -> None:
@@ -111,14 +102,14 @@ def rehearse(run: Run, record: Record, step: Step) -> None:
     from ggmltool.ggml.sched.past import go_on_from
 
     past = run.model.scheduler.past
-    if past is None or step.kind != "alloc" or not record.hears_memory:
+    if past is None or step.kind != "alloc" or AllocationStarted not in record.hearers:
         return
     run.step(replace(step, kind="reserve"))
     run.plans.clear()
     run.debug_records.clear()
     sched = cast("SchedulerState", run.start())
     sched.gallocr.settle()
-    record.put(dict(_moves(sched.gallocr, past)))
+    record.lifetimes.put(dict(_moves(sched.gallocr, past)))
     go_on_from(past, sched)
 
 

@@ -106,8 +106,8 @@ class Copied(StepDocument, kw_only=True):
     """
 
     view = "copied:shown"
-    beside = ("plan", "copied", "other")
-    """What is copied, with the plan that it is of."""
+    beside = ("plan", "copied")
+    """The plan, and what is copied, input by input."""
     kind: Literal["copied"] = "copied"
     nbytes: int
     nbytes_max: int | UnsetType = UNSET
@@ -118,7 +118,6 @@ class Copied(StepDocument, kw_only=True):
     without_op_offload: OtherCopies | UnsetType = UNSET
     plan: Plan
     copied: Sequence[CopiedInput]
-    other: OtherPlan | None
 
     @classmethod
     def of(
@@ -142,7 +141,6 @@ class Copied(StepDocument, kw_only=True):
             without_op_offload=otherwise.get(False, UNSET),
             plan=plan,
             copied=inputs,
-            other=other,
         )
 
     def rows(self) -> tuple[CopiedInput, ...]:
@@ -156,17 +154,18 @@ def _bytes(inputs: Sequence[CopiedInput]) -> dict[str, Any]:
 
 def shown(answer: Answer[Copied], style: Style) -> str:
     """A line per input with a sum per split; then sums per pair of backends and over all."""
-    inputs, experts, other = answer.facts.copied, answer.facts.experts, answer.facts.other
+    found, inputs = answer.facts, answer.facts.copied
     facts = [answer.heading, f"{count(len(inputs), 'input')} copied, {_size(inputs)}"]
     parts = [heading(answer.title, facts, style)]
     if inputs:
         parts += ["\n", _table(answer.facts.plan, inputs, style)]
     parts += ["\n", render_lines(copied_sums(inputs), style)]
-    if experts:
-        parts.append(render_lines([experts_line(experts)], style))
-    if other is not None:
-        how = "with" if other.op_offload else "without"
-        parts.append(render_lines([f"{how} op offload: {count(other.inputs, 'tensor')}, {size(other.nbytes)}"], style))
+    if found.experts:
+        parts.append(render_lines([experts_line(found.experts)], style))
+    for how, other in (("with", found.with_op_offload), ("without", found.without_op_offload)):
+        if other:
+            text = f"{how} op offload: {count(other.inputs, 'tensor')}, {size(other.nbytes)}"
+            parts.append(render_lines([text], style))
     return "".join(parts)
 
 

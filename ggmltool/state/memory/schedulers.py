@@ -44,8 +44,7 @@ class Schedulers:
     def __init__(self, memory: Memory, layout: Layout, graphs: MemoryGraphs) -> None:
         if "hv_tensor_backend_ids" not in (layout.structs["ggml_backend_sched"].members or {}):
             raise NotAsLaidOut(f"the scheduler of ggml {layout.name} is too old to be read; ggml since 2025-01 is")
-        self.memory = memory
-        self.graphs = graphs
+        self.memory, self.layout, self.graphs = memory, layout, graphs
         self.record = record(layout, "ggml_backend_sched", _SCHED)
         self.split = record(layout, "ggml_backend_sched_split", _SPLIT)
         self.grows = "inputs_capacity" in (layout.structs["ggml_backend_sched_split"].members or {})
@@ -56,7 +55,6 @@ class Schedulers:
         self.leaf_alloc = record(layout, "leaf_alloc", ()).size
         self.block = record(layout, "free_block", ("offset", "size"))
         self._chunks = Chunks(memory, layout)
-        self._arena = arena_of(layout)
 
     def sched(self, address: int, tables: bool = True) -> state.SchedState:
         """A ggml_backend_sched. Without `tables`, what stands in the slots of its hash sets is left out, and where the
@@ -98,7 +96,7 @@ class Schedulers:
             graph=graph, splits=splits, n_copies=n_copies, cur_copy=f["cur_copy"], next_copy=f["next_copy"],
             graph_inputs=self._inputs(f["graph_inputs"], f["n_graph_inputs"], "the graph"),
             graph_inputs_capacity=f["graph_inputs_capacity"] or None, context_buffer_size=f["context_buffer_size"],
-            graph_size=self._arena.graph_size(f["context_buffer_size"], hash_set.size),
+            graph_size=graph_size_of(self.layout, f["context_buffer_size"], hash_set.size),
             op_offload=bool(f["op_offload"]), callback_eval=bool(f["callback_eval"]),
             callback_copy=bool(f["callback_copy"]), split_graphs=views, address=address,
         )  # fmt: skip
@@ -240,39 +238,26 @@ _MOST_BYTES = 1 << 40
 """Of an arena, as far as it is known as one."""
 
 
-@lru_cache(256)
-def arena_of(layout: Layout) -> ReadArena:
-    """The arena of a ggml's schedulers, known once for all of them."""
-    return ReadArena(layout)
-
-
-class ReadArena:
-    """The arena of a scheduler, which tells the graph size that it was made for."""
-
-    def __init__(self, layout: Layout) -> None:
-        cgraph = layout.structs["ggml_cgraph"]
-        counts = () if "use_counts" not in (cgraph.members or {}) else (USE_COUNTS,)
-        self._known: dict[tuple[int, int], int] = {}
-        self._release = replace(
-            NEWEST, cgraph_size=cgraph.size, tensor_size=layout.structs["ggml_tensor"].size,
-            graph_fields=(NODES, LEAFS, *counts, KEYS, USED),
-        )  # fmt: skip
-
-    def graph_size(self, nbytes: int, slots: int) -> int:
-        """The graph size whose arena has so many bytes. Raises NotAsLaidOut if none has, or not with so many slots."""
-        if (nbytes, slots) in self._known:
-            return self._known[nbytes, slots]
-        for inputs in _MAX_INPUTS:
-            per_node = 2 * inputs * self._release.tensor_size
-            # The arena grows with the graph size, and each node takes at least its tensors and two pointers.
-            sizes = range(min(nbytes // (per_node + 16), _MOST_BYTES // per_node) + 1)
-            size = bisect_left(sizes, nbytes, key=lambda n: n * per_node + self._release.graph_overhead(n))
-            if hash_size(size) == slots and size * per_node + self._release.graph_overhead(size) == nbytes:
-                if size > limits.NODES:
-                    raise AttachError(f"the scheduler is for {size} nodes; graphs of {limits.NODES} are read at most")
-                self._known[nbytes, slots] = size
-                return size
-        raise NotAsLaidOut(f"the scheduler has an arena of {nbytes} bytes for a hash set of {slots} slots")
+@lru_cache(1024)
+def graph_size_of(layout: Layout, nbytes: int, slots: int) -> int:
+    """The graph size of the schedulers whose arena has so many bytes. Raises NotAsLaidOut if there is none, or none
+    with so many slots in its hash set."""
+    cgraph = layout.structs["ggml_cgraph"]
+    counts = () if "use_counts" not in (cgraph.members or {}) else (USE_COUNTS,)
+    release = replace(
+        NEWEST, cgraph_size=cgraph.size, tensor_size=layout.structs["ggml_tensor"].size,
+        graph_fields=(NODES, LEAFS, *counts, KEYS, USED),
+    )  # fmt: skip
+    for inputs in _MAX_INPUTS:
+        per_node = 2 * inputs * release.tensor_size
+        # The arena grows with the graph size, and each node takes at least its tensors and two pointers.
+        sizes = range(min(nbytes // (per_node + 16), _MOST_BYTES // per_node) + 1)
+        size = bisect_left(sizes, nbytes, key=lambda n: n * per_node + release.graph_overhead(n))
+        if hash_size(size) == slots and size * per_node + release.graph_overhead(size) == nbytes:
+            if size > limits.NODES:
+                raise AttachError(f"the scheduler is for {size} nodes; graphs of {limits.NODES} are read at most")
+            return size
+    raise NotAsLaidOut(f"the scheduler has an arena of {nbytes} bytes for a hash set of {slots} slots")
 
 
 def _between(n: int, least: int, most: int, what: str, of: str) -> None:
