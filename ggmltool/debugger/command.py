@@ -68,12 +68,7 @@ class Commands(list[DebuggerCommand]):
     """The commands of a module: functions by their names, whose docstrings are the help, with these words put in."""
 
     def add(
-        self,
-        topic: Topic,
-        *aliases: str,
-        repeat: Repeat = Repeat.NO,
-        complete: Completer | None = None,
-        **words: str,
+        self, topic: Topic, *aliases: str, repeat: Repeat = Repeat.NO, complete: Completer | None = None, **words: str
     ) -> Callable[[Run], Run]:
         """Make a command of a function."""
 

@@ -19,14 +19,7 @@ from ggmltool.inspect.opened import Opened
 from ggmltool.structs.declarations import ExpressionError
 
 COMMANDS = Commands(
-    [
-        *moving.COMMANDS,
-        *breaking.COMMANDS,
-        *stack.COMMANDS,
-        *data.COMMANDS,
-        *info.COMMANDS,
-        *settings.COMMANDS,
-    ]
+    [*moving.COMMANDS, *breaking.COMMANDS, *stack.COMMANDS, *data.COMMANDS, *info.COMMANDS, *settings.COMMANDS]
 )
 
 

@@ -82,10 +82,7 @@ class Walker:
     way whether the user wants it to stop."""
 
     def __init__(
-        self,
-        history: History,
-        reader: Evaluator | None = None,
-        interrupted: Callable[[], bool] = lambda: False,
+        self, history: History, reader: Evaluator | None = None, interrupted: Callable[[], bool] = lambda: False
     ) -> None:
         self.history = history
         self.breakpoints = Breakpoints()

@@ -25,12 +25,7 @@ _HEADERS_AT = 3
 """AT_PHDR: where the program headers of the program itself lie."""
 _BUILD_ID = 3
 _MANY = 0xFFFF
-_PACKERS = {
-    b"\x28\xb5\x2f\xfd": "zstd -d",
-    b"\x1f\x8b": "gzip -d",
-    b"\xfd7zXZ": "xz -d",
-    b"\x04\x22\x4d\x18": "lz4 -d",
-}
+_PACKERS = {b"\x28\xb5\x2f\xfd": "zstd -d", b"\x1f\x8b": "gzip -d", b"\xfd7zXZ": "xz -d", b"\x04\x22\x4d\x18": "lz4 -d"}
 _MOST_SEGMENTS = 1 << 20
 _MOST_NOTES = 1 << 26
 _HEAD = 1 << 16

@@ -22,10 +22,7 @@ _MAPPED = re.compile(
 )
 _SECTION = re.compile(r"^\t(0x[0-9a-f]+) - (0x[0-9a-f]+) is (\S+)(?: in (.*))?$", re.MULTILINE)
 _CODE = (".text", ".plt", ".plt.sec", ".plt.got", ".init", ".fini")
-_ARGUMENTS = {
-    "x86-64": ("rdi", "rsi", "rdx", "rcx", "r8", "r9"),
-    "aarch64": ("x0", "x1", "x2", "x3", "x4", "x5"),
-}
+_ARGUMENTS = {"x86-64": ("rdi", "rsi", "rdx", "rcx", "r8", "r9"), "aarch64": ("x0", "x1", "x2", "x3", "x4", "x5")}
 _SETTINGS = (
     "pagination off",
     "confirm off",
@@ -47,10 +44,7 @@ _HANDLING = (
 )
 """A program's signals are its own, but for SIGSTOP, by which it is halted from outside; those that may be its end are
 looked at before it gets them."""
-_REMOTELY = (
-    "set tcp connect-timeout 5",
-    "handle SIGINT stop print nopass",
-)
+_REMOTELY = ("set tcp connect-timeout 5", "handle SIGINT stop print nopass")
 """A program that a gdbserver holds is halted by SIGINT."""
 _NAMES = {"aarch64": "aarch64", "x86-64": "i386:x86-64"}
 """What gdb's settings call the machines."""
@@ -410,10 +404,7 @@ class Server:
                     del self.points[number]
 
 
-_LASTING = {
-    "x86-64": ("rbx", "rbp", "r12", "r13", "r14", "r15"),
-    "aarch64": tuple("x%d" % i for i in range(19, 30)),
-}
+_LASTING = {"x86-64": ("rbx", "rbp", "r12", "r13", "r14", "r15"), "aarch64": tuple("x%d" % i for i in range(19, 30))}
 """Registers that a function finds again as they were when it has called another."""
 
 

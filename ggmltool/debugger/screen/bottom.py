@@ -216,9 +216,7 @@ _HELP = (
 class HelpScreen(ModalScreen[None]):
     """Any of these keys closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1,enter", "dismiss", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,f1,enter", "dismiss", show=False)]
     CSS = """
     HelpScreen { align: center middle; }
     HelpScreen VerticalScroll { width: 78; max-width: 100%; height: auto; max-height: 100%; border: round $accent;
