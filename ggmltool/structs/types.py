@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import msgspec
+
 Language = Literal["c", "c++"]
 """What the source of a function is written in: gdb writes types and symbols as that language does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Void:
+class Void(msgspec.Struct, frozen=True):
     """void."""
 
 
-@dataclass(frozen=True, slots=True)
-class Int:
+class Int(msgspec.Struct, frozen=True):
     """A whole number of `size` bytes. `char`: printed with its character; `bool`: printed as true or false."""
 
     name: str
@@ -26,16 +26,14 @@ class Int:
     bool: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Float:
+class Float(msgspec.Struct, frozen=True):
     """A number with a fraction."""
 
     name: str
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Enum:
+class Enum(msgspec.Struct, frozen=True):
     """An enum, with its members by name. `flags`: its members are single bits, and a value may have several."""
 
     name: str
@@ -65,39 +63,34 @@ class Struct:
     alignment: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(msgspec.Struct, frozen=True):
     """A pointer."""
 
     to: CType
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(msgspec.Struct, frozen=True):
     """`length` elements."""
 
     of: CType
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(msgspec.Struct, frozen=True):
     """A function."""
 
     result: CType
     parameters: tuple[CType, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Typedef:
+class Typedef(msgspec.Struct, frozen=True):
     """Another name of a type."""
 
     name: str
     to: CType
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
+class Const(msgspec.Struct, frozen=True):
     """const."""
 
     to: CType

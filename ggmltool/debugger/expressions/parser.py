@@ -3,51 +3,46 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from ggmltool.structs.declarations import ExpressionError, TokenCursor, Types, begins_type, read_type
 from ggmltool.structs.types import CHAR, DOUBLE, FLOAT, INT, LONG, UNSIGNED_INT, UNSIGNED_LONG, CType, Int, Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(msgspec.Struct, frozen=True):
     """A number or a character, with its type."""
 
     value: int | float
     type: CType
 
 
-@dataclass(frozen=True, slots=True)
-class StringLiteral:
+class StringLiteral(msgspec.Struct, frozen=True):
     """A string."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(msgspec.Struct, frozen=True):
     """A name; `quoted` in single quotes."""
 
     name: str
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(msgspec.Struct, frozen=True):
     """`$1`, `$`, `$$`, `$$3`, `$name`: the text with its dollars."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class TypeName:
+class TypeName(msgspec.Struct, frozen=True):
     """A type where a value could stand: `sizeof (struct hash_node)`, `ptype struct hash_node`."""
 
     type: CType
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """An operator before its operand (`*`, `&`, `-`, `+`, `!`, `~`, `sizeof`), between two (`,`, `@`, `=` and `[` among
     them), or `?`, whose operands are the condition, and what it is then and otherwise."""
 
@@ -55,24 +50,21 @@ class Operation:
     operands: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """`of.name` and `of->name`, which gdb takes for the same."""
 
     of: Node
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(msgspec.Struct, frozen=True):
     """`(type) operand`."""
 
     type: CType
     operand: Node
 
 
-@dataclass(frozen=True, slots=True)
-class CallExpression:
+class CallExpression(msgspec.Struct, frozen=True):
     """`function(arguments)`."""
 
     function: str
