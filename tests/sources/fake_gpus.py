@@ -39,6 +39,7 @@ from ggmltool.sources.llama.capture.lib import ABORT_CALLBACK, LlamaLib
 from ggmltool.sources.llama.capture.options import CaptureOptions
 from ggmltool.sources.llama.capture.session import LlamaGraphWriter, Session
 from ggmltool.sources.llama.errors import CaptureError
+from ggmltool.state.memory.tensors import TensorStruct
 from ggmltool.structs.mirrors import mirrors_of
 from tests.sched_memory import splits_of
 from tests.sources.fake_device import Device, FakeGpu
@@ -246,12 +247,14 @@ class PlacedWriter(LlamaGraphWriter):
         self.session = session
         self.sched = sched
 
-    def context(self, kind: str, buft: str) -> tuple[str, str]:
-        return f"{'w' if kind == 'weights' else kind}_{buft}", buft
+    def place(self, tensor: TensorStruct) -> tuple[str, dict[str, Any]]:
+        name, head = super().place(tensor)
+        buft = self.lib.ggml_backend_buft_name(self.lib.ggml_backend_buffer_get_type(tensor.buffer)).decode()
+        return f"{'w' if name == 'weights' else name}_{buft}", {**head, "buft": buft}
 
-    def backend(self, node: int) -> str | None:
-        backend = self.session.ggml("ggml_backend_sched_get_tensor_backend")(self.sched, node)
-        return self.session.backend_name(backend) if backend else None
+    def node(self, address: int) -> dict[str, Any]:
+        backend = self.session.ggml("ggml_backend_sched_get_tensor_backend")(self.sched, address)
+        return self.tensor(address) | ({"backend": self.session.backend_name(backend)} if backend else {})
 
     def scenario(self, graph: int) -> dict[str, Any]:
         self.add("main", graph)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ggmltool.sources.llama.capture import capture as asking
 from tests.cli.conftest import Call
 from tests.sources.gguf_file import Description, Shape, write_gguf
 from tests.sources.library import needs_library
@@ -168,11 +169,8 @@ def test_structs_of_another_release_are_noticed_whatever_the_version_says() -> N
 
 @needs_library
 def test_a_mistake_of_ours_in_the_child_is_told_apart(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failed(*args: object, **kwargs: object) -> subprocess.CompletedProcess[bytes]:
-        said = b"Traceback (most recent call last):\n  File child.py, line 1\nZeroDivisionError: oops\n"
-        return subprocess.CompletedProcess([], 1, b"", said)
-
-    monkeypatch.setattr("subprocess.run", failed)
+    code = "import sys; sys.exit('Traceback:\\n  File child.py, line 1\\nZeroDivisionError: oops')"
+    monkeypatch.setattr(asking, "_COMMAND", [sys.executable, "-c", code])
     result = call("capture", cached("llama"))
     assert result.status == 3
     assert "ended with exit status 1: ZeroDivisionError: oops" in result.err
@@ -182,9 +180,7 @@ def test_a_mistake_of_ours_in_the_child_is_told_apart(call: Call, monkeypatch: p
 
 @needs_library
 def test_a_crash_of_the_library_is_a_message(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def crashed(*args: object, **kwargs: object) -> subprocess.CompletedProcess[bytes]:
-        said = b"terminate called after throwing an instance of 'std::runtime_error'\n  what():  no luck\n"
-        return subprocess.CompletedProcess([], -6, b"", said)
-
-    monkeypatch.setattr("subprocess.run", crashed)
+    said = "terminate called after throwing an instance of 'std::runtime_error'\\n  what():  no luck\\n"
+    code = f'import os; os.write(2, b"{said}"); os.abort()'
+    monkeypatch.setattr(asking, "_COMMAND", [sys.executable, "-c", code])
     assert refused(call, cached("llama")).endswith("llama.gguf: llama.cpp crashed with SIGABRT: no luck")

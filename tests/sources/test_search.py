@@ -20,7 +20,7 @@ from ggmltool.sources.llama.processes import in_processes
 from ggmltool.sources.llama.search import setting_search
 from ggmltool.sources.llama.search.anatomy import Request, Speed, anatomies
 from ggmltool.sources.llama.search.candidates import OBJECTIVES, Candidate, CandidatePlanner, Objective, rank
-from ggmltool.sources.llama.search.search import OneModel, Saved, SearchedModel, search
+from ggmltool.sources.llama.search.search import Saved, one_model, search, searched_model
 from ggmltool.sources.llama.search.setting_search import Wish
 from ggmltool.sources.llama.search.space import PARTS, Choice, Setting, Space, Spill
 from ggmltool.sources.llama.search.tables import Tables
@@ -70,7 +70,7 @@ def test_the_best_is_no_worse_than_that_of_all_placements(
     name: str, memory: tuple[str, ...], objective: Objective
 ) -> None:
     on, space = devices(*memory), Space(contexts=(512,), margins=(0,))
-    found = search(OneModel(model(name), lambda _: on), space, Wish(objective))
+    found = search(one_model(model(name), lambda _: on), space, Wish(objective))
     everything = exhaustive(name, on, space, objective)
     assert found.proved
     assert found.best is not None
@@ -89,7 +89,7 @@ def test_a_search_makes_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("sched_state", "tensor_state", "graph_state", "hash_nodes", "chunk_states"):
         monkeypatch.setattr(reader, name, refuse)
     on, space = devices("CUDA0:6MiB"), Space(contexts=(512,), margins=(0,))
-    assert search(OneModel(model("llama"), lambda _: on), space).best is not None
+    assert search(one_model(model("llama"), lambda _: on), space).best is not None
 
 
 def test_several_processes_find_in_one_setting_what_one_finds_in_as_many_plans(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_several_processes_find_in_one_setting_what_one_finds_in_as_many_plans(m
     monkeypatch.setattr(setting_search, "in_processes", side_by_side)
     monkeypatch.setattr(setting_search, "_ALONE", 1)
     on, space = devices("CUDA0:8MiB", "Vulkan0:6MiB"), Space(contexts=(512,), margins=(0,))
-    captures = OneModel(model("qwen3"), lambda _: on)
+    captures = one_model(model("qwen3"), lambda _: on)
     one = search(captures, space, Wish("fewest-splits"))
     assert not started
     assert search(captures, space, Wish("fewest-splits"), processes=2) == one
@@ -113,7 +113,7 @@ def test_several_processes_find_in_one_setting_what_one_finds_in_as_many_plans(m
 def test_as_many_experts_as_fit_stay_on_a_gpu(memory: str) -> None:
     """Every placement of the experts, part by part, against the search of the same."""
     on, space = devices(f"CUDA0:{memory}"), Space(contexts=(512,), margins=(0,))
-    found = search(OneModel(model("llama-moe"), lambda _: on), space, Wish("smallest"))
+    found = search(one_model(model("llama-moe"), lambda _: on), space, Wish("smallest"))
     everything = exhaustive("llama-moe", on, space, "smallest")
     assert found.best is not None
     assert found.best.choice.spilled
@@ -125,7 +125,7 @@ def test_as_many_experts_as_fit_stay_on_a_gpu(memory: str) -> None:
 def test_several_processes_find_what_one_finds_and_what_is_saved_is_not_searched_again(tmp_path: Path) -> None:
     on = devices("CUDA0:5MiB", "CUDA1:5MiB")
     space = Space(contexts=(256, 512, 1 << 20), ubatches=(32, 64), margins=(0,))
-    captures = SearchedModel(cached("llama"), lambda _: on)
+    captures = searched_model(cached("llama"), lambda _: on)
     one = search(captures, space)
     assert one.best is not None
     assert one.counts.settings == 6
@@ -177,13 +177,13 @@ class NoCaptures:
 def test_the_longest_context_fits_and_a_step_more_does_not() -> None:
     on = devices("CUDA0:8MiB")
     space = Space(contexts=(256, 8192), ctx_step=256, ubatches=(64,), layers=(-1,), margins=(0,))
-    found = search(SearchedModel(cached("llama"), lambda _: on), space, Wish("longest"))
+    found = search(searched_model(cached("llama"), lambda _: on), space, Wish("longest"))
     assert found.best is not None
     n_ctx = found.best.n_ctx
     assert 256 < n_ctx < 8192
     assert found.ranked[0].given_up == (f"-c {n_ctx} instead of 8192",)
     more = search(
-        SearchedModel(cached("llama"), lambda _: on),
+        searched_model(cached("llama"), lambda _: on),
         replace(space, contexts=(n_ctx + 256,), ctx_step=0),
         Wish("longest"),
     )

@@ -31,7 +31,7 @@ from ggmltool.sources.llama.model_file import model_name
 from ggmltool.sources.llama.place.options import Tool, can_run, line
 from ggmltool.sources.llama.search.anatomy import Request
 from ggmltool.sources.llama.search.candidates import Candidate, SearchProgress, SearchResult
-from ggmltool.sources.llama.search.search import Captures, OneModel, Saved, SavedError, SearchedModel, search
+from ggmltool.sources.llama.search.search import Captures, Saved, SavedError, one_model, search, searched_model
 from ggmltool.sources.llama.search.setting_search import Wish
 from ggmltool.sources.llama.search.sweep import usable_processes
 from ggmltool.state.errors import InspectError
@@ -191,10 +191,10 @@ def _fit(
 
     first = opened(replace(wishes.base, n_ctx=512))
     model = first.model
-    captures: Captures = SearchedModel(Path(wishes.argument), devices, wishes.base, wishes.quantization)
+    captures: Captures = searched_model(Path(wishes.argument), devices, wishes.base, wishes.quantization)
     stamp = 0, 0  # what changes with the model's file: its size, and when it was written
     if capture_of is not None:
-        captures = OneModel(model, devices)
+        captures = one_model(model, devices)
     if not wishes.captured:
         told = Path(wishes.argument).stat()
         stamp = told.st_size, told.st_mtime_ns

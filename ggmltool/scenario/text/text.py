@@ -9,7 +9,7 @@ import stat
 import sys
 import zlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from os import PathLike
@@ -57,28 +57,36 @@ def decoded(raw: bytes) -> str:
     return raw.decode(wide_codec(raw) or "utf-8-sig")
 
 
-class Recoded:
-    """A stream in UTF-16 or UTF-32 as one in UTF-8; what cannot be decoded comes out as U+FFFD."""
+class Pieced:
+    """A stream of what comes in pieces."""
 
-    def __init__(self, stream: Readable, codec: str) -> None:
-        self._stream = stream
-        self._decoder = codecs.getincrementaldecoder(codec)("replace")
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
         self._ready = b""
-        self._ended = False
 
     def read(self, n: int = -1, /) -> bytes:
         """Up to `n` bytes, fewer only at the end; all of them for -1."""
         parts = [self._ready]
         have = len(self._ready)
-        while not self._ended and (n < 0 or have < n):
-            raw = self._stream.read(_CHUNK)
-            self._ended = not raw
-            parts.append(self._decoder.decode(raw, final=not raw).encode("utf-8", "replace"))
-            have += len(parts[-1])
+        while (n < 0 or have < n) and (piece := next(self._pieces, None)) is not None:
+            parts.append(piece)
+            have += len(piece)
         whole = b"".join(parts)
         end = len(whole) if n < 0 else n
         self._ready = whole[end:]
         return whole[:end]
+
+
+def recoded(stream: Readable, codec: str) -> Pieced:
+    """A stream in UTF-16 or UTF-32 as one in UTF-8; what cannot be decoded comes out as U+FFFD."""
+
+    def pieces() -> Iterator[bytes]:
+        decoder = codecs.getincrementaldecoder(codec)("replace")
+        while raw := stream.read(_CHUNK):
+            yield decoder.decode(raw).encode("utf-8", "replace")
+        yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+
+    return Pieced(pieces())
 
 
 _MOST_ENTRIES = 10_000

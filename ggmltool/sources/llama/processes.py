@@ -25,34 +25,12 @@ def in_processes(work: Callable[[T], R], items: Sequence[T], n: int, done: Calla
 
     Raises what `work` raises, and PlaceError where a process is killed. However this ends, no process is left.
     """
+    numbered = list(enumerate(items))
     found: dict[int, R] = {}
-    started: dict[Connection, ForkProcess] = {}
-    try:
-        for first in range(n):
-            reader, process = _start(work, items, range(first, len(items), n), list(started))
-            started[reader] = process
-        left = set(started)
-        while left:
-            for reader in cast("list[Connection]", wait(list(left))):
-                try:
-                    at, result, error = reader.recv()
-                except EOFError:
-                    left.remove(reader)
-                    continue
-                if error is not None:
-                    raise error
-                found[at] = result
-                if done is not None:
-                    done()
-        for process in started.values():
-            process.join()
-            if process.exitcode:
-                raise _ended(process.exitcode)
-    finally:
-        for reader, process in started.items():
-            process.kill()
-            process.join()
-            reader.close()
+    for at, result in _streamed(work, (numbered[first::n] for first in range(n)), n):
+        found[at] = result
+        if done is not None:
+            done()
     return [found[at] for at in range(len(items))]
 
 
@@ -62,30 +40,35 @@ def as_they_come(work: Callable[[T], R], items: Iterable[T], n: int) -> Iterator
     The next item is asked for when a process is free. Raises what `work` raises, and PlaceError where a process is
     killed. However this ends, no process is left.
     """
-    started: dict[Connection, tuple[int, ForkProcess]] = {}
-    coming = enumerate(items)
+    return _streamed(work, ([item] for item in enumerate(items)), n)
+
+
+def _streamed(work: Callable[[T], R], shares: Iterable[Sequence[tuple[int, T]]], n: int) -> Iterator[tuple[int, R]]:
+    """The results of numbered items as they come; a process for each share of them, `n` at once."""
+    started: dict[Connection, ForkProcess] = {}
+    coming = iter(shares)
     try:
         while True:
-            while len(started) < n and (item := next(coming, None)) is not None:
-                reader, process = _start(work, [item[1]], range(1), list(started))
-                started[reader] = item[0], process
+            while len(started) < n and (share := next(coming, None)) is not None:
+                reader, process = _start(work, share, list(started))
+                started[reader] = process
             if not started:
                 return
             for reader in cast("list[Connection]", wait(list(started))):
-                at, process = started[reader]
                 try:
-                    _, result, error = reader.recv()
+                    at, result, error = reader.recv()
                 except EOFError:
+                    process = started.pop(reader)
                     process.join()
-                    raise _ended(process.exitcode or 0) from None
+                    reader.close()
+                    if process.exitcode:
+                        raise _ended(process.exitcode) from None
+                    continue
                 if error is not None:
                     raise error
-                process.join()
-                reader.close()
-                del started[reader]
                 yield at, result
     finally:
-        for reader, (_, process) in started.items():
+        for reader, process in started.items():
             process.kill()
             process.join()
             reader.close()
@@ -97,11 +80,11 @@ def _ended(status: int) -> PlaceError:
 
 
 def _start(
-    work: Callable[[T], R], items: Sequence[T], mine: range, others: list[Connection]
+    work: Callable[[T], R], share: Sequence[tuple[int, T]], others: list[Connection]
 ) -> tuple[Connection, ForkProcess]:
     reader, writer = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(
-        target=_work, args=(work, items, mine, writer, [reader, *others]), daemon=True
+        target=_work, args=(work, share, writer, [reader, *others]), daemon=True
     )
     kept = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # none arrives before the process is ready for it
     try:
@@ -115,9 +98,7 @@ def _start(
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP} if hasattr(signal, "SIGHUP") else {signal.SIGINT}
 
 
-def _work(
-    work: Callable[[T], R], items: Sequence[T], mine: range, writer: Connection, others: list[Connection]
-) -> None:
+def _work(work: Callable[[T], R], share: Sequence[tuple[int, T]], writer: Connection, others: list[Connection]) -> None:
     """What a process does. ^C on a terminal reaches all: the process that asked ends the others, or is gone."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
@@ -125,8 +106,8 @@ def _work(
     for other in others:
         other.close()  # else it would stay open when the process that asked is gone
     try:
-        for at in mine:
-            writer.send((at, work(items[at]), None))
+        for at, item in share:
+            writer.send((at, work(item), None))
     except BrokenPipeError:
         return
     except Exception as error:

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ggmltool.scenario.text.text import Readable
-from ggmltool.sources.sched_log.records import ByteRange, LogInput, LogTensorRef
+from ggmltool.scenario.text.text import Pieced, Readable
+from ggmltool.sources.sched_log.records import ByteRange, LogInput, LogNode, LogTensorRef
 
 HEADER_MARK = b"## SPLIT #"
 NODE_MARK = b"node #"
@@ -100,22 +100,11 @@ def read_header(line: bytes, at: int) -> SplitHeader | None:
     return SplitHeader(int(match[1]), text(match[2]), n_inputs, inputs, n_inputs == 0 and match[4] is not None)
 
 
-class NodeLine(NamedTuple):
-    """A node line as it stands there: backends cut to five bytes, `counts` (use, compute) if it has them."""
-
-    index: int  # type: ignore[assignment]
-    op: str
-    name: str
-    nbytes: ByteRange
-    backend: str
-    cause: str | None
-    counts: tuple[int, bool] | None
-    sources: tuple[LogTensorRef, ...]
-
-
-def read_node(line: bytes, at: int) -> NodeLine | None:
-    """The node line whose mark stands at `at`; None if it is none, or cut before its sources."""
-    clean = without_ansi(line[at:])
+def read_node(line: bytes, number: int) -> LogNode | None:
+    """The node whose line begins so, of this number; None if it is none, or cut before its sources. Backends are cut to
+    five bytes.
+    """
+    clean = without_ansi(line)
     match = _NODE.match(clean)
     if match is not None:
         sources = [_source(*found) for found in _SOURCE.findall(clean, match.end())]
@@ -124,17 +113,18 @@ def read_node(line: bytes, at: int) -> NodeLine | None:
         if match is None:
             return None
         sources = [_source(_PIECE.sub(b"", name), *rest) for name, *rest in _LOOSE_SOURCE.findall(clean, match.end())]
-    index, op, name, number, unit, backend, cause, use_count, compute = match.groups()
-    counts = (int(use_count), compute == b"1") if use_count is not None else None
-    return NodeLine(
+    index, op, name, size, unit, backend, cause, use_count, compute = match.groups()
+    return LogNode(
         int(index),
         text(op),
         text(name),
-        bounds(number, unit),
+        bounds(size, unit),
         text(backend),
         text(cause or b"") or None,
-        counts,
+        None if use_count is None else int(use_count),
+        None if use_count is None else compute == b"1",
         tuple(sources),
+        number,
     )
 
 
@@ -198,13 +188,12 @@ class Rejoined:
         self.width = 0
         self.by_words = False
         self._decided = False
-        self._ready = b""
-        self._blocks: Iterator[bytes] | None = None
+        self._joined: Pieced | None = None
 
     def read(self, n: int = -1, /) -> bytes:
         """Up to `n` bytes, fewer only at the end; all of them for -1."""
-        if self._blocks is not None:
-            return self._joined(n)
+        if self._joined is not None:
+            return self._joined.read(n)
         data = self.stream.read(n)
         if not self._decided and data:
             marked = _marked(data)
@@ -212,22 +201,9 @@ class Rejoined:
             if self._decided:
                 self.width, self.by_words = _width_of(data.split(b"\n"), marked)
             if self.width:
-                self._blocks = self._join(data)
-                return self._joined(n)
+                self._joined = Pieced(self._join(data))
+                return self._joined.read(n)
         return data
-
-    def _joined(self, n: int) -> bytes:
-        parts, have = [self._ready], len(self._ready)
-        while self._blocks is not None and (n < 0 or have < n):
-            block = next(self._blocks, None)
-            if block is None:
-                break
-            parts.append(block)
-            have += len(block)
-        whole = b"".join(parts)
-        end = len(whole) if n < 0 else n
-        self._ready = whole[end:]
-        return whole[:end]
 
     def _join(self, data: bytes) -> Iterator[bytes]:
         """All that is left of the stream, beginning with `data`."""

@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from ggmltool.scenario.errors import ScenarioError, quoted
-from ggmltool.sources.sched_log.lines import HEADER_MARK, NodeLine, SplitHeader, read_header, read_node
+from ggmltool.scenario.text.text import is_scenario
+from ggmltool.sources.sched_log.lines import HEADER_MARK, SplitHeader, read_header, read_node
 from ggmltool.sources.sched_log.plan import Backends
 from ggmltool.sources.sched_log.records import GraphSummary, LogGraph, LogNode, LogSplit, LogSummary
 from ggmltool.sources.sched_log.scan import OpenGraph, RawLine, Scanner
-from ggmltool.sources.sched_log.stream import LogLines, is_scenario
+from ggmltool.sources.sched_log.stream import LogLines
 
 
 def assemble(summary: GraphSummary, lines: Sequence[RawLine], backends: Backends) -> LogGraph:
     """The graph whose lines these are; `backends` are the whole names that the log had up to its end."""
-    splits: list[tuple[SplitHeader, int, list[tuple[NodeLine, int]]]] = []
+    splits: list[tuple[SplitHeader, int, list[LogNode]]] = []
     known = False
     for number, raw in lines:
         if raw.startswith(HEADER_MARK):
@@ -28,36 +29,25 @@ def assemble(summary: GraphSummary, lines: Sequence[RawLine], backends: Backends
                 known = True
                 splits.append((header, number, []))
                 continue
-        node = read_node(raw, 0)
+        node = read_node(raw, number)
         if node is None:
             continue
         if not known:
-            backend = backends.whole(node.backend) or ""
+            backend = backends.whole(node.backend or "") or ""
             if not splits or splits[-1][0].backend != backend:
                 splits.append((SplitHeader(len(splits), backend, 0, (), False), number, []))
-        splits[-1][2].append((node, number))
+        splits[-1][2].append(node)
     whole = [
-        LogSplit(h.id, h.backend, line, h.n_inputs, h.inputs, tuple(_node(n, at, h.backend, backends) for n, at in of))
+        LogSplit(h.id, h.backend, line, h.n_inputs, h.inputs, tuple(_node(n, h.backend, backends) for n in of))
         for h, line, of in splits
     ]
     return LogGraph(**summary.head(), splits=tuple(whole))
 
 
-def _node(node: NodeLine, line: int, near: str, backends: Backends) -> LogNode:
-    use_count, compute = node.counts or (None, None)
-    return LogNode(
-        node.index,
-        node.op,
-        node.name,
-        node.nbytes,
-        backends.whole(node.backend, near),
-        node.cause,
-        use_count,
-        compute,
-        # The backend of a source is not `near` for certain, but likelier than another.
-        tuple(replace(source, backend=backends.whole(source.backend or "", near)) for source in node.sources),
-        line,
-    )
+def _node(node: LogNode, near: str, backends: Backends) -> LogNode:
+    """The node with whole names of backends. That of a source is not `near` for certain, but likelier than another."""
+    src = tuple(replace(source, backend=backends.whole(source.backend or "", near)) for source in node.src)
+    return replace(node, backend=backends.whole(node.backend or "", near), src=src)
 
 
 HOW_TO_LOG = "ggml prints its graphs with GGML_SCHED_DEBUG=2 in the environment (llama.cpp: also with -v)"
@@ -132,7 +122,7 @@ def _no_such_graph(scanner: Scanner, choice: str, source: str) -> ScenarioError:
 
 def no_graph(lines: LogLines) -> ScenarioError:
     """What to say of a log without any graph, once it is read."""
-    if is_scenario(lines.head):
+    if is_scenario(lines.head.decode("utf-8", "replace")):
         return ScenarioError(
             "this is a scenario, not a log", lines.source, None, "`ggmltool splits` prints a log of it"
         )

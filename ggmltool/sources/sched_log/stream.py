@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 import stat
 import sys
 import zlib
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ggmltool.scenario.errors import ScenarioError
-from ggmltool.scenario.text.text import MAX_BYTES, Readable, Recoded, file_meant, no_model, wide_codec
+from ggmltool.scenario.text.text import MAX_BYTES, Readable, file_meant, is_scenario, no_model, recoded, wide_codec
 from ggmltool.sources.sched_log.lines import HEADER_MARK, NODE_MARK, Rejoined
 
 CHUNK = 1 << 20
@@ -26,7 +25,6 @@ _HEAD = 1 << 16
 _BEGINS = 256
 """Bytes that tell how a text is encoded."""
 
-_SCENARIO = re.compile(rb"^[\s{,]{0,200}[\"']?ggmltool[\"']?\s*:", re.MULTILINE)
 _PACKED = {
     b"\xfd7zXZ\x00": ("an xz file", "xz -dc FILE | ggmltool import -"),
     b"\x28\xb5\x2f\xfd": ("a zstd file", "zstd -dc FILE | ggmltool import -"),
@@ -187,7 +185,7 @@ def _unpacked(stream: Readable, source: str) -> Readable:
 
 def _in_utf8(stream: Readable, head: bytes) -> Readable:
     codec = wide_codec(head)
-    return stream if codec is None else Recoded(stream, codec)
+    return stream if codec is None else recoded(stream, codec)
 
 
 def sniff(name: str, closing: ExitStack) -> tuple[bool, Readable | None]:
@@ -213,11 +211,6 @@ def sniff(name: str, closing: ExitStack) -> tuple[bool, Readable | None]:
     return is_log(recorded), recorded.again()
 
 
-def is_scenario(head: bytes) -> bool:
-    """Whether a file that begins so is a scenario: its key `ggmltool` stands at the beginning of a line or object."""
-    return _SCENARIO.search(head) is not None
-
-
 def is_log(stream: Readable, most: int = MAX_BYTES) -> bool:
     """Whether a stream, packed or not, has a line of the scheduler's debug print and is no scenario.
 
@@ -232,7 +225,7 @@ def is_log(stream: Readable, most: int = MAX_BYTES) -> bool:
             stream = _in_utf8(Replayed(head, stream), head)
             head = stream.read(_HEAD)
         length = 0
-        while head and length <= most and not (length == 0 and is_scenario(head)):
+        while head and length <= most and not (length == 0 and is_scenario(head.decode("utf-8", "replace"))):
             if HEADER_MARK in head or NODE_MARK in head:
                 return True
             chunk = stream.read(CHUNK)

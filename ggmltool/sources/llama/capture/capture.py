@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from queue import SimpleQueue
@@ -37,19 +36,6 @@ _NO_GPU = {
     "GGML_NO_BACKTRACE": "1",
 }
 """What the child's environment says: it sees no GPU, and an abort prints no backtrace."""
-
-
-def ask(model: ModelFile, options: CaptureOptions) -> Reply | CaptureError:
-    """The reply for one graph, or why there is none. Raises RuntimeError for a mistake of ours."""
-    child = subprocess.run(
-        _COMMAND, input=_request(model, [options]), capture_output=True, env=_environment(), check=False
-    )
-    stream = BytesIO(child.stdout)
-    while (raw := raw_reply(stream)) is not None:
-        reply = opened(raw)
-        if "loaded" not in reply:
-            return _outcome(model, reply)
-    return _crash(model, child.returncode, child.stderr)
 
 
 def ask_many(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Reply | CaptureError]:
@@ -190,7 +176,7 @@ def capture(path: Path, options: CaptureOptions, quantization: str = "") -> Capt
     """
     find(options.library)
     model = _opened(path, [options], quantization)
-    outcome = _captured(model, ask(model, options))
+    outcome = _captured(model, next(ask_many(model, [options])))
     if isinstance(outcome, CaptureError):
         raise outcome
     return outcome
@@ -215,7 +201,8 @@ def _asked(model: ModelFile, asked: Sequence[CaptureOptions]) -> Iterator[Reply 
     """The replies, from one process for those that follow each other and decode no tokens."""
     for (_, decodes), group in groupby(asked, lambda options: (options.library, options.decodes)):
         options = list(group)
-        yield from (ask(model, one) for one in options) if decodes else ask_many(model, options)
+        for together in [[one] for one in options] if decodes else [options]:
+            yield from ask_many(model, together)
 
 
 def _opened(path: Path, asked: Sequence[CaptureOptions], quantization: str) -> ModelFile:

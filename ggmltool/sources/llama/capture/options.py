@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import marshal
 import struct
-from ast import literal_eval
 from dataclasses import dataclass, fields
-from typing import IO, Any, Literal, get_args
+from functools import cache
+from typing import IO, Any, Literal, get_type_hints
+
+import msgspec
 
 from ggmltool.sources.llama.errors import CaptureError
 
@@ -28,22 +30,10 @@ AUTO_PARALLEL = 4
 _MOST = 2**31 - 1
 
 
-def _is_of(annotated: Any, value: object) -> bool:
-    """Whether a value is of the kind that a field is annotated as."""
-    match annotated:
-        case "int":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case "int | None":
-            return value is None or _is_of("int", value)
-        case "bool":
-            return isinstance(value, bool)
-        case "str":
-            return isinstance(value, str)
-        case "tuple[int, ...]":
-            return isinstance(value, tuple | list) and all(_is_of("int", one) for one in value)
-        case "Program":
-            return value in get_args(Program)
-    return value in literal_eval(f"({annotated.removeprefix('Literal[').removesuffix(']')},)")
+@cache
+def _kinds() -> dict[str, Any]:
+    """The kinds of the options, by name."""
+    return get_type_hints(CaptureOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +76,10 @@ class CaptureOptions:
         """Raise CaptureError for values of another kind, and numbers that llama.cpp cannot hold."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if not _is_of(field.type, value):
-                raise CaptureError(f"{field.name} must be {field.type}, not {value!r}")
+            try:
+                msgspec.convert(value, _kinds()[field.name])
+            except msgspec.ValidationError:
+                raise CaptureError(f"{field.name} must be {field.type}, not {value!r}") from None
             if isinstance(value, int) and value < 0:
                 raise CaptureError(f"{field.name} must not be negative, as {value} is")
             if isinstance(value, int) and value > _MOST:

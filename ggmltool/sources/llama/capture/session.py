@@ -320,14 +320,6 @@ class LlamaGraphWriter(GraphWriter):
         self.lib = lib
         self.graph_size = 0
 
-    def context(self, kind: str, buft: str) -> tuple[str, str]:
-        """The context of the `weights` or the `kv` in a buffer type: its name and its buffer type in the scenario."""
-        return kind, "CPU"
-
-    def backend(self, node: int) -> str | None:
-        """The user assignment of a node."""
-        return None
-
     def add(self, name: str, graph: int) -> dict[int, str]:
         """Write a ggml_cgraph that was not split yet, or only for one backend; the ids of its tensors by address.
 
@@ -355,17 +347,8 @@ class LlamaGraphWriter(GraphWriter):
 
     def place(self, tensor: TensorStruct) -> tuple[str, dict[str, Any]]:
         """The context of a weight or a cache."""
-        lib = self.lib
-        weights = lib.ggml_backend_buffer_get_usage(tensor.buffer) == _USAGE_WEIGHTS
-        buft = lib.ggml_backend_buft_name(lib.ggml_backend_buffer_get_type(tensor.buffer)).decode()
-        name, buft = self.context("weights" if weights else "kv", buft)
-        return name, {"buft": buft, "usage": "weights" if weights else "any"}
-
-    def node(self, address: int) -> dict[str, Any]:
-        """A node with its user assignment."""
-        out = self.tensor(address)
-        backend = self.backend(address)
-        return out if backend is None else {**out, "backend": backend}
+        weights = self.lib.ggml_backend_buffer_get_usage(tensor.buffer) == _USAGE_WEIGHTS
+        return ("weights" if weights else "kv"), {"buft": "CPU", "usage": "weights" if weights else "any"}
 
     def unknown_type(self, name: str) -> Error:
         """No such type here."""

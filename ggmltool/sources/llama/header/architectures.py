@@ -73,9 +73,9 @@ def _qwen_moe(config: HfConfig) -> None:
 def _gemma2(config: HfConfig) -> None:
     config.add_sizes(_GEMMA_SIZES)
     config.add("attention.head_count_kv", config.size("num_key_value_heads", "num_attention_heads"))
-    config.add("attention.layer_norm_rms_epsilon", config.number(config.get("rms_norm_eps"), "rms_norm_eps"), F32)
+    config.add_number("attention.layer_norm_rms_epsilon", "rms_norm_eps")
     for name in ("attn_logit_softcapping", "final_logit_softcapping"):
-        config.add(name, config.number(config.get(name), name), F32)
+        config.add_number(name, name)
     config.add("attention.sliding_window", config.size("sliding_window"))
 
 
@@ -88,18 +88,18 @@ _GEMMA_SIZES = (
 def _gemma3(config: HfConfig) -> None:
     config.add_common()
     given = config.rope_of().get("rope_theta", 1_000_000.0)
-    config.add("context_length", config.size("max_position_embeddings", default=131072))
-    config.add("attention.head_count", config.size("num_attention_heads", default=8))
-    config.add("attention.head_count_kv", config.size("num_key_value_heads", default=4))
-    config.add("attention.key_length", config.size("head_dim", default=256))
-    config.add("attention.value_length", config.size("head_dim", default=256))
-    epsilon = config.get("rms_norm_eps")
-    number = 1e-6 if epsilon is None else config.number(epsilon, "rms_norm_eps")
-    config.add("attention.layer_norm_rms_epsilon", number, F32)
+    sizes = {
+        "context_length": config.size("max_position_embeddings", default=131072),
+        "attention.head_count": config.size("num_attention_heads", default=8),
+        "attention.head_count_kv": config.size("num_key_value_heads", default=4),
+        "attention.key_length": config.size("head_dim", default=256),
+        "attention.value_length": config.size("head_dim", default=256),
+    }
+    config.add_all(sizes)
+    config.add_number("attention.layer_norm_rms_epsilon", "rms_norm_eps", default=1e-6)
     config.add("rope.freq_base", config.number(given, "rope_theta"), F32)
-    cap = config.get("final_logit_softcapping")
-    if cap:
-        config.add("final_logit_softcapping", config.number(cap, "final_logit_softcapping"), F32)
+    if config.get("final_logit_softcapping"):
+        config.add_number("final_logit_softcapping", "final_logit_softcapping")
     if config.get("sliding_window_pattern") != 1:
         config.add("attention.sliding_window", config.size("sliding_window"))
 
@@ -118,7 +118,7 @@ def _phi3(config: HfConfig) -> None:
     if type(original) is not int or not 1 < original < 1 << 31:
         raise config.wrong(f"original_max_position_embeddings is {str(original)[:40]!r}", "a number of tokens")
     config.add("rope.scaling.original_context_length", original)
-    config.add("attention.layer_norm_rms_epsilon", config.number(config.get("rms_norm_eps"), "rms_norm_eps"), F32)
+    config.add_number("attention.layer_norm_rms_epsilon", "rms_norm_eps")
     config.add("rope.dimension_count", _phi3_rope(config))
     config.add("rope.freq_base", config.number(config.rope_of().get("rope_theta"), "rope_theta"), F32)
     config.add("attention.sliding_window", config.size("sliding_window", default=0))
@@ -165,8 +165,7 @@ def _mamba(config: HfConfig) -> None:
         "ssm.state_size": config.size("state_size", "d_state", default=16),
         "ssm.time_step_rank": config.size("time_step_rank", "dt_rank", default=-(-d_model // 16)),
     }
-    for key, value in sizes.items():
-        config.add(key, value)
+    config.add_all(sizes)
     epsilon = config.get("layer_norm_epsilon", "rms_norm_eps")
     config.add("attention.layer_norm_rms_epsilon", config.number(epsilon or 1e-5, "layer_norm_epsilon"), F32)
     config.add("ssm.dt_b_c_rms", config.get("model_type") == "falcon_mamba", BOOL)
@@ -264,15 +263,14 @@ def _deepseek(config: HfConfig) -> None:
         "expert_shared_count": config.size("n_shared_experts", default=0),
         "rope.dimension_count": rope,
     }
-    for key, value in sizes.items():
-        config.add(key, value)
+    config.add_all(sizes)
     if config.get("q_lora_rank") is not None:
         config.add("attention.q_lora_rank", config.size("q_lora_rank"))
     if config.get("rms_norm_eps") is None:
         config.add("attention.layer_norm_rms_epsilon", 1e-6, F32)
-    scale, multiplier = config.get("routed_scaling_factor"), config.rope.get("mscale_all_dim")
-    if scale is not None:
-        config.add("expert_weights_scale", config.number(scale, "routed_scaling_factor"), F32)
+    multiplier = config.rope.get("mscale_all_dim")
+    if config.get("routed_scaling_factor") is not None:
+        config.add_number("expert_weights_scale", "routed_scaling_factor")
     if config.get("norm_topk_prob"):
         config.add("expert_weights_norm", True, BOOL)
     if multiplier is not None:

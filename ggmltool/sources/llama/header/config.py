@@ -77,6 +77,16 @@ class HfConfig:
         """Set a value of the metadata."""
         self.values[key] = value_of(value, kind)
 
+    def add_all(self, values: Mapping[str, int]) -> None:
+        """Set several values of the metadata."""
+        for key, value in values.items():
+            self.add(key, value)
+
+    def add_number(self, key: str, *names: str, default: float | None = None) -> None:
+        """Set what the configuration has under the first of these names, which may be a fraction."""
+        value = self.get(*names)
+        self.add(key, self.number(default if value is None else value, names[0]), F32)
+
     def add_sizes(self, keys: Iterable[str] = ()) -> None:
         """Set the sizes that the configuration has, or those of them that are named."""
         wanted = set(keys)
@@ -91,7 +101,7 @@ class HfConfig:
             self.add("attention.causal", False, BOOL)
         for key, names in _EPSILONS:
             if self.get(*names) is not None:
-                self.add(key, self.number(self.get(*names), names[0]), F32)
+                self.add_number(key, *names)
         self._add_rope()
         functions = {"softmax": 1, "sigmoid": 2}
         gating = self.get("score_function", "scoring_func", "score_func", "moe_router_activation")

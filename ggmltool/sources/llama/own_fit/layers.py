@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -170,7 +171,7 @@ class _Layers:
         return config
 
     def _dense_of(self, low: Config, id: int, unassigned: int) -> Config:
-        """As many of the unassigned layers as fit on a device, by the method of false position."""
+        """As many of the unassigned layers as fit on a device."""
         share = low.shares[id]
         parts = share.n_part if not self.experts else unassigned if id < self.last else unassigned - 1
         high = low.given(id, replace(share, n_layer=unassigned, n_part=u32(parts)))
@@ -180,23 +181,36 @@ class _Layers:
         if high.mem[id] <= self.targets[id]:
             self.say(f"set ngl_per_device[{id}].n_layer={unassigned}")
             return high
-        delta = u32(unassigned - share.n_layer)
-        self.say(f"start filling device {id}, delta={delta}")
-        while delta > 1:
+        self.say(f"start filling device {id}, delta={u32(unassigned - share.n_layer)}")
+
+        def more(config: Config, step: int) -> Config:
+            share = config.shares[id]
+            # The output layer comes first, and cannot be partial.
+            first = id == self.last and share.n_part == 0
+            return config.given(id, share.more(step, step - first if self.experts else 0))
+
+        def say(config: Config, high: str) -> None:
+            self.say(f"set ngl_per_device{high}[{id}].n_layer={config.shares[id].n_layer}")
+
+        return self._between(low, high, id, lambda share: share.n_layer, more, "more layers", say)
+
+    def _between(
+        self,
+        low: Config,
+        high: Config,
+        id: int,
+        layers: Callable[[Share], int],
+        more: Callable[[Config, int], Config],
+        what: str,
+        say: Callable[[Config, str], None],
+    ) -> Config:
+        """The most layers from low to high that fit on a device, by the method of false position."""
+        while (delta := u32(layers(high.shares[id]) - layers(low.shares[id]))) > 1:
             step = self._step(delta, low, high, id)
-            share = low.shares[id]
-            parts = 0
-            if self.experts:
-                # The output layer comes first, and cannot be partial.
-                parts = step - 1 if id == self.last and share.n_part == 0 else step
-            test = self.measured(low.given(id, share.more(step, parts)), f"{step} more layers")
-            if test.mem[id] <= self.targets[id]:
-                low = test
-                self.say(f"set ngl_per_device[{id}].n_layer={low.shares[id].n_layer}")
-            else:
-                high = test
-                self.say(f"set ngl_per_device_high[{id}].n_layer={high.shares[id].n_layer}")
-            delta = u32(high.shares[id].n_layer - low.shares[id].n_layer)
+            test = self.measured(more(low, step), f"{step} {what}")
+            fits = test.mem[id] <= self.targets[id]
+            low, high = (test, high) if fits else (low, test)
+            say(test, "" if fits else "_high")
         return low
 
     def _step(self, delta: int, low: Config, high: Config, id: int) -> int:
@@ -241,34 +255,26 @@ class _Layers:
         return replace(config, dense_start=self.last)
 
     def _converted_of(self, low: Config, id: int) -> Config:
-        """As many full layers as fit on a device, by the method of false position."""
+        """As many full layers as fit on a device."""
         high = self.measured(self._all_full(low, id), f"all layers with experts on {self.fitting.devices[id].name}")
         if high.mem[id] <= self.targets[id]:
             self._say_set(high, id)
             return high
-        delta = u32(high.shares[id].n_full - low.shares[id].n_full)
-        while delta > 1:
-            step = self._step(delta, low, high, id)
-            test = self.measured(_convert(low, id, step), f"{step} more layers with experts")
-            if test.mem[id] <= self.targets[id]:
-                low = test
-                self._say_set(low, id)
-            else:
-                high = test
-                share = high.shares[id]
-                self.say(
-                    f"set ngl_per_device_high[{id}].(n_layer, n_part)=({share.n_layer}, {share.n_part}), "
-                    f"id_dense_start_high={high.dense_start}"
-                )
-            delta = u32(high.shares[id].n_full - low.shares[id].n_full)
-        return low
 
-    def _say_set(self, config: Config, id: int, overflow: Fraction | None = None) -> None:
+        def more(config: Config, step: int) -> Config:
+            return _convert(config, id, step)
+
+        def say(config: Config, high: str) -> None:
+            self._say_set(config, id, high=high)
+
+        return self._between(low, high, id, lambda share: share.n_full, more, "more layers with experts", say)
+
+    def _say_set(self, config: Config, id: int, overflow: Fraction | None = None, high: str = "") -> None:
         share = config.shares[id]
         named, value = ("", "") if overflow is None else (", overflow_type", f", {overflow.name}")
         self.say(
-            f"set ngl_per_device[{id}].(n_layer, n_part{named})=({share.n_layer}, {share.n_part}{value}), "
-            f"id_dense_start={config.dense_start}"
+            f"set ngl_per_device{high}[{id}].(n_layer, n_part{named})=({share.n_layer}, {share.n_part}{value}), "
+            f"id_dense_start{high}={config.dense_start}"
         )
 
     def _one_more(self, config: Config, id: int) -> Config:

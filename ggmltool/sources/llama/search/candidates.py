@@ -11,7 +11,7 @@ from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.needs import Measurement
 from ggmltool.sources.llama.place.parts import number_of
 from ggmltool.sources.llama.search.anatomy import LayerSeconds, Speed
-from ggmltool.sources.llama.search.paths import Costs as Vector
+from ggmltool.sources.llama.search.paths import Vector
 from ggmltool.sources.llama.search.space import Choice, Setting, Space
 
 

@@ -22,7 +22,7 @@ from ggmltool.sources.llama.search.anatomy import (
     layer_shares,
 )
 from ggmltool.sources.llama.search.candidates import Objective
-from ggmltool.sources.llama.search.paths import Costs as Vector
+from ggmltool.sources.llama.search.paths import Vector
 from ggmltool.sources.llama.search.space import Space
 from ggmltool.sources.llama.search.tables import Tables
 

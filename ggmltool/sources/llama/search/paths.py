@@ -9,7 +9,7 @@ from itertools import count, pairwise
 from math import prod
 from typing import NamedTuple, Protocol
 
-Costs = tuple[float, ...]
+Vector = tuple[float, ...]
 """What a choice costs, the most important first; less is better."""
 
 
@@ -28,8 +28,8 @@ class Edges(Protocol):
     n_gpus: int
     cap: float
 
-    def start(self, first: int) -> tuple[Costs, int]: ...
-    def edge(self, gpu: int, first: int, end: int, spilled: int) -> tuple[Costs, int]: ...
+    def start(self, first: int) -> tuple[Vector, int]: ...
+    def edge(self, gpu: int, first: int, end: int, spilled: int) -> tuple[Vector, int]: ...
     def room(self, gpu: int, first: int, end: int, spilled: int) -> float: ...
     def most_room(self, gpu: int, first: int, end: int) -> float: ...
     def weights_room(self, gpu: int, first: int, end: int, spilled: int) -> float: ...
@@ -45,7 +45,7 @@ class Path(NamedTuple):
     first: int
     ends: tuple[int, ...]
     spilled: tuple[int, ...]
-    costs: Costs
+    costs: Vector
     load: int
     room: float
 
@@ -62,14 +62,14 @@ class Path(NamedTuple):
 class Bound(NamedTuple):
     """What a path can come to at best: compared first by costs, then by room."""
 
-    costs: Costs
+    costs: Vector
     less_room: float
 
 
 class _Rest(NamedTuple):
     """The best of what GPUs that are still to come make of the layers that are left, each by itself."""
 
-    costs: Costs
+    costs: Vector
     load: int
     room: float
 
@@ -94,7 +94,7 @@ class Paths:
     added costs less than nothing or makes room.
     """
 
-    def __init__(self, edges: Edges, firsts: Sequence[int], rounded: Callable[[Costs], Costs]) -> None:
+    def __init__(self, edges: Edges, firsts: Sequence[int], rounded: Callable[[Vector], Vector]) -> None:
         self.edges = edges
         self.firsts = firsts
         self.rounded = rounded
@@ -224,5 +224,5 @@ class Paths:
         return Bound(self.rounded(_sum(path.costs, rest.costs)), -min(path.room, rest.room))
 
 
-def _sum(a: Costs, b: Costs) -> Costs:
+def _sum(a: Vector, b: Vector) -> Vector:
     return tuple(x + y for x, y in zip(a, b, strict=True))

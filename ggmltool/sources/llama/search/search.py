@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -28,8 +27,8 @@ from ggmltool.sources.llama.search.candidates import (
     costs_of,
     rank,
 )
-from ggmltool.sources.llama.search.paths import Costs as Vector
-from ggmltool.sources.llama.search.setting_search import SettingBest, SettingSearch, Wish
+from ggmltool.sources.llama.search.paths import Vector
+from ggmltool.sources.llama.search.setting_search import Best, SettingSearch, Wish
 from ggmltool.sources.llama.search.space import Setting, Space, given_up
 from ggmltool.version import __version__
 
@@ -37,52 +36,44 @@ Devices = Callable[[ScenarioSpec], Sequence[BackendSpec]]
 """The devices to place a captured model on."""
 
 
-class Captures(Protocol):
-    """Where captured graphs come from."""
-
-    def placers(self, settings: Sequence[Setting]) -> Iterator[Placer | CaptureError]:
-        """The models of these settings on the devices, in their order, each as it is asked for."""
+Captures = Callable[[Sequence[Setting]], Iterator[Placer | CaptureError]]
+"""The models of these settings on the devices, in their order, each as it is asked for."""
 
 
-class SearchedModel:
+def searched_model(
+    path: Path, devices: Devices, base: CaptureOptions | None = None, quantization: str = ""
+) -> Captures:
     """A GGUF file, or what llama-quantize would make of it, captured with each setting; `base` has what the settings do
-    not say."""
+    not say. What is no model is a CaptureError.
+    """
 
-    def __init__(
-        self, path: Path, devices: Devices, base: CaptureOptions | None = None, quantization: str = ""
-    ) -> None:
-        self.path = path
-        self.devices = devices
-        self.base = base or CaptureOptions()
-        self.quantization = quantization
-
-    def placers(self, settings: Sequence[Setting]) -> Iterator[Placer | CaptureError]:
-        """As Captures says. Raises CaptureError for what is no model."""
-        options = [s.capture_options(self.base) for s in settings]
-        for captured in capture_many(self.path, options, self.quantization):
+    def placers(settings: Sequence[Setting]) -> Iterator[Placer | CaptureError]:
+        options = [s.capture_options(base or CaptureOptions()) for s in settings]
+        for captured in capture_many(path, options, quantization):
             if isinstance(captured, CaptureError):
                 yield captured
             else:
                 model = load_spec(captured.scenario)
-                yield Placer(model, self.devices(model))
+                yield Placer(model, devices(model))
+
+    return placers
 
 
-class OneModel:
-    """A model that was captured before, which has one setting."""
+def one_model(model: ScenarioSpec, devices: Devices) -> Captures:
+    """A model that was captured before, which is the same with every setting."""
+    placer = Placer(model, devices(model))
 
-    def __init__(self, model: ScenarioSpec, devices: Devices) -> None:
-        self.placer = Placer(model, devices(model))
+    def placers(settings: Sequence[Setting]) -> Iterator[Placer | CaptureError]:
+        return (placer for _ in settings)
 
-    def placers(self, settings: Sequence[Setting]) -> Iterator[Placer | CaptureError]:
-        """The same for every setting."""
-        return (self.placer for _ in settings)
+    return placers
 
 
 class SavedError(PlaceError):
     """The file cannot be read or written, or belongs to another search; the message names it."""
 
 
-LAYOUT = 2
+LAYOUT = 3
 MAX_BYTES = 64 << 20
 
 
@@ -91,7 +82,7 @@ class File(msgspec.Struct):
 
     version: int
     search: str
-    found: list[SettingBest]
+    found: list[Best]
 
 
 @dataclass(slots=True)
@@ -130,11 +121,11 @@ class Saved:
             raise SavedError(f"{self.path} is of another search: other options, or another model or version")
         self._file = found
 
-    def best(self, setting: Setting) -> SettingBest | None:
+    def best(self, setting: Setting) -> Best | None:
         """What was found for a setting; None if it is still to be searched."""
         return next((best for best in self._file.found if best.setting == setting), None)
 
-    def add(self, best: SettingBest) -> None:
+    def add(self, best: Best) -> None:
         """Note what was found; the file is whole at any time. Raises SavedError if it cannot be written."""
         self._file.found.append(best)
         if self.path is None:
@@ -174,27 +165,27 @@ def search(
     return _Search(captures, space, wish or Wish(), processes, progress, most, saved or Saved()).found()
 
 
+@dataclass(slots=True)
 class _Search:
     """One search. `bests` are of the settings that are done."""
 
-    def __init__(
-        self,
-        captures: Captures,
-        space: Space,
-        wish: Wish,
-        processes: int,
-        progress: OnProgress,
-        most: int,
-        saved: Saved,
-    ) -> None:
-        self.captures, self.space, self.wish = captures, space, wish
-        self.processes = processes if can_fork() else 1
-        self.progress, self.most, self.saved = progress, most, saved
-        self.wanted = space.settings()
+    captures: Captures
+    space: Space
+    wish: Wish
+    processes: int
+    progress: OnProgress
+    most: int
+    saved: Saved
+    wanted: list[Setting] = field(init=False)
+    order: dict[Setting, int] = field(init=False)
+    bests: dict[Setting, Best] = field(default_factory=dict)
+    ruled_out: int = 0
+    error: CaptureError | None = None
+
+    def __post_init__(self) -> None:
+        self.processes = self.processes if can_fork() else 1
+        self.wanted = self.space.settings()
         self.order = {setting: i for i, setting in enumerate(self.wanted)}
-        self.bests: dict[Setting, SettingBest] = {}
-        self.ruled_out = 0
-        self.error: CaptureError | None = None
 
     def found(self) -> SearchResult:
         self.saved.open(self.space, self.wish)
@@ -204,7 +195,7 @@ class _Search:
         if not self.bests and self.error is not None:
             raise self.error
         ranked = self.ranked()
-        nearest = (b.best.nearest for b in self.bests.values() if b.best.nearest)
+        nearest = (b.nearest for b in self.bests.values() if b.nearest)
         pareto: list[Candidate] = []
         for c in sorted(ranked, key=lambda c: (c.seconds.of(self.wish.request), -c.n_ctx)):
             if not pareto or c.n_ctx > pareto[-1].n_ctx:
@@ -214,12 +205,12 @@ class _Search:
             tuple(pareto),
             max(nearest, key=lambda c: c.room, default=None),
             self._counts(),
-            all(b.best.proved for b in self.bests.values()),
+            all(b.proved for b in self.bests.values()),
         )
 
     def ranked(self) -> list[Candidate]:
         """What fits, the best first."""
-        fitting = [b.best.candidate for b in self.bests.values() if b.best.candidate is not None]
+        fitting = [b.candidate for b in self.bests.values() if b.candidate is not None]
         return sorted(fitting, key=lambda c: rank(self.wish.objective, c, c.seconds.of(self.wish.request)))
 
     def _search(self, settings: Sequence[Setting]) -> None:
@@ -230,7 +221,7 @@ class _Search:
         left = [s for s in settings if s not in self.bests]
         self._tell()
         with closing(self._jobs(left)) as jobs:  # what captures ends here, too, whatever happens
-            results: Iterable[SettingBest] = map(self._work, jobs)
+            results: Iterable[Best] = map(self._work, jobs)
             if self.processes > 1 and len(self.wanted) > 1:
                 results = (best for _, best in as_they_come(self._work, jobs, self.processes))
             for best in results:
@@ -241,7 +232,7 @@ class _Search:
     def _jobs(self, settings: Sequence[Setting]) -> Generator[tuple[Setting, Placer]]:
         if not settings:
             return
-        for setting, placer in zip(settings, self.captures.placers(settings), strict=True):
+        for setting, placer in zip(settings, self.captures(settings), strict=True):
             if isinstance(placer, CaptureError):
                 self.error = placer
             elif self._hopeless(setting):
@@ -249,13 +240,13 @@ class _Search:
             else:
                 yield setting, placer
 
-    def _work(self, job: tuple[Setting, Placer]) -> SettingBest:
+    def _work(self, job: tuple[Setting, Placer]) -> Best:
         setting, placer = job
         order = self.order.get(setting, len(self.order))
         limit = self._limit(setting)
         processes = self.processes if len(self.wanted) == 1 else 1
         search = SettingSearch(placer, setting, order, self.space, self.wish, self.most, limit, processes)
-        return SettingBest(setting, search.best())
+        return search.best()
 
     def _limit(self, setting: Setting) -> Vector | None:
         """What a setting's placements may cost to be the best of all; None if any cost may."""
@@ -272,7 +263,7 @@ class _Search:
         With more context caches and masks are larger, and all else is as large: each placement needs no less anywhere.
         """
         shorter = (b for s, b in self.bests.items() if s[1:] == setting[1:] and 0 < s.n_ctx < setting.n_ctx)
-        return any(b.best.candidate is None and b.best.proved for b in shorter)
+        return any(b.candidate is None and b.proved for b in shorter)
 
     def _refine(self) -> None:
         """Halve the way from the longest context that fits to the next one that does not."""
@@ -287,13 +278,13 @@ class _Search:
             setting = best.setting._replace(n_ctx=middle)
             self._search([setting])
             done = self.bests.get(setting)
-            if done is not None and done.best.candidate is not None:
+            if done is not None and done.candidate is not None:
                 least = middle
             else:
                 most = middle
 
     def _counts(self) -> Counts:
-        bests = [b.best for b in self.bests.values()]
+        bests = self.bests.values()
         return Counts(
             sum(b.placements for b in bests),
             sum(b.planned for b in bests),

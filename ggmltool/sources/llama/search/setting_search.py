@@ -24,8 +24,7 @@ from ggmltool.sources.llama.search.candidates import (
     rounded,
 )
 from ggmltool.sources.llama.search.costs import Costs, Pieces
-from ggmltool.sources.llama.search.paths import Bound, Path, Paths
-from ggmltool.sources.llama.search.paths import Costs as Vector
+from ggmltool.sources.llama.search.paths import Bound, Path, Paths, Vector
 from ggmltool.sources.llama.search.space import Choice, Setting, Space
 from ggmltool.sources.llama.search.tables import Tables
 
@@ -42,11 +41,12 @@ _BATCH = 16
 
 
 class Best(NamedTuple):
-    """The best candidate of a setting that fits, else what lacks the least; how many placements there are, and how many
-    of them were planned; whether nothing that was left out can cost less than the best of all settings, or fits where
-    nothing does.
+    """Of a setting: the best candidate that fits, else what lacks the least; how many placements there are, how many
+    were planned; whether nothing that was left out can cost less than the best of all settings, or fits where nothing
+    does.
     """
 
+    setting: Setting
     candidate: Candidate | None
     nearest: Candidate | None
     placements: int
@@ -121,7 +121,7 @@ class SettingSearch:
         if best is not None and proved:
             best = self._roomiest(bound, best)
         nearest = max(self.tried.values(), key=lambda c: c.room, default=None)
-        return Best(best, nearest, paths.number(), len(self.tried), proved)
+        return Best(self.planner.setting, best, nearest, paths.number(), len(self.tried), proved)
 
     def key(self, candidate: Candidate) -> Key:
         seconds = candidate.seconds.of(self.request)
@@ -251,10 +251,3 @@ class SettingSearch:
 def rounded_costs(costs: Vector) -> Vector:
     """Costs as they are compared: the last are seconds."""
     return (*costs[:-1], rounded(costs[-1]))
-
-
-class SettingBest(NamedTuple):
-    """What was found for a setting."""
-
-    setting: Setting
-    best: Best
