@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ggmltool.estimate.rates import rates_of_backend
-from ggmltool.estimate.records import Efficiency, Estimate, Rates, ShareRange, TimedSplit
+from ggmltool.estimate.records import Efficiency, Estimate, PlacedSplit, Rates, ShareRange, SplitCopy
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.ggml.devices.profiles import PROFILES
 from ggmltool.ggml.graph import CGraph
@@ -19,29 +19,16 @@ from ggmltool.scenario.run.compiled import NONE, Compiled
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 
 
-class PlannedCopy(NamedTuple):
-    """A tensor that a split copies, and the backend that has it."""
-
-    id: str
-    source: str
-
-
-class PlannedSplit(NamedTuple):
-    """A split of a plan with where its inputs come from."""
-
-    backend: str
-    i_start: int
-    i_end: int
-    inputs: tuple[PlannedCopy, ...]
-
-
-def splits_of(plan: Plan) -> list[PlannedSplit]:
-    """The splits of a plan, in order."""
+def splits_of(plan: Plan, nbytes: Mapping[str, int] | None = None) -> tuple[PlacedSplit, ...]:
+    """The splits of a plan, in order; the bytes of tensors go by their ids."""
     home = {n.id: n.backend or "" for n in plan.nodes} | {leaf.id: leaf.backend or "" for leaf in plan.leafs}
-    return [
-        PlannedSplit(s.backend, s.i_start, s.i_end, tuple(PlannedCopy(id, home.get(id, "")) for id in s.inputs))
+    sizes = nbytes or {}
+    return tuple(
+        PlacedSplit(
+            s.backend, s.i_start, s.i_end, tuple(SplitCopy(id, home.get(id, ""), sizes.get(id, 0)) for id in s.inputs)
+        )
         for s in plan.splits
-    ]
+    )
 
 
 def nodes_of(compiled: Compiled, name: str) -> list[Tensor]:
@@ -161,7 +148,7 @@ class Forecast:
             self._estimators[graph, cached] = found
         return found
 
-    def speeds(self, splits: Mapping[str, Sequence[TimedSplit]], parallel: bool = False) -> Speeds:
+    def speeds(self, splits: Mapping[str, Sequence[PlacedSplit]], parallel: bool = False) -> Speeds:
         """The speeds of a placement by the splits of its graphs; `parallel`: with pipeline copies.
 
         Raises KeyError for a backend without rates.
@@ -177,7 +164,7 @@ class Forecast:
                 prompt = self._prompt(graph, of, n_tokens, SCHED_MAX_COPIES if parallel else 1)
         return Speeds(token, prompt, self.n_seqs, self.n_prompt, self.cached)
 
-    def _prompt(self, graph: str, splits: Sequence[TimedSplit], n_ubatch: int, copies: int) -> Estimate:
+    def _prompt(self, graph: str, splits: Sequence[PlacedSplit], n_ubatch: int, copies: int) -> Estimate:
         """All ubatches of a prompt: the first, the middle and the last of them tell what the others take (Simpson)."""
         n = max(-(-self.n_prompt // n_ubatch), 1)
         last = self.cached + (n - 1) * n_ubatch

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ggmltool.ggml.devices.profiles import PROFILES
 
@@ -137,26 +137,22 @@ class Rates:
         return self.family == source.family and profile is not None and profile.copies_async
 
 
-class CopiedTensor(Protocol):
-    """A tensor that a split copies: its id, and the backend `source` that has it."""
+class SplitCopy(NamedTuple):
+    """A tensor that a split copies before it begins: its id, the backend that has it, and its bytes, where counted."""
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def source(self) -> str: ...
+    id: str
+    source: str
+    nbytes: int = 0
 
 
-class TimedSplit(Protocol):
-    """A run of nodes `[i_start, i_end)` of the graph for one backend, and what is copied there before it.
+class PlacedSplit(NamedTuple):
+    """A run of nodes `[i_start, i_end)` on one backend, and what is copied there before it.
 
-    `sources.llama.needs.PlacedSplit` is one, `splits_of` makes them of a plan.
+    The numbers are those of the graph's nodes in ggml's order. A device that orders nodes its own way does so within a
+    split, so that the nodes of each are the same.
     """
 
-    @property
-    def backend(self) -> str: ...
-    @property
-    def i_start(self) -> int: ...
-    @property
-    def i_end(self) -> int: ...
-    @property
-    def inputs(self) -> Sequence[CopiedTensor]: ...
+    backend: str
+    i_start: int
+    i_end: int
+    inputs: tuple[SplitCopy, ...]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from ggmltool.estimate.records import CopiedTensor, Estimate, Link, Rates, ShareRange, TimedSplit, lasting
+from ggmltool.estimate.records import Estimate, Link, PlacedSplit, Rates, ShareRange, SplitCopy, lasting
 from ggmltool.estimate.timeline import StepCopy, TimelineStep, Way, duration
 from ggmltool.estimate.work import VIEW, Cells, NodeWork, RateKind, used_experts, work_of
 from ggmltool.ggml.op import Op
@@ -86,7 +86,7 @@ class Estimator:
         self._sums: dict[str, tuple[list[float], list[float], list[float]]] = {}
         self._copies: dict[tuple[str, str, str, float], Estimate] = {}
 
-    def seconds(self, splits: Iterable[TimedSplit]) -> Estimate:
+    def seconds(self, splits: Iterable[PlacedSplit]) -> Estimate:
         """The seconds of computing the graph once, one split after the other, each after what it copies.
 
         That is how ggml_backend_sched computes a single batch: the next split always needs something of the one before.
@@ -106,7 +106,7 @@ class Estimator:
                 high += s.high
         return Estimate(low, mid, high)
 
-    def seconds_of_many(self, splits: Iterable[TimedSplit], batches: int, copies: int = SCHED_MAX_COPIES) -> Estimate:
+    def seconds_of_many(self, splits: Iterable[PlacedSplit], batches: int, copies: int = SCHED_MAX_COPIES) -> Estimate:
         """The seconds of computing the graph for so many batches one behind the other, with so many pipeline copies.
 
         A device can be at the next batch while another one is still at the one before. 1: there are no such copies.
@@ -116,7 +116,7 @@ class Estimator:
             return self.seconds(splits).times(batches)
         return duration(self.steps(splits), batches, copies)
 
-    def steps(self, splits: Iterable[TimedSplit]) -> list[TimelineStep]:
+    def steps(self, splits: Iterable[PlacedSplit]) -> list[TimelineStep]:
         """The splits as they take time."""
         return [
             TimelineStep(
@@ -128,7 +128,7 @@ class Estimator:
             for split in splits
         ]
 
-    def _way(self, copied: CopiedTensor, split: TimedSplit) -> Way:
+    def _way(self, copied: SplitCopy, split: PlacedSplit) -> Way:
         here, there = self.rates[split.backend], self.rates.get(copied.source)
         if self.work.copied_as(copied.id).by_user:
             return Way.USER
@@ -136,13 +136,13 @@ class Estimator:
             return Way.EXPERTS_QUEUED if self.weights_pinned else Way.EXPERTS
         return Way.QUEUED if there is not None and here.queues_copy(there) else Way.WAITING
 
-    def compute(self, split: TimedSplit) -> Estimate:
+    def compute(self, split: PlacedSplit) -> Estimate:
         """The seconds of a split's nodes."""
         a, b = split.i_start, split.i_end
         low, mid, high = (sums[b] - sums[a] for sums in self.sums(split.backend))
         return Estimate(low, mid, high)
 
-    def copy(self, copied: CopiedTensor, split: TimedSplit) -> Estimate:
+    def copy(self, copied: SplitCopy, split: PlacedSplit) -> Estimate:
         """The seconds of copying a tensor to a split's backend."""
         share = self._share(copied, split)
         key = (copied.id, copied.source, split.backend, share)
@@ -150,11 +150,11 @@ class Estimator:
             self._copies[key] = self._copy(*key)
         return self._copies[key]
 
-    def copied_nbytes(self, copied: CopiedTensor, split: TimedSplit) -> float:
+    def copied_nbytes(self, copied: SplitCopy, split: PlacedSplit) -> float:
         """The bytes that are copied of a tensor: of experts those that are used, of a cache the filled cells."""
         return self._share(copied, split) * self.work.copied_as(copied.id).nbytes
 
-    def _share(self, copied: CopiedTensor, split: TimedSplit) -> float:
+    def _share(self, copied: SplitCopy, split: PlacedSplit) -> float:
         weight, share = self.work.experts.get(split.i_start, ("", 1.0))
         return share if weight == copied.id and self.copies_experts else 1.0
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ggmltool.estimate.forecast import PlannedCopy, PlannedSplit
-from ggmltool.estimate.records import Efficiency, Estimate, Link, Rates, ShareRange
+from ggmltool.estimate.records import Efficiency, Estimate, Link, PlacedSplit, Rates, ShareRange, SplitCopy
 from ggmltool.estimate.seconds import Estimator, GraphWork, node_seconds
 from ggmltool.estimate.work import NodeWork, RateKind
 from ggmltool.ggml.op import Op
@@ -26,8 +25,8 @@ def product(user: bool = False) -> Tensor:
     return node(Op.MUL_MAT, weight, x, ne=(512, 1), id="y")
 
 
-def one_split(*inputs: PlannedCopy, backend: str = "GPU") -> list[PlannedSplit]:
-    return [PlannedSplit(backend, 0, 1, inputs)]
+def one_split(*inputs: SplitCopy, backend: str = "GPU") -> list[PlacedSplit]:
+    return [PlacedSplit(backend, 0, 1, inputs)]
 
 
 def test_a_product_with_one_column_takes_as_long_as_reading_its_weights() -> None:
@@ -69,7 +68,7 @@ def test_every_kind_goes_by_its_share(kind: RateKind, share: str) -> None:
 
 
 def copied(
-    what: PlannedCopy, work: GraphWork, devices: dict[str, Rates], pinned: bool = False, backend: str = "GPU"
+    what: SplitCopy, work: GraphWork, devices: dict[str, Rates], pinned: bool = False, backend: str = "GPU"
 ) -> float:
     estimator = Estimator(work, devices, weights_pinned=pinned)
     alone = estimator.seconds(one_split(backend=backend)).mid
@@ -79,14 +78,14 @@ def copied(
 def test_weights_are_copied_from_pages_unless_they_are_pinned() -> None:
     work, weight = GraphWork([product()]), 512 * 1024 // 32 * 34
     devices = {"GPU": GPU, "CPU": CPU}
-    assert copied(PlannedCopy("w", "CPU"), work, devices) == pytest.approx(weight / 1e9)
-    assert copied(PlannedCopy("w", "CPU"), work, devices, pinned=True) == pytest.approx(weight / 2e9)
+    assert copied(SplitCopy("w", "CPU"), work, devices) == pytest.approx(weight / 1e9)
+    assert copied(SplitCopy("w", "CPU"), work, devices, pinned=True) == pytest.approx(weight / 2e9)
 
 
 def test_inputs_and_results_are_copied_from_pinned_memory() -> None:
     devices = {"GPU": GPU, "CPU": CPU}
-    assert copied(PlannedCopy("x", "CPU"), GraphWork([product(user=True)]), devices) == pytest.approx(4096 / 2e9)
-    assert copied(PlannedCopy("y", "GPU"), GraphWork([product()]), devices, backend="CPU") == pytest.approx(2048 / 2e9)
+    assert copied(SplitCopy("x", "CPU"), GraphWork([product(user=True)]), devices) == pytest.approx(4096 / 2e9)
+    assert copied(SplitCopy("y", "GPU"), GraphWork([product()]), devices, backend="CPU") == pytest.approx(2048 / 2e9)
 
 
 def test_a_cache_on_the_host_is_copied_from_pageable_memory_as_far_as_it_is_filled() -> None:
@@ -97,20 +96,20 @@ def test_a_cache_on_the_host_is_copied_from_pageable_memory_as_far_as_it_is_fill
     attention = node(Op.FLASH_ATTN_EXT, leaf("f32", 128, 1), k, k, ne=(128, 1, 1), id="attention")
     work = GraphWork([written, k, attention], cached=300)
     estimator = Estimator(work, {"GPU": GPU, "CPU": CPU}, weights_pinned=True)
-    split = PlannedSplit("GPU", 2, 3, (PlannedCopy("k", "CPU"),))
+    split = PlacedSplit("GPU", 2, 3, (SplitCopy("k", "CPU"),))
     assert estimator.copy(split.inputs[0], split).mid == pytest.approx(512 * 128 * 2 / 1e9)
 
 
 def test_between_two_devices_the_slower_way_counts() -> None:
     slow = rates(family="CUDA", to_device=Link(1e8, 1e8, 0.0), from_device=Link(1e8, 1e8, 0.0))
-    assert copied(PlannedCopy("y", "slow"), GraphWork([product()]), {"GPU": GPU, "slow": slow}) == pytest.approx(
+    assert copied(SplitCopy("y", "slow"), GraphWork([product()]), {"GPU": GPU, "slow": slow}) == pytest.approx(
         2048 / 1e8
     )
 
 
 def test_where_memory_is_shared_a_copy_reads_and_writes_it() -> None:
     shared = rates(family="Metal")
-    assert copied(PlannedCopy("y", "CPU"), GraphWork([product()]), {"GPU": shared, "CPU": CPU}) == pytest.approx(
+    assert copied(SplitCopy("y", "CPU"), GraphWork([product()]), {"GPU": shared, "CPU": CPU}) == pytest.approx(
         2 * 2048 / 1e9
     )
 
@@ -120,14 +119,14 @@ def test_only_the_used_experts_are_copied_to_where_they_are_multiplied() -> None
     n = node(Op.MUL_MAT_ID, experts, leaf("f32", 64, 1, 1), ids, ne=(32, 4, 1))
     work, devices = GraphWork([n]), {"GPU": GPU, "CPU": CPU}
     whole = 16 * 32 * 64 // 32 * 34 / 1e9
-    assert copied(PlannedCopy("experts", "CPU"), work, devices) == pytest.approx(whole / 4)
+    assert copied(SplitCopy("experts", "CPU"), work, devices) == pytest.approx(whole / 4)
     estimator = Estimator(work, devices, copies_experts=False)
-    assert estimator.copy(PlannedCopy("experts", "CPU"), one_split()[0]).mid == pytest.approx(whole)
+    assert estimator.copy(SplitCopy("experts", "CPU"), one_split()[0]).mid == pytest.approx(whole)
 
 
 def test_of_batches_in_flight_the_busiest_device_tells_how_long_they_take() -> None:
     first, second = product(user=True), node(Op.MUL_MAT, leaf("q8_0", 512, 512), leaf("f32", 512, 1), ne=(512, 1))
-    splits = [PlannedSplit("A", 0, 1, ()), PlannedSplit("B", 1, 2, (PlannedCopy("y", "A"),))]
+    splits = [PlacedSplit("A", 0, 1, ()), PlacedSplit("B", 1, 2, (SplitCopy("y", "A"),))]
     estimator = Estimator(GraphWork([first, second]), {"A": GPU, "B": GPU})
     busiest = estimator.compute(splits[0]).mid + estimator.copy(splits[1].inputs[0], splits[1]).mid
     assert estimator.seconds_of_many(splits, 1).mid == pytest.approx(estimator.seconds(splits).mid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ggmltool
-from ggmltool.estimate.forecast import PlannedSplit, nodes_of, splits_of
-from ggmltool.estimate.records import Estimate, Link, Rates
+from ggmltool.estimate.forecast import nodes_of, splits_of
+from ggmltool.estimate.records import Estimate, Link, PlacedSplit, Rates
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.estimate.timeline import StepCopy, TimelineStep, Way, duration
 from ggmltool.ggml.events import Computed, Event, EventCall, Synchronized, TensorCopied
@@ -160,7 +161,7 @@ SCENARIOS = {
 class TimeTable:
     """The engine's calls as they are announced, each taking its time."""
 
-    def __init__(self, splits: list[PlannedSplit], estimator: Estimator) -> None:
+    def __init__(self, splits: Sequence[PlacedSplit], estimator: Estimator) -> None:
         self.splits = splits
         self.estimator = estimator
         self.host = 0.0

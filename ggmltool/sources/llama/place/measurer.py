@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+from ggmltool.estimate.records import PlacedSplit, SplitCopy
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, Buffer
 from ggmltool.ggml.errors import GgmlError
 from ggmltool.ggml.plan import PlanError
@@ -27,9 +28,7 @@ from ggmltool.sources.llama.place.choices import Choices
 from ggmltool.sources.llama.place.needs import (
     Arrangement,
     Needs,
-    PlacedSplit,
     Reserved,
-    SplitCopy,
     added_up,
     buffer_error,
     chunk_error,
@@ -350,7 +349,7 @@ def _splits(sched: Scheduler) -> tuple[PlacedSplit, ...]:
                 names[split.backend_id],
                 split.i_start,
                 split.i_end,
-                tuple([SplitCopy(t.label, t.nbytes, names[ids[t.index]]) for t in split.inputs])
+                tuple([SplitCopy(t.label, names[ids[t.index]], t.nbytes) for t in split.inputs])
                 if split.inputs
                 else (),
             )

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+from ggmltool.estimate.forecast import splits_of
+from ggmltool.estimate.records import PlacedSplit
 from ggmltool.ggml.buffer import USAGE_WEIGHTS, BufferType
 from ggmltool.ggml.device import Backend, memory_owner
 from ggmltool.ggml.plan import Plan, PlanError
 from ggmltool.ggml.sched.scheduler import Scheduler
 from ggmltool.scenario.run.compiled import Compiled
 from ggmltool.scenario.run.reserving import ReservingRun
-from ggmltool.scenario.run.run import Run
 from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
 from ggmltool.sources.llama.place.options import LayerDevices, PlaceOptions
 from ggmltool.sources.llama.place.parts import attention_layers
@@ -56,27 +57,6 @@ class GraphCost(NamedTuple):
     name: str
     splits: int
     copied: int
-
-
-class SplitCopy(NamedTuple):
-    """A tensor that a split copies before it begins: its id, its bytes, and the backend that has it."""
-
-    id: str
-    nbytes: int
-    source: str
-
-
-class PlacedSplit(NamedTuple):
-    """A run of nodes `[i_start, i_end)` on one backend, and what is copied there before it.
-
-    The numbers are those of the graph's nodes in ggml's order. A device that orders nodes its own way does so within a
-    split, so that the nodes of each are the same.
-    """
-
-    backend: str
-    i_start: int
-    i_end: int
-    inputs: tuple[SplitCopy, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +224,8 @@ def measure(placement: Placement, probe: Probe | None = None, margins: Mapping[s
         uses = uses or uses_of(run.backends, [(b.buft, b.usage == USAGE_WEIGHTS, b.size) for b in run.buffers])
         bufts = dict(plan.backends)
         sizes = [(backend, bufts[backend], size) for backend, size in plan.buffer_sizes]
-        reserved[name] = Reserved(_splits(run, plan, name), sizes, plan.error or chunk_error(run.start()))
+        nbytes = {t.id: t.nbytes for t in run.newest[name][1]}
+        reserved[name] = Reserved(splits_of(plan, nbytes), sizes, plan.error or chunk_error(run.start()))
         most = [(b.buft, b.size) for b in run.buffers]
     warnings, layers = [*warnings_of(model)], placement.layers
     if probe is not None and (lost := lost_attention(probe, layers)) is not None:
@@ -388,22 +369,6 @@ def uses_of(backends: Sequence[Backend], buffers: Iterable[tuple[BufferType, boo
         else:
             use.cache += size
     return uses
-
-
-def _splits(run: Run, plan: Plan, graph: str) -> tuple[PlacedSplit, ...]:
-    if not plan.splits:
-        return ()
-    nbytes = {t.id: t.nbytes for t in run.newest[graph][1]}
-    backends = {n.id: n.backend or "" for n in plan.nodes} | {leaf.id: leaf.backend or "" for leaf in plan.leafs}
-    return tuple(
-        PlacedSplit(
-            split.backend,
-            split.i_start,
-            split.i_end,
-            tuple(SplitCopy(id, nbytes[id], backends[id]) for id in split.inputs),
-        )
-        for split in plan.splits
-    )
 
 
 def output_bytes(model: ScenarioSpec) -> int | None:

@@ -7,13 +7,12 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ggmltool.estimate.forecast import nodes_of
-from ggmltool.estimate.records import Estimate, Link, Rates
+from ggmltool.estimate.records import Estimate, Link, PlacedSplit, Rates, SplitCopy
 from ggmltool.estimate.seconds import Estimator, GraphWork
 from ggmltool.ggml.device import SEEN_BEHIND, Device, SplitNodes
 from ggmltool.ggml.op import INPLACE_OPS
 from ggmltool.ggml.tensor import Tensor, root_of
 from ggmltool.scenario.run.compiled import Compiled
-from ggmltool.sources.llama.place.needs import PlacedSplit, SplitCopy
 from ggmltool.sources.llama.place.options import PlaceOptions
 from ggmltool.sources.llama.place.place import Placer
 
@@ -342,7 +341,7 @@ def arrivals(a: Anatomy, peaks: Peaks, estimator: Estimator, gpu: str, n: int) -
         for i in peaks.inner.get(il, ()):
             for s in peaks.outside(i, il).values():
                 seconds = min(
-                    estimator.copy(SplitCopy(s.id, s.nbytes, b), PlacedSplit(gpu, i, i, ())).mid
+                    estimator.copy(SplitCopy(s.id, b, s.nbytes), PlacedSplit(gpu, i, i, ())).mid
                     for b in estimator.rates
                     if b != gpu
                 )

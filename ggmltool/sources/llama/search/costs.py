@@ -7,8 +7,9 @@ from dataclasses import replace
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
+from ggmltool.estimate.records import PlacedSplit
 from ggmltool.sources.llama.place.measurer import Measurer
-from ggmltool.sources.llama.place.needs import PlacedSplit, margins_of
+from ggmltool.sources.llama.place.needs import margins_of
 from ggmltool.sources.llama.place.options import PlaceOptions, layer_devices
 from ggmltool.sources.llama.place.place import Placer
 from ggmltool.sources.llama.search.anatomy import (
