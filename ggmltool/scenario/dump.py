@@ -48,14 +48,11 @@ def dump(model: ScenarioSpec) -> dict[str, Any]:
         out["buffer_types"] = {b.name: _buffer_type(b) for b in model.buffer_types}
     if model.scheduler != SchedulerSpec():
         scheduler = model.scheduler
-        options: dict[str, Any] = {"parallel": scheduler.parallel, "op_offload": scheduler.op_offload}
-        if scheduler.graph_size is not None:
-            options["graph_size"] = scheduler.graph_size
+        out["scheduler"] = _given(scheduler, "parallel", "op_offload", "graph_size")
         if scheduler.copy_callback:
-            options["copy_callback"] = scheduler.copy_callback
+            out["scheduler"]["copy_callback"] = scheduler.copy_callback
         if scheduler.past is not None:
-            options["past"] = dump_past(scheduler.past)
-        out["scheduler"] = options
+            out["scheduler"]["past"] = dump_past(scheduler.past)
     out["contexts"] = {c.name: _context(c) for c in model.contexts}
     out["graphs"] = {}
     for name, g in model.graphs.items():
@@ -133,29 +130,18 @@ def op_names(keys: Iterable[int]) -> list[str]:
     return [KEY_NAMES[key] for key in sorted(left)]
 
 
+def _given(spec: object, *keys: str) -> dict[str, Any]:
+    """Those of a spec's fields that are not None."""
+    return {key: value for key in keys if (value := getattr(spec, key)) is not None}
+
+
 def _buffer_type(spec: BufferTypeSpec) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "device": spec.device,
-        "alignment": spec.alignment,
-        "row_padding": spec.row_padding,
-        "host": spec.host,
-    }
-    if spec.max_size is not None:
-        out["max_size"] = spec.max_size
-    if spec.ops is not None:
-        out["ops"] = op_names(spec.ops)
-    return out
+    out = _given(spec, "device", "alignment", "row_padding", "host", "max_size")
+    return out if spec.ops is None else out | {"ops": op_names(spec.ops)}
 
 
 def _context(spec: ContextSpec) -> dict[str, Any]:
-    out: dict[str, Any] = {} if spec.buft is None else {"buft": spec.buft}
-    if spec.tallocr is not None:
-        out["tallocr"] = spec.tallocr
-    out["usage"] = spec.usage
-    if spec.size is not None:
-        out["size"] = spec.size
-    out["tensors"] = {t.id: dump_tensor(t) for t in spec.tensors}
-    return out
+    return _given(spec, "buft", "tallocr", "usage", "size") | {"tensors": {t.id: dump_tensor(t) for t in spec.tensors}}
 
 
 def dump_tensor(spec: TensorSpec) -> dict[str, Any]:
@@ -172,12 +158,10 @@ def dump_tensor(spec: TensorSpec) -> dict[str, Any]:
         out["name"] = spec.name
     if spec.flags:
         out["flags"] = [name for name, bit in FLAGS.items() if spec.flags & bit]
-    if spec.backend is not None:
-        out["backend"] = spec.backend
+    out |= _given(spec, "backend")
     if spec.within is not None:
         out["in"] = spec.within
-    if spec.at is not None:
-        out["at"] = spec.at
+    out |= _given(spec, "at")
     if spec.data is not None:
         out["data"] = _plain(spec.data.written())
     return out

@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from ggmltool.ggml.devices.cases import Case, CaseOperand, SupportCases
 from ggmltool.ggml.devices.conditions import RESULT
@@ -46,7 +47,8 @@ def read_support_csv(file: str, backend: str | None, own_name: str, folder: Path
             key = _key(row["op_name"])
             if key is not None:
                 op, params = row["op_name"].upper(), dict(_PARAM.findall(row["op_params"]))
-                operands = _OPERANDS.get(op, _glu if key >= FIRST_GLU_KEY else _plain_operands)(params)
+                given = _OPERANDS.get(op, _GLU if key >= FIRST_GLU_KEY else _PLAIN)
+                operands = (stated.of(params) for stated in given if stated.when(params))
                 strided = any(params.get(name, "") not in _IDENTITY for name in _STRIDED)
                 stated = tuple(o for o in operands if o.type is not None or o.ne is not None)
                 case = Case(stated, op in _ANY_LAYOUT or not strided, _YES[row["supported"].lower()])
@@ -128,105 +130,77 @@ def _dims(n: Iterable[int]) -> Dims:
     return (a, b, c, d)
 
 
-def _shape(
-    params: Params, make: Callable[[Callable[[str], int], Callable[[str], list[int]]], Iterable[int]]
-) -> Dims | None:
-    """The shape that `make` puts together from numbers and lists by name; None if one is missing."""
-
-    def number(name: str) -> int:
-        (n,) = _numbers(params, name) or []
-        return n
-
-    def pair(name: str) -> list[int]:
-        n = _numbers(params, name) or []
-        return [n[0], n[1]]
-
-    try:
-        return _dims(make(number, pair))
-    except (ValueError, IndexError):
-        return None
+def _shape(params: Params, terms: Iterable[str]) -> Dims | None:
+    """The extents that products stand for, `bs.1` being the second number of a parameter; None if one is missing."""
+    out = []
+    for term in terms:
+        n = 1
+        for factor in term.split("*"):
+            name, _, at = factor.partition(".")
+            numbers = _numbers(params, name)
+            if numbers is None or (not at and len(numbers) > 1):
+                return None
+            n *= numbers[int(at or 0)] if int(at or 0) < len(numbers) else 1
+        out.append(n)
+    return _dims(out)
 
 
-def _plain_operands(p: Params) -> Iterator[CaseOperand]:
-    """Of most ops: `type` or `type_a` and `ne` or `ne_a` are those of source 0, `type_b` and `ne_b` of source 1."""
-    yield CaseOperand(
-        0, _type(p, "type", "type_a", "type_src", "type_input"), _ne(p, "ne_a", "ne", "ne_input", "ne_lhs")
-    )
-    yield CaseOperand(1, _type(p, "type_b"), _ne(p, "ne_b", "ne_rhs"))
-    yield CaseOperand(RESULT, _type(p, "type_dst"), None)
+class _Stated(NamedTuple):
+    """What says the type of an operand, and its shape: names of which the first counts, or extents (see `_shape`); and
+    when a case has the operand."""
+
+    operand: int
+    types: str | DType
+    shape: str | tuple[str, ...] = ""
+    when: Callable[[Params], bool] = lambda p: True
+
+    def of(self, p: Params) -> CaseOperand:
+        return CaseOperand(
+            self.operand,
+            _type(p, *self.types.split()) if isinstance(self.types, str) else self.types,
+            _ne(p, *self.shape.split()) if isinstance(self.shape, str) else _shape(p, self.shape),
+        )
 
 
-def _glu(p: Params) -> Iterator[CaseOperand]:
-    yield CaseOperand(0, _type(p, "type"), _ne(p, "ne_a"))
-    if "split" in p:
-        yield CaseOperand(1, _type(p, "type"), _ne(p, "ne_a"))
+_PLAIN = (
+    _Stated(0, "type type_a type_src type_input", "ne_a ne ne_input ne_lhs"),
+    _Stated(1, "type_b", "ne_b ne_rhs"),
+    _Stated(RESULT, "type_dst"),
+)
+"""The operands of most ops."""
 
-
-def _binary(p: Params) -> Iterator[CaseOperand]:
-    small, times = _ne(p, "ne"), _ne(p, "nr")
-    repeated = _dims(n * m for n, m in zip(small, times, strict=True)) if small and times else None
-    yield CaseOperand(0, _type(p, "type"), repeated)
-    yield CaseOperand(1, _type(p, "type"), small)
-
-
-def _mul_mat(p: Params) -> Iterator[CaseOperand]:
-    yield CaseOperand(0, _type(p, "type_a"), _shape(p, lambda n, two: (n("k"), n("m"), *two("bs"))))
-    many = _shape(p, lambda n, two: (n("k"), n("n"), two("bs")[0] * two("nr")[0], two("bs")[1] * two("nr")[1]))
-    yield CaseOperand(1, _type(p, "type_b"), many)
-
-
-def _mul_mat_id(p: Params) -> Iterator[CaseOperand]:
-    yield CaseOperand(0, _type(p, "type_a"), _shape(p, lambda n, _: (n("k"), n("m"), n("n_mats"))))
-    many = _shape(p, lambda n, _: (n("k"), 1 if p.get("b") == "1" else n("n_used"), n("n")))
-    yield CaseOperand(1, _type(p, "type_b"), many)
-
-
-def _set_rows(p: Params) -> Iterator[CaseOperand]:
-    ne = _ne(p, "ne")
-    rows = _shape(p, lambda n, two: (ne[0], n("r"), ne[2] * two("nr23")[0], ne[3] * two("nr23")[1])) if ne else None
-    yield CaseOperand(0, F32, rows)
-    yield CaseOperand(1, _type(p, "type_idx"), None)
-    yield CaseOperand(RESULT, _type(p, "type"), None)
-
-
-def _get_rows(p: Params) -> Iterator[CaseOperand]:
-    yield CaseOperand(0, _type(p, "type"), _shape(p, lambda n, _: (n("n"), n("m"), n("be1"), n("be2"))))
-
-
-def _set(p: Params) -> Iterator[CaseOperand]:
-    yield CaseOperand(0, _type(p, "type_dst"), _ne(p, "ne"))
-    yield CaseOperand(1, _type(p, "type_src"), None)
-
-
-def _convolution(p: Params) -> Iterator[CaseOperand]:
-    yield CaseOperand(0, _type(p, "type_kernel"), _ne(p, "ne_kernel"))
-    yield CaseOperand(1, _type(p, "type_input"), _ne(p, "ne_input"))
-    yield CaseOperand(RESULT, _type(p, "dst_type"), None)
-
-
-def _soft_max(p: Params) -> Iterator[CaseOperand]:
-    yield CaseOperand(0, _type(p, "type"), _ne(p, "ne"))
-    if p.get("mask") == "1":
-        yield CaseOperand(1, _type(p, "m_prec"), None)
-
-
-def _flash_attn(p: Params) -> Iterator[CaseOperand]:
-    yield CaseOperand(0, F32, _shape(p, lambda n, two: (n("hsk"), n("nb"), n("nh") * two("nr23")[0], two("nr23")[1])))
-    keys = _shape(p, lambda n, two: (n("hsk"), n("kv"), n("nh"), two("nr23")[1]))
-    yield CaseOperand(1, _type(p, "type_K", "type_KV"), keys)
-    yield CaseOperand(2, _type(p, "type_V", "type_KV"), _shape(p, lambda n, _: (n("hsv"), *(keys or ())[1:])))
-
-
-_OPERANDS: dict[str, Callable[[Params], Iterator[CaseOperand]]] = {
-    **dict.fromkeys(("ADD", "SUB", "MUL", "DIV"), _binary),
-    **dict.fromkeys(("IM2COL", "IM2COL_3D", "CONV_2D", "CONV_2D_DW"), _convolution),
-    **dict.fromkeys(("CONV_TRANSPOSE_1D", "CONV_TRANSPOSE_2D"), _convolution),
-    "MUL_MAT": _mul_mat,
-    "MUL_MAT_ID": _mul_mat_id,
-    "SET_ROWS": _set_rows,
-    "GET_ROWS": _get_rows,
-    "SET": _set,
-    "SOFT_MAX": _soft_max,
-    "FLASH_ATTN_EXT": _flash_attn,
+_GLU = (_Stated(0, "type", "ne_a"), _Stated(1, "type", "ne_a", when=lambda p: "split" in p))
+_BINARY = (_Stated(0, "type", tuple(f"ne.{i}*nr.{i}" for i in range(4))), _Stated(1, "type", "ne"))
+_CONVOLUTION = (
+    _Stated(0, "type_kernel", "ne_kernel"),
+    _Stated(1, "type_input", "ne_input"),
+    _Stated(RESULT, "dst_type"),
+)
+_OPERANDS: dict[str, tuple[_Stated, ...]] = {
+    **dict.fromkeys(("ADD", "SUB", "MUL", "DIV"), _BINARY),
+    **dict.fromkeys(("IM2COL", "IM2COL_3D", "CONV_2D", "CONV_2D_DW"), _CONVOLUTION),
+    **dict.fromkeys(("CONV_TRANSPOSE_1D", "CONV_TRANSPOSE_2D"), _CONVOLUTION),
+    "MUL_MAT": (
+        _Stated(0, "type_a", ("k", "m", "bs.0", "bs.1")),
+        _Stated(1, "type_b", ("k", "n", "bs.0*nr.0", "bs.1*nr.1")),
+    ),
+    "MUL_MAT_ID": (
+        _Stated(0, "type_a", ("k", "m", "n_mats")),
+        _Stated(1, "type_b", ("k", "n_used", "n"), when=lambda p: p.get("b") != "1"),
+        _Stated(1, "type_b", ("k", "b", "n"), when=lambda p: p.get("b") == "1"),
+    ),
+    "SET_ROWS": (
+        _Stated(0, F32, ("ne.0", "r", "ne.2*nr23.0", "ne.3*nr23.1")),
+        _Stated(1, "type_idx"),
+        _Stated(RESULT, "type"),
+    ),
+    "GET_ROWS": (_Stated(0, "type", ("n", "m", "be1", "be2")),),
+    "SET": (_Stated(0, "type_dst", "ne"), _Stated(1, "type_src")),
+    "SOFT_MAX": (_Stated(0, "type", "ne"), _Stated(1, "m_prec", when=lambda p: p.get("mask") == "1")),
+    "FLASH_ATTN_EXT": (
+        _Stated(0, F32, ("hsk", "nb", "nh*nr23.0", "nr23.1")),
+        _Stated(1, "type_K type_KV", ("hsk", "kv", "nh", "nr23.1")),
+        _Stated(2, "type_V type_KV", ("hsv", "kv", "nh", "nr23.1")),
+    ),
 }
 """How the parameters of a case say the types and shapes of its operands, if it is not as with most ops."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 Sources = Mapping[str, Sequence[str | None]]
@@ -38,27 +38,8 @@ class LeafOrder:
         """Every leaf that the visits meet, in their order, with the node that has it as this source ("": it was asked
         for). Leafs have no sources of their own, so that other leafs change nothing of the order of nodes.
         """
-        met: list[tuple[str, str, int]] = []
         seen: set[str] = set()
-        for root in self.roots:
-            if root not in self._src:
-                met.append((root, "", 0))
-            elif root not in seen:
-                seen.add(root)
-                stack = [(root, iter(enumerate(self._src[root])))]
-                while stack:
-                    node, rest = stack[-1]
-                    for slot, s in rest:
-                        if s is None or s in seen:
-                            continue
-                        if s in self._src:
-                            seen.add(s)
-                            stack.append((s, iter(enumerate(self._src[s]))))
-                            break
-                        met.append((s, node, slot))
-                    else:
-                        stack.pop()
-        return met
+        return [met for root in self.roots for met in _walk(root, self._src, seen) if met[0] not in self._src]
 
     def _find_roots(self, leafs: Sequence[str]) -> list[str]:
         used = {s for sources in self._src.values() for s in sources if s is not None}
@@ -93,9 +74,17 @@ class LeafOrder:
             met = _Overlay(seen)
             met_nodes: list[str] = []
             met_leafs: list[str] = []
-            _visit(nodes[last - 1], self._src, met, met_nodes, met_leafs, nodes[at:last])
-            if len(met_nodes) == last - at and met_leafs == list(leafs[: len(met_leafs)]):
-                return last, len(met_leafs), met.new
+            for id, _, _ in _walk(nodes[last - 1], self._src, met):
+                if id in self._src:
+                    met_nodes.append(id)
+                    if id != nodes[at + len(met_nodes) - 1]:
+                        break
+                elif id not in met:
+                    met.add(id)
+                    met_leafs.append(id)
+            else:
+                if len(met_nodes) == last - at and met_leafs == list(leafs[: len(met_leafs)]):
+                    return last, len(met_leafs), met.new
         return None
 
 
@@ -113,32 +102,27 @@ class _Overlay:
         self.new.add(id)
 
 
-def _visit(
-    root: str,
-    src: Sources,
-    seen: set[str] | _Overlay,
-    nodes: list[str],
-    leafs: list[str],
-    expected: Sequence[str] | None = None,
-) -> None:
-    """ggml_visit_parents of a root; it gives up, without nodes, at the first that is not `expected`."""
+def _walk(root: str, src: Sources, seen: set[str] | _Overlay) -> Iterator[tuple[str, str, int]]:
+    """ggml_visit_parents of a root: each node behind its sources, and each leaf whenever it is met, with the node that
+    has it as this source ("": it is the root). Nodes are `seen` once.
+    """
+    if root not in src:
+        yield root, "", 0
+        return
     if root in seen:
         return
     seen.add(root)
-    stack = [(root, iter(src.get(root, ())))]
+    stack = [(root, iter(enumerate(src[root])))]
     while stack:
-        id, rest = stack[-1]
-        for s in rest:
-            if s is not None and s not in seen:
+        node, rest = stack[-1]
+        for slot, s in rest:
+            if s is None or s in seen:
+                continue
+            if s in src:
                 seen.add(s)
-                stack.append((s, iter(src.get(s, ()))))
+                stack.append((s, iter(enumerate(src[s]))))
                 break
+            yield s, node, slot
         else:
             stack.pop()
-            if id in src:
-                nodes.append(id)
-                if expected is not None and (len(nodes) > len(expected) or id != expected[len(nodes) - 1]):
-                    nodes.clear()
-                    return
-            else:
-                leafs.append(id)
+            yield node, "", 0
