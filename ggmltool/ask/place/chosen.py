@@ -177,7 +177,7 @@ def _settings(
         raise PlaceError("without a GPU, --fit looks at the memory of the host; say it, as in --device CPU:64GiB")
     n_streams = 1 if placer.model.meta.get("kv_unified") is True else number_of(placer.model, "n_seq_max", 1)
     kept = tuple(margins_of([gpu.name for gpu in gpus], placer.cpu.name, margins).values())
-    return FitSettings(kept, n_ctx_min, max(n_streams, 1), options.split_mode, host or 0, host or 0)
+    return FitSettings(kept, n_ctx_min, max(n_streams, 1), options.split_mode, host or 0)
 
 
 def _chosen(asked: PlaceRequest[Any], params: FitParams, split: Sequence[float]) -> PlaceRequest[Any]:

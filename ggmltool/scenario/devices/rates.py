@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from msgspec import Meta
 
 from ggmltool.data import load
+from ggmltool.ggml.bounds import free_memory
 from ggmltool.scenario.errors import Mistake, quoted
 from ggmltool.scenario.values import as_float, as_map, as_text, at, check_keys, key_names, keys_of, kind_of, read_keys
 
@@ -336,7 +337,7 @@ def _measure_cpu() -> MeasuredDevice:
     )
     names = (line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name"))
     name = next(names, "") or platform.processor() or platform.machine()
-    return MeasuredDevice("CPU", name, _free_memory(), rates)
+    return MeasuredDevice("CPU", name, free_memory() or 0, rates)
 
 
 def _measure_gpu(number: int, gpu: Gpu) -> MeasuredDevice:
@@ -391,17 +392,6 @@ def _fastest(run: Callable[[], object], wait: Callable[[], None] = lambda: None,
 
 def _rounded(rate: float) -> float:
     return float(f"{rate:.3g}")
-
-
-def _free_memory() -> int:
-    """The bytes of memory that a program could take without swapping, 0 where the system does not say."""
-    for line in _lines(Path("/proc/meminfo")):
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 0
 
 
 def _lines(path: Path) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from ggmltool.scenario.errors import Mistake, quoted
@@ -81,7 +81,7 @@ def find_in_json(text: str, path: Sequence[str | int], on_key: bool) -> int:
     """The offset of the value at `path`, or of its key; of the innermost one that exists, if that does not."""
     i = _skip(text, 0)
     for n, part in enumerate(path):
-        found = _member(text, i, part) if isinstance(part, str) else _item(text, i, part)
+        found = next((offsets for key, *offsets in _entries(text, i) if key == part), None)
         if found is None:
             return i
         key, i = found
@@ -95,32 +95,17 @@ def _skip(text: str, i: int) -> int:
     return match.end() if match else i
 
 
-def _member(text: str, i: int, name: str) -> tuple[int, int] | None:
-    """Offsets of key and value of a member of the object at `i`."""
-    if text[i : i + 1] != "{":
-        return None
+def _entries(text: str, i: int) -> Iterator[tuple[str | int, int, int]]:
+    """The members of the object at `i`, or the items of the array: key or number, and the offsets of key and value."""
+    opening = text[i : i + 1]
+    n = 0
     i = _skip(text, i + 1)
-    while text[i : i + 1] == '"':
-        start = i
-        key, i = scanstring(text, i + 1)
-        i = _skip(text, _skip(text, i) + 1)
-        if key == name:
-            return start, i
+    while opening in ("{", "[") and text[i : i + 1] not in ("}", "]", ""):
+        start, key = i, n
+        if opening == "{":
+            key, i = scanstring(text, i + 1)
+            i = _skip(text, _skip(text, i) + 1)
+        yield key, start, i
         i = _skip(text, _scan_once(text, i)[1])
-        i = _skip(text, i + 1)
-    return None
-
-
-def _item(text: str, i: int, index: int) -> tuple[int, int] | None:
-    """Offset of an item of the array at `i`, twice."""
-    if text[i : i + 1] != "[":
-        return None
-    i = _skip(text, i + 1)
-    for _ in range(index):
-        if text[i : i + 1] == "]":
-            return None
-        i = _skip(text, _scan_once(text, i)[1])
-        if text[i : i + 1] != ",":
-            return None
-        i = _skip(text, i + 1)
-    return i, i
+        i = _skip(text, i + 1) if text[i : i + 1] == "," else i
+        n += 1

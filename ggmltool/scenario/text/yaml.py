@@ -149,6 +149,9 @@ class _Composer:
         self.count = 0
 
     def take(self, event: Any) -> None:
+        tag = getattr(event, "tag", None)
+        if tag is not None and tag not in _TAGS and tag != "!":
+            raise self._mistake(event, f"the tag {quoted(tag)} is not allowed", "a scenario needs no tags")
         match type(event).__name__:
             case "ScalarEvent":
                 self._scalar(event)
@@ -172,8 +175,6 @@ class _Composer:
         return Mistake(message, expected, offset=_offset(self.text, event.start_mark.line, event.start_mark.column))
 
     def _scalar(self, event: Any) -> None:
-        if event.tag is not None and event.tag not in _TAGS and event.tag != "!":
-            raise self._mistake(event, f"the tag {quoted(event.tag)} is not allowed", "a scenario needs no tags")
         if self._wants_key():
             top = self.stack[-1]
             if event.value in top.value.places:
@@ -193,8 +194,6 @@ class _Composer:
         return bool(self.stack) and isinstance(self.stack[-1].value, Map) and self.stack[-1].key is None
 
     def _open(self, event: Any, value: Map | Seq) -> None:
-        if event.tag is not None and event.tag not in _TAGS and event.tag != "!":
-            raise self._mistake(event, f"the tag {quoted(event.tag)} is not allowed", "a scenario needs no tags")
         if self._wants_key():
             raise self._mistake(event, "a list or map cannot be a key")
         if len(self.stack) >= MAX_DEPTH:

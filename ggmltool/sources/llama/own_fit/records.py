@@ -97,15 +97,14 @@ class FitSettings:
     """What --fit is told besides the parameters.
 
     `margins` are in bytes, one for each device (without a device: one for the host); `n_ctx_min` in tokens of a
-    sequence. `n_streams` is the number of sequences with a KV cache of their own. `host_free` and `host_total` are the
-    CPU's memory in bytes.
+    sequence. `n_streams` is the number of sequences with a KV cache of their own. `host_total` is the CPU's memory in
+    bytes.
     """
 
     margins: tuple[int, ...]
     n_ctx_min: int = MIN_CTX
     n_streams: int = 1
     split_mode: str = "layer"
-    host_free: int = 0
     host_total: int = 0
 
 

@@ -11,8 +11,7 @@ from ggmltool.sources.llama.place.measurer import Measurer
 from ggmltool.sources.llama.place.needs import Measurement
 from ggmltool.sources.llama.place.parts import number_of
 from ggmltool.sources.llama.search.anatomy import LayerSeconds, Speed
-from ggmltool.sources.llama.search.paths import Vector
-from ggmltool.sources.llama.search.space import Choice, Setting, Space
+from ggmltool.sources.llama.search.space import Choice, Setting, Space, Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +109,11 @@ def rounded(seconds: float) -> float:
     (0.0123457, 0.0)
     """
     return round(seconds, _DIGITS - 1 - floor(log10(seconds))) if seconds > 0 else 0.0
+
+
+def rounded_costs(costs: Vector) -> Vector:
+    """Costs as they are compared: the last are seconds."""
+    return (*costs[:-1], rounded(costs[-1]))
 
 
 def step_of(seconds: float) -> float:

@@ -23,8 +23,7 @@ from ggmltool.sources.llama.search.anatomy import (
     layer_shares,
 )
 from ggmltool.sources.llama.search.candidates import Objective
-from ggmltool.sources.llama.search.paths import Vector
-from ggmltool.sources.llama.search.space import Space
+from ggmltool.sources.llama.search.space import Space, Vector
 from ggmltool.sources.llama.search.tables import Tables
 
 _Units = tuple[int, int]
@@ -188,30 +187,12 @@ class GpuPiece(NamedTuple):
     single: int
 
 
-def piece(costs: Costs, gpu: int, first: int, end: int, spilled: int) -> GpuPiece:
-    """What the layers from `first` to before `end` come to on a GPU if so much of theirs spills.
-
-    Of each series some give up all units, one gives up a part, and the others none.
-    """
-    tables, rows = costs.tables, costs.gpus[gpu]
-    arrival = costs.arrivals[gpu][first] if first < end else 0.0
-    of_each = zip((tables.first, tables.second), tables.of_each(first, end, spilled), strict=True)
-    ends = [series.end(first, end, n) for series, n in of_each]
-    cuts = sorted({first, end, *(il for il, _ in ends), *(il + 1 for il, part in ends if part)})
-    runs = []
-    for a, b in pairwise(cuts):
-        u, t = (-1 if a < il else part if a == il else 0 for il, part in ends)
-        runs.append((rows[t][u], a, b))
-    return GpuPiece(
-        arrival + sum(row.seconds(a, b) for row, a, b in runs),
-        sum(row.changes(a, b) for row, a, b in runs),
-        max((row.compute(a, b, b == end) for row, a, b in runs), default=0),
-        max((row.single(a, b) for row, a, b in runs), default=0),
-    )
-
-
 class Pieces:
-    """The edges of `Paths` for a captured model: each number is the least that any placement with the piece has.
+    """The layers of one device as a piece of a placement: costs and loads of pieces add up, the least room counts. Each
+    number is the least that any placement with the piece has.
+
+    `ways` are the numbers of what the layers from `first` to before `end` may spill from a GPU to the CPU, in ranges;
+    the very last is all. Neither costs nor loads fall within a range. `cap` is the most that the CPU may be given.
 
     `extra` is added to the compute buffer of each GPU: 0 for a bound, or what plans had more than the bound, for a
     guess. `spare` has to stay free on every device, beyond the margins.
@@ -232,7 +213,9 @@ class Pieces:
         self.n = costs.n
         self.n_gpus = len(self.tables.gpus)
         self.extra = extra or {}
-        self._free = [None if n is None else n - spare for n in free_of(placer, space, self.tables.gpus)]
+        margins = margins_of([gpu.name for gpu in placer.gpus], placer.cpu.name, space.margins)
+        sizes = {gpu.name: gpu.memory for gpu in placer.gpus}
+        self._free = [None if (size := sizes[gpu]) is None else size - margins[gpu] - spare for gpu in self.tables.gpus]
         self._largest = [placer.devices[gpu].buft.largest for gpu in self.tables.gpus]
         self._split = space.split
         self._gpus = [gpu for gpu in placer.gpus if gpu.name in self.tables.gpus]
@@ -300,8 +283,29 @@ class Pieces:
         key = (gpu, first, end, spilled)
         found = self.costs.pieces.get(key)
         if found is None:
-            found = self.costs.pieces[key] = piece(self.costs, gpu, first, end, spilled)
+            found = self.costs.pieces[key] = self._new_piece(*key)
         return found
+
+    def _new_piece(self, gpu: int, first: int, end: int, spilled: int) -> GpuPiece:
+        """What the layers from `first` to before `end` come to on a GPU if so much of theirs spills.
+
+        Of each series some give up all units, one gives up a part, and the others none.
+        """
+        tables, rows = self.tables, self.costs.gpus[gpu]
+        arrival = self.costs.arrivals[gpu][first] if first < end else 0.0
+        of_each = zip((tables.first, tables.second), tables.of_each(first, end, spilled), strict=True)
+        ends = [series.end(first, end, n) for series, n in of_each]
+        cuts = sorted({first, end, *(il for il, _ in ends), *(il + 1 for il, part in ends if part)})
+        runs = []
+        for a, b in pairwise(cuts):
+            u, t = (-1 if a < il else part if a == il else 0 for il, part in ends)
+            runs.append((rows[t][u], a, b))
+        return GpuPiece(
+            arrival + sum(row.seconds(a, b) for row, a, b in runs),
+            sum(row.changes(a, b) for row, a, b in runs),
+            max((row.compute(a, b, b == end) for row, a, b in runs), default=0),
+            max((row.single(a, b) for row, a, b in runs), default=0),
+        )
 
     def _vector(self, seconds: float, changes: int, off: int, gpu_bytes: int) -> Vector:
         match self.objective:
@@ -310,11 +314,3 @@ class Pieces:
             case "fewest-splits":
                 return (changes, seconds)
         return (seconds,)
-
-
-def free_of(placer: Placer, space: Space, gpus: Sequence[str]) -> list[int | None]:
-    """What each GPU has for a placement: its memory without its margin; None if that is unknown."""
-    names = [gpu.name for gpu in placer.gpus]
-    margins = margins_of(names, placer.cpu.name, space.margins)
-    memory = {gpu.name: gpu.memory for gpu in placer.gpus}
-    return [None if (m := memory[gpu]) is None else m - margins[gpu] for gpu in gpus]

@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count, pairwise
 from math import prod
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-Vector = tuple[float, ...]
-"""What a choice costs, the most important first; less is better."""
-
-
-class Edges(Protocol):
-    """The layers of one device as a piece of a placement: costs and loads of pieces add up, the least room counts.
-
-    `start` is what the layers before `first` cost on the CPU, and the bytes they load it with. `ways` are the numbers
-    of what the layers from `first` to before `end` may spill from a GPU to the CPU, in ranges; the very last is all.
-    `edge` is what layers cost of which so much spills, and what they load the CPU with: neither falls within a range.
-    `room` are the bytes that the GPU has left at most, `most_room` that however much spills, and `weights_room` that
-    without compute buffers, which never falls within a range and is most for all. `ends` is where each GPU's layers
-    have to end (None: anywhere), `cap` the most that the CPU may be loaded with.
-    """
-
-    n: int
-    n_gpus: int
-    cap: float
-
-    def start(self, first: int) -> tuple[Vector, int]: ...
-    def edge(self, gpu: int, first: int, end: int, spilled: int) -> tuple[Vector, int]: ...
-    def room(self, gpu: int, first: int, end: int, spilled: int) -> float: ...
-    def most_room(self, gpu: int, first: int, end: int) -> float: ...
-    def weights_room(self, gpu: int, first: int, end: int, spilled: int) -> float: ...
-    def ways(self, first: int, end: int) -> Sequence[range]: ...
-    def ends(self, first: int) -> Sequence[int] | None: ...
+from ggmltool.sources.llama.search.candidates import rounded_costs
+from ggmltool.sources.llama.search.costs import Pieces
+from ggmltool.sources.llama.search.space import Vector
 
 
 class Path(NamedTuple):
@@ -87,17 +64,16 @@ class _Open(NamedTuple):
 
 
 class Paths:
-    """All paths whose layers fit by `edges`; `rounded` is how costs are compared.
+    """All paths whose layers fit by `edges`.
 
     Iterating gives them from the best bound on; no path that is still to come has a better one than the last. For the
     beginning of a path is tried with the least costs and the most room that any rest of it has, and no piece that is
     added costs less than nothing or makes room.
     """
 
-    def __init__(self, edges: Edges, firsts: Sequence[int], rounded: Callable[[Vector], Vector]) -> None:
+    def __init__(self, edges: Pieces, firsts: Sequence[int]) -> None:
         self.edges = edges
         self.firsts = firsts
-        self.rounded = rounded
         self._fewest: list[list[dict[int, list[range]]]] = []
         self._rests = self._all_rests()
 
@@ -221,7 +197,7 @@ class Paths:
         rest = self._rests[len(path.ends)][path.end]
         if rest is None or path.room < 0 or path.load + rest.load > self.edges.cap:
             return None
-        return Bound(self.rounded(_sum(path.costs, rest.costs)), -min(path.room, rest.room))
+        return Bound(rounded_costs(_sum(path.costs, rest.costs)), -min(path.room, rest.room))
 
 
 def _sum(a: Vector, b: Vector) -> Vector:

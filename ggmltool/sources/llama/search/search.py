@@ -27,9 +27,8 @@ from ggmltool.sources.llama.search.candidates import (
     costs_of,
     rank,
 )
-from ggmltool.sources.llama.search.paths import Vector
 from ggmltool.sources.llama.search.setting_search import Best, SettingSearch, Wish
-from ggmltool.sources.llama.search.space import Setting, Space, given_up
+from ggmltool.sources.llama.search.space import Setting, Space, Vector, given_up
 from ggmltool.version import __version__
 
 Devices = Callable[[ScenarioSpec], Sequence[BackendSpec]]

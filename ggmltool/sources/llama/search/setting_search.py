@@ -21,11 +21,10 @@ from ggmltool.sources.llama.search.candidates import (
     least_steps,
     room_of,
     room_step,
-    rounded,
 )
 from ggmltool.sources.llama.search.costs import Costs, Pieces
-from ggmltool.sources.llama.search.paths import Bound, Path, Paths, Vector
-from ggmltool.sources.llama.search.space import Choice, Setting, Space
+from ggmltool.sources.llama.search.paths import Bound, Path, Paths
+from ggmltool.sources.llama.search.space import Choice, Setting, Space, Vector
 from ggmltool.sources.llama.search.tables import Tables
 
 _GUESSES = 12
@@ -112,7 +111,7 @@ class SettingSearch:
     def best(self) -> Best:
         """Search. Raises PlaceError for options that are wrong."""
         bound = self._pieces()
-        paths = Paths(bound, self.firsts, rounded_costs)
+        paths = Paths(bound, self.firsts)
         self._guess(bound)
         proved = self._rule_out(paths)
         if not self.tried:
@@ -146,7 +145,7 @@ class SettingSearch:
         """
         extra: dict[int, int] = {}
         for _ in range(_GUESSES):
-            _, path = next(iter(Paths(self._pieces(extra), self.firsts, rounded_costs)), (None, None))
+            _, path = next(iter(Paths(self._pieces(extra), self.firsts)), (None, None))
             if path is None:
                 break
             choice = self.choice(path)
@@ -225,7 +224,7 @@ class SettingSearch:
         GPUs need so much `extra` beyond the bound.
         """
         costs, room = self.key(best).costs, room_of(best) + steps
-        paths = Paths(self._pieces(extra, room * room_step(best)), self.firsts, rounded_costs)
+        paths = Paths(self._pieces(extra, room * room_step(best)), self.firsts)
         for bound, path in paths:
             if least_steps(bound.costs) > costs or not most:
                 return None
@@ -246,8 +245,3 @@ class SettingSearch:
         known = self.ahead.get(choice)
         found = self.tried[choice] = self.planner.plan(choice) if known is None else known
         return found
-
-
-def rounded_costs(costs: Vector) -> Vector:
-    """Costs as they are compared: the last are seconds."""
-    return (*costs[:-1], rounded(costs[-1]))

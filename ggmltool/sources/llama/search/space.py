@@ -20,6 +20,9 @@ CTX_STEP = 256
 
 MAX_SETTINGS = 4096
 
+Vector = tuple[float, ...]
+"""What a choice costs, the most important first; less is better."""
+
 
 class Setting(NamedTuple):
     """What one graph is captured with; `n_ctx` 0 is the model's own, `n_parallel` AUTO four that share one cache."""
