@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ggmltool.scenario.gguf import BOOL, F32
-from ggmltool.sources.llama.header.config import HfConfig
-from ggmltool.sources.llama.header.safetensors import StoredTensor
+from ggmltool.sources.llama.header.config import HfConfig, StoredTensor
 
 Tensors = dict[str, StoredTensor]
 _F32 = "F32"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ggmltool.scenario.gguf import BOOL, F32, U32, GgufValue, value_of
 from ggmltool.sources.llama.errors import CaptureError
@@ -44,6 +44,13 @@ _GLOBAL_THETA = ("global_rope_theta", "rope_global_theta", "rope_theta_global", 
 _LOCAL_THETA = (
     "local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta", "rope_local_base_freq",
 )  # fmt: skip
+
+
+class StoredTensor(NamedTuple):
+    """A tensor as it is stored: its type by safetensors' name, and its shape, the slowest dimension first."""
+
+    dtype: str
+    shape: tuple[int, ...]
 
 
 class HfConfig:
