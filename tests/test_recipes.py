@@ -143,8 +143,8 @@ def test_a_rule_of_a_new_release(copy: Copy) -> None:
     copy.add("ggml/releases/release.py", "    keeps_for_devices: bool = False\n", "    inputs_first: bool = False\n")
     copy.replace(
         "ggml/sched/assign.py",
-        "return len(s.backends) - 1\n",
-        "return 0 if s.rules.inputs_first else len(s.backends) - 1\n",
+        "ids[i] = len(s.backends) - 1\n",
+        "ids[i] = 0 if s.rules.inputs_first else len(s.backends) - 1\n",
     )
     release(copy, "rules=replace(BEFORE.rules, inputs_first=True),")
     copy.add("ask/diff/side.py", "SWITCHES = {\n", '    "inputs_first": "inputs-first",\n')
