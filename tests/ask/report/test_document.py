@@ -247,10 +247,14 @@ def test_why_a_tensor_is_on_its_backend_is_what_explain_says() -> None:
         opened = ggmltool.load(name).opened
         document = document_of(ggmltool.load(name))
         page = Page(document)
+        fresh = opened.scenario.start()
+        built, names = fresh.build(document["graph"]), [b.name for b in fresh.backends]
         for row in page.tensors[: document["nodes"]]:
-            facts = explain_node(opened, Moment(), row[0])[1]
+            state, facts = explain_node(opened, Moment(), row[0])
+            reason = state.record.decisions.reason(row[0], built, names)
+            assert facts.reason.text == reason_sentence(reason)
             told = page.text(row[17], {"tensor": page.tensors.index(row), "by": row[18], "other": row[19]})
-            assert told == (reason_text(facts.reasons[0]) or reason_sentence(facts.reasons[0]))
+            assert told == (reason_text(reason) or reason_sentence(reason))
             answers = document["answers"][row[20]]
             for backend, said in zip(facts.answers, answers, strict=True):
                 assert (document["strings"][said[0]] == "no") == (not backend.supports_op or not backend.supports_buft)
