@@ -180,6 +180,18 @@ CONDITIONAL = (
 )  # fmt: skip
 
 
+def both_run(lib: Lib, op: Op, dst: Tensor, *sources: Tensor, params: tuple[int, int] = (0, 0)) -> tuple[bool, bool]:
+    """Whether the engine's CPU runs an op, and whether the library's does."""
+    dst.set_op(op, params, *sources)
+    mirror = Mirror(dst, *sources)
+    raw = mirror.structs[0]
+    raw.op = op
+    raw.op_params[:2] = params
+    raw.src[: len(sources)] = mirror.addresses[1:]
+    device = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
+    return cpu_of(release_of(lib)).supports_op(dst), lib.ggml_backend_dev_supports_op(device, mirror.addresses[0])
+
+
 @settings(max_examples=400)
 @given(st.integers(0, 1 << 32))
 def test_the_cpu_runs_what_the_librarys_cpu_runs(lib: Lib, seed: int) -> None:
@@ -195,11 +207,24 @@ def test_the_cpu_runs_what_the_librarys_cpu_runs(lib: Lib, seed: int) -> None:
     params = (rng.choice((0, 1, 2)), rng.choice((0, -(2**31), 0x3F800000)))
     if op == Op.UNARY:
         params = (rng.randrange(len(UnaryOp)), 0)
-    dst.set_op(op, params, *sources)
-    mirror = Mirror(dst, *sources)
-    raw = mirror.structs[0]
-    raw.op = op
-    raw.op_params[:2] = params
-    raw.src[:4] = mirror.addresses[1:]
-    device = lib.ggml_backend_reg_dev_get(lib.ggml_backend_cpu_reg(), 0)
-    assert cpu_of(release_of(lib)).supports_op(dst) == lib.ggml_backend_dev_supports_op(device, mirror.addresses[0])
+    ours, theirs = both_run(lib, op, dst, *sources, params=params)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_the_cpu_takes_the_types_that_the_librarys_takes(lib: Lib, name: str) -> None:
+    def matrix(type: str, *batches: int) -> Tensor:
+        return Tensor(TYPES[type], (256, 4, *(batches or (1, 1))))  # type: ignore[arg-type]
+
+    for op in (*CONDITIONAL, Op.MUL_MAT_ID, Op.ADD):
+        for other in TYPES:
+            for types in ((name, "f32", other), ("f32", name, other), (other, name, "f32")):
+                ours, theirs = both_run(lib, op, *map(matrix, types), matrix("i32"), matrix("f32"))
+                assert ours == theirs, (op, types)
+    for batches in ((1, 1), (2, 1), (1, 2)):
+        ours, theirs = both_run(lib, Op.OUT_PROD, matrix("f32"), matrix(name), matrix("f32", *batches))
+        assert ours == theirs, batches
+    for bias in (0, -(2**31), 0x41000000):
+        sources = matrix("f32"), matrix(name)
+        ours, theirs = both_run(lib, Op.SOFT_MAX_BACK, matrix("f32"), *sources, params=(0, bias))
+        assert ours == theirs, bias
