@@ -21,11 +21,10 @@ from ggmltool.cli import progress as module
 from ggmltool.cli.progress import _Ticker, progress
 from ggmltool.sources.llama.errors import PlaceError
 from ggmltool.sources.llama.processes import in_processes
-from tests.cli.conftest import SAMPLES, Call
+from tests.cli.conftest import SAMPLES, Call, python
 from tests.cli.test_every_command import LOGS
 from tests.scenarios import scenario_of
 
-ROOT = SAMPLES.parent
 SWEEP = ["sweep", "-q", "-ngl", "0..18", "-ts", "1", "-ts", "2", "-ts", "3", "-ts", "4", "-ts", "5", "-ts", "6",
          "-j", "2", "--device", "CUDA0:600MiB", "gemma-3-270m"]  # fmt: skip
 ON_LINUX = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux to know the children")
@@ -47,30 +46,20 @@ main()
 """
 
 
-def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(ROOT)}
-
-
 @pytest.mark.parametrize("module", ["click", "ggmltool.cli.main", "ggmltool.inspect.watched", "ggmltool.scenario.load"])
 @pytest.mark.parametrize(("name", "status", "said"), [("SIGINT", 130, "interrupted\n"), ("SIGTERM", 143, "")])
 def test_a_signal_while_modules_are_imported_leaves_no_traceback(
     module: str, name: str, status: int, said: str
 ) -> None:
     """R11"""
-    done = subprocess.run(
-        [sys.executable, "-c", WHILE_IMPORTING, module, name, "plan", "matmul"],
-        capture_output=True, text=True, env=_environment(), check=False,
-    )  # fmt: skip
+    done = python("-c", WHILE_IMPORTING, module, name, "plan", "matmul")
     assert (done.returncode, done.stdout, done.stderr) == (status, "", said)
 
 
 def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
     """R11: a shell starts its background jobs so."""
     program = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{WHILE_IMPORTING}"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "click", "SIGINT", "plan", "matmul"],
-        capture_output=True, text=True, env=_environment(), check=False,
-    )  # fmt: skip
+    done = python("-c", program, "click", "SIGINT", "plan", "matmul")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -100,9 +89,10 @@ def _wait(what: object, seconds: float = 30) -> None:
 @pytest.mark.parametrize("to", ["the process", "its whole group"])
 def test_a_sweep_that_is_ended_leaves_no_process(sent: signal.Signals, status: int, said: str, to: str) -> None:
     """R11"""
+    environment = os.environ | {"PYTHONPATH": str(SAMPLES.parent)}
     process = subprocess.Popen(
         [sys.executable, "-m", "ggmltool", *SWEEP],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment(), start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
     )  # fmt: skip
     children: list[int] = []
 

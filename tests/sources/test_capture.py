@@ -21,7 +21,7 @@ from ggmltool.sources.llama.capture.options import CaptureOptions
 from tests.cli.conftest import SAMPLES, Call
 from tests.sources.gguf_file import Description, write_gguf, write_parts
 from tests.sources.library import has, needs_library
-from tests.sources.models import MODELS, cached
+from tests.sources.models import MODELS, Size, attention, cached, ffn, hparams, whole
 
 pytestmark = needs_library
 
@@ -238,19 +238,10 @@ def test_a_graph_that_needs_more_memory_than_there_is_is_captured(call: Call) ->
 
 
 def test_a_model_of_hundreds_of_gigabytes_needs_little_memory(tmp_path: Path) -> None:
-    n, ff, kv = 16384, 53248, 1024
-    layer = {
-        "attn_norm": (n,), "attn_q": (n, n), "attn_k": (n, kv), "attn_v": (n, kv), "attn_output": (n, n),
-        "ffn_norm": (n,), "ffn_gate": (n, ff), "ffn_up": (n, ff), "ffn_down": (ff, n),
-    }  # fmt: skip
-    shapes = {f"blk.{i}.{name}.weight": ne for i in range(126) for name, ne in layer.items()}
-    shapes |= {"token_embd.weight": (n, 128256), "output.weight": (n, 128256), "output_norm.weight": (n,)}
-    values = MODELS["llama"]().values | {
-        "vocab_size": 128256, "embedding_length": n, "block_count": 126, "feed_forward_length": ff,
-        "attention.head_count": 128, "attention.head_count_kv": 8, "rope.dimension_count": 128,
-    }  # fmt: skip
-    path = tmp_path / "large.gguf"
-    model = Description("llama", values, {k: ("f32" if len(ne) == 1 else "f16", ne) for k, ne in shapes.items()})
+    path, size = tmp_path / "large.gguf", Size(126, 16384, 53248, 128, 8, 128, 128256, 8192)
+    layer = attention("f16", "f16", size) | ffn("f16", "f16", size)
+    tensors = whole([layer] * size.layers, "f16", "f16", size=size)
+    model = Description("llama", hparams(size.layers, size, rope__dimension_count=size.head), tensors)
     try:
         write_gguf(path, model)
     except OSError as error:
