@@ -29,6 +29,7 @@ from ggmltool.state.story.history import History
 from tests.cli.conftest import Call
 from tests.needs import library
 from tests.scenarios import scenario_of
+from tests.sources.library import HAS_LIBRARY, needs_library
 from tests.sources.models import cached
 
 SAID = dict(
@@ -124,9 +125,8 @@ def test_a_placed_scenario_is_one_to_go_on_with(call: Call) -> None:
         load("matmul", ggml="2024-01").place()
 
 
+@needs_library
 def test_a_model_is_loaded_as_it_is_captured() -> None:
-    if importlib.util.find_spec("xllamacpp") is None:
-        pytest.skip("xllamacpp is not installed")
     model = cached("llama")
     assert ggmltool.load(model).plan(step="reserve") == ggmltool.capture(model).plan(step="reserve")
     token = ggmltool.capture(model, n_ctx=64, phase="token")
@@ -278,7 +278,7 @@ MANUAL = (Path(ggmltool.__file__).parent / "docs" / "python.md").read_text("utf-
 @pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", MANUAL, re.DOTALL))
 def test_an_example_of_the_manual_runs(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "model.gguf" in example:
-        if importlib.util.find_spec("xllamacpp") is None:
+        if not HAS_LIBRARY:
             pytest.skip("xllamacpp is not installed")
         (tmp_path / "model.gguf").symlink_to(cached("llama"))
     (tmp_path / "llama.log").symlink_to(Path(__file__).parent / "sources" / "logs" / "2025-03.log")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, product
@@ -26,13 +25,12 @@ from ggmltool.sources.llama.search.space import PARTS, Choice, Setting, Space, S
 from ggmltool.sources.llama.search.tables import Tables
 from tests.sources.fake_device import FakeGpu
 from tests.sources.fake_gpus import Settings
+from tests.sources.library import needs_library
 from tests.sources.models import cached
 from tests.sources.searching import SETTING, devices, model
 from tests.sources.test_place import check
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
-)
+pytestmark = needs_library
 
 
 def choices(tables: Tables) -> Iterator[Choice]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 from typing import NamedTuple
 
@@ -18,11 +17,10 @@ from ggmltool.sources.llama.search.costs import Costs, Pieces
 from ggmltool.sources.llama.search.paths import Path
 from ggmltool.sources.llama.search.space import Space
 from ggmltool.sources.llama.search.tables import Tables
+from tests.sources.library import needs_library
 from tests.sources.searching import SETTING, devices, model
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
-)
+pytestmark = needs_library
 
 REQUEST = Request()
 MODELS = ("llama", "llama-moe", "qwen3", "gemma2", "gemma3", "mamba2", "granitehybrid", "deepseek2", "gpt-oss", "phi3")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shlex
 import shutil
@@ -12,11 +11,10 @@ import pytest
 
 from tests.cli.conftest import Call
 from tests.cli.conftest import call as call
+from tests.sources.library import needs_library
 from tests.sources.models import cached
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp, extra llama)"
-)
+pytestmark = needs_library
 
 
 @pytest.fixture
