@@ -174,12 +174,6 @@ def test_danger_is_told_only_where_ggml_itself_goes_wrong(seed: int) -> None:
             assert dangers or "self_copy" not in kinds
 
 
-def test_an_output_is_kept(call: Call) -> None:
-    out = " ".join(call("lifetime", "out", "transformer").out.split())
-    assert "to the end: it is an output" in out
-    assert "Nothing overwrites it" in out
-
-
 def test_of_two_words_the_second_is_a_scenario_where_there_is_one(call: Call) -> None:
     assert [t["id"] for t in lived(call, "q", "transformer")["tensors"]] == ["q"]
     Path("graph.yaml").write_bytes((SAMPLES / "transformer.yaml").read_bytes())
@@ -193,47 +187,7 @@ def test_what_was_measured_only_has_a_lifetime_too(call: Call) -> None:
     assert reserve == alloc
 
 
-def test_a_tensor_that_the_graph_does_not_reach_has_no_memory(call: Call) -> None:
-    result = call("lifetime", "c", "buffer-not-set", columns=100)
-    assert "c (f32[4, 3]) has no memory: the graph does not reach it, or it has no bytes." in result.out
-
-
-def test_a_view_of_no_bytes_lies_in_what_it_is_a_view_of(call: Call) -> None:
-    text = b"""ggmltool: 1
-backends: [CPU]
-contexts: {c: {tensors: {x: {type: f32, ne: [64, 2], flags: [input]}}}}
-graphs: {main: {nodes: {none: 'view(x, ne=[64, 0], nb=[256], offset=0)', y: 'scale(x, s=2)'}}}
-"""
-    result = call("lifetime", "none", "-", stdin=text, columns=100)
-    assert result.status == 0
-    assert "none (VIEW f32[64, 0]) is a view of x and has 0 B" in result.out
-    assert "start" in result.out.split("Who has these bytes, in order")[1]
-
-
-def test_what_keeps_values_is_what_that_ggml_knows(call: Call) -> None:
-    old, new = (
-        " ".join(call("lifetime", *words).out.split()) for words in (("k", "four-passes"), ("kq", "transformer"))
-    )
-    assert "Copy it (cpy) into memory of a context to keep it." in old
-    assert "Flag it as an output to keep it." in new
-
-
 SAMPLE = "use-after-free"
-WHY = "freed in step 3, alloc large, when the CPU compute buffer grew from 64 B to 4 KiB"
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
-
-
-@pytest.mark.parametrize("command", ["run", "verify"])
-def test_it_says_which_step_freed_the_memory_and_what_avoids_it(call: Call, command: str) -> None:
-    result = call(command, SAMPLE)
-    assert result.status == 1
-    text = flat(result.out)
-    assert f"Step 6, compute small, uses freed memory: a, b, product ({WHY})." in text
-    assert "No result: product." in text
-    assert "reserve the largest graph first" in text
 
 
 def test_no_value_of_it_is_shown(call: Call) -> None:
@@ -250,54 +204,6 @@ def test_no_value_of_it_is_shown(call: Call) -> None:
             "freed": {"step": 3, "did": "alloc large", "buft": "CPU", "old_size": 64, "new_size": 4096},
         }
     ]
-
-
-def test_what_avoids_it_does(call: Call) -> None:
-    text = (SAMPLES / f"{SAMPLE}.yaml").read_text()
-    anew = text.replace("compute small  ", "alloc small\n  - compute small  ")
-    reserved = text.replace("steps:", "steps:\n  - reserve large")
-    for changed in (anew, reserved.replace("compute small  ", "set: {a: [2], b: [3]}\n  - compute small  ")):
-        result = call("run", "-", stdin=changed.encode())
-        assert result.status == 0, result.out
-        assert "product · f32 [1]\n  6" in result.out
-
-
-def test_a_step_that_computes_another_graph_says_which(call: Call) -> None:
-    text = (SAMPLES / f"{SAMPLE}.yaml").read_text()
-    text = text[: text.index("  - compute large")] + "  - compute small\n"
-    result = call("run", "-", stdin=text.encode())
-    assert result.status == 0
-    assert "computed sum: the scheduler holds large" in result.out
-    assert "product" not in result.out
-
-
-def test_set_and_get_mean_the_tensors_of_an_older_build(call: Call) -> None:
-    text = (SAMPLES / f"{SAMPLE}.yaml").read_text()
-    text = text[: text.index("  - compute large")] + "  - {set: {a: [5]}}\n  - {get: [product]}\n"
-    result = call("run", "-", stdin=text.encode())
-    assert result.status == 1
-    assert "Step 4, set a, uses freed memory: a (" in flat(result.out)
-    assert "Step 5, get product, uses freed memory: product (" in flat(result.out)
-
-
-def test_the_trace_and_the_debugger_show_it_where_it_happens(call: Call) -> None:
-    result = call("trace", SAMPLE)
-    assert result.status == 1
-    assert "use after free: a, used by product; step 3 freed it when CPU grew from 64 to 4096 bytes" in result.out
-    commands = ["break ggml_backend_sched_compute_splits", "run", "continue", "next"]
-    said = call("debug", SAMPLE, "--batch", *(part for c in commands for part in ("-ex", c)))
-    assert "use after free: a, used by product; step 3 freed it" in said.out
-
-
-def test_the_tensor_and_its_lifetime_say_it(call: Call) -> None:
-    assert (
-        f"memory     CPU (compute), offset 0: {WHY}"
-        in call("tensor", "--after", "3", "product", SAMPLE, columns=200).out
-    )
-    text = flat(call("lifetime", "--after", "3", "product", SAMPLE).out)
-    assert f"product (MUL f32[1]) has 4 B at 0 in CPU (compute): {WHY}." in text
-    row = json.loads(call("tensor", "--json", "--after", "6", "product", SAMPLE).out)["tensor"]
-    assert row["freed"] == {"step": 3, "did": "alloc large", "buft": "CPU", "old_size": 64, "new_size": 4096}
 
 
 def test_in_python_a_value_of_it_is_an_error() -> None:

@@ -6,8 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import Call
 
 
@@ -30,24 +28,3 @@ def test_a_plan_as_json_has_the_allocators(call: Call) -> None:
     assert (plan["step"], plan["measured"]) == ("measure", {"CUDA0": 1024, "CPU": 1088})
     assert [t["buffer_size"] for t in plan["tallocs"]] == [1, 65]
     assert plan["inplace"] == ["masked", "sum", "norm", "k_half", "act", "shifted", "result"]
-
-
-def test_a_refusal_has_the_words_of_its_time(call: Call) -> None:
-    result = call("splits", "--ggml", "2024-01", "matmul")
-    assert result.status == 1
-    assert "GGML_ASSERT: ggml-backend.c:1167: node_allocr != NULL" in result.err
-    assert "in sched_split_graph" in result.err
-
-
-@pytest.mark.parametrize("command", ["plan", "splits --format table", "dot"])
-def test_views_alone_are_a_split_of_no_backend(call: Call, command: str) -> None:
-    text = b"""ggmltool: 1
-ggml: "2024-01"
-backends: [{name: CUDA0, profile: custom}, CPU]
-contexts: {c: {buft: CPU, tensors: {x: 'f32[64, 2]'}}}
-graphs: {main: {nodes: {y: 'reshape(x, ne=[32, 4])'}}}
-steps: [measure main]
-"""
-    result = call(*command.split(), "-", "--after", "1", stdin=text, columns=100)
-    assert (result.status, result.err) == (0, "")
-    assert command == "dot" or "NULL" in result.out

@@ -214,11 +214,6 @@ def test_the_memory_breakdown_has_its_host_row_and_its_signs(call: Call) -> None
     assert old["CUDA0 (RTX 4090)"]["unaccounted"] == 451
 
 
-def test_files_that_are_not_there(call: Call) -> None:
-    assert "there is no such file" in call("import", "no.log").err
-    assert "this is a directory" in call("import", ".").err
-
-
 def test_many_nodes_are_too_many_for_one_json(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ggmltool.ask.log.record.MAX_NODES", 10)
     result = call("import", "--json", REALLOCS)

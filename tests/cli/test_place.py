@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -101,24 +100,6 @@ def test_experts_stay_on_the_cpu(call: Call) -> None:
     assert on_cpu("-ot", r"\.[1]\.=CPU", "-ot", "exps=CUDA0") == list(tensors)[2:4]
 
 
-def test_what_moves_nothing_is_said(call: Call) -> None:
-    out = call("place", "-ot", "ffn_dwon=CPU,ffn_up=CPU", "--n-cpu-moe", "2", GEMMA, columns=200).out
-    assert re.findall(r"^note: no weight is placed by (.*)$", out, re.MULTILINE) == [
-        "-ot ffn_dwon=CPU",
-        "--n-cpu-moe 2",
-    ]
-    assert "note: there are no layers" in call("place", "matmul", columns=200).out
-
-
-def test_a_device_of_another_name_is_said_to_do_everything(call: Call) -> None:
-    result = call("place", "--device", "CUDO0:2GiB", GEMMA)
-    assert (result.status, result.err) == (
-        0, "CUDO0 is not a known device (see `ggmltool backends`): it is assumed to support every op\n"
-    )  # fmt: skip
-    assert call("place", "-q", "--device", "CUDO0:2GiB", GEMMA).err == ""
-    assert call("place", "--device", "Vulkan1:2GiB", GEMMA).err == ""
-
-
 def test_a_pattern_that_would_search_forever_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ggmltool.sources.llama.place.options.SECONDS", 0.2)
     scenario = {
@@ -130,20 +111,6 @@ def test_a_pattern_that_would_search_forever_is_given_up(call: Call, monkeypatch
     result = call("place", "-ot", "(a+)+$=CPU", "-", stdin=json.dumps(scenario).encode())
     assert (result.status, result.out) == (2, "")
     assert "the patterns of -ot search for longer than" in result.err
-
-
-def test_ops_that_a_gpu_does_not_support_are_named_with_the_reason(call: Call, tmp_path: Path) -> None:
-    """U16, U17."""
-    device = tmp_path / "npu.yaml"
-    device.write_text("- name: NPU0\n  supports: {except: [glu], rules: [{op: rope, src0: {ne0: [64, 128]}}]}\n")
-    out = call("place", "-ngl", "all", "--device", device, "gemma-3-270m", columns=110).out
-    assert "NPU0 does not support this ROPE (ne[0] of source 0 is 256, not 64 or 128): 36 nodes on CPU\n" in out
-    assert "NPU0 does not support GEGLU: 18 nodes on CPU\n" in out
-    document = json.loads(call("place", "-ngl", "all", "--device", device, "--json", "gemma-3-270m").out)
-    assert [(u["op"], u["lacks"], u["runs_on"], u["nodes"]) for u in document["unsupported"]] == [
-        ("ROPE", False, "CPU", 36),
-        ("GEGLU", True, "CPU", 18),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -172,26 +139,6 @@ def test_a_placement_on_all_gpus_is_a_scenario_of_one_device(call: Call) -> None
         ("CUDA0", "CUDA1"), document["devices"][0]["compute"]
     )
     assert [(s["gpu"], s["asked"]) for s in document["shares"]] == [("CUDA0", 0.75), ("CUDA1", 0.25)]
-
-
-def test_a_fit_that_llama_cpp_gives_up_is_told_in_its_words(call: Call) -> None:
-    result = call("place", "--fit", "-ngl", "9", "--device", "CUDA0:700MiB", GEMMA)
-    assert result.status == 1
-    assert result.err == (
-        "common_fit_params: failed to fit params to free device memory: n_gpu_layers already set by user to 9, abort\n"
-    )
-    assert "llama.cpp gives up: n_gpu_layers already set by user to 9, abort" in result.out
-
-
-def test_experts_kept_on_the_cpu_by_the_user_are_overrides_that_a_fit_leaves_alone(call: Call) -> None:
-    result = call("place", "--fit", "--cpu-moe", "--device", "CUDA0:700MiB", GEMMA)
-    assert (result.status, "tensor_buft_overrides already set by user" in result.err) == (1, True)
-
-
-def test_a_device_that_reports_no_memory_gets_no_layer(call: Call) -> None:
-    result = call("place", "--fit", "--device", "CUDA0:0GiB,CPU:64GiB", GEMMA)
-    assert "device CUDA0 did not report memory; --fit will not use it" in result.out
-    assert "-c 2048 -ngl 0" in result.out
 
 
 def test_a_fit_is_written_as_the_placement_that_it_chose(call: Call) -> None:

@@ -73,14 +73,6 @@ def test_sixteen_backends_have_room_in_a_narrow_terminal(call: Call, by: str) ->
     check_golden(GOLDEN / f"supports_sixteen_by_{by}.txt", result.out)
 
 
-def test_only_keeps_the_nodes_with_that_answer(call: Call) -> None:
-    path = SAMPLES / "missing-op.yaml"
-    document = json.loads(call("supports", "--only", "no", "--json", path).out)
-    assert [n["id"] for n in document["nodes"]] == ["order"]
-    assert call("supports", "--only", "offload", path).out == "an op the GPU lacks · graph main · 0 of 3 nodes\n"
-    assert call("supports", "--only", "maybe", path).status == 2
-
-
 def test_answers_of_a_real_device_say_what_they_rest_on(call: Call, tmp_path: Path) -> None:
     """U16."""
     head = "backend_name,op_name,op_params,test_mode,supported,error_message,backend_reg_name\n"
