@@ -97,12 +97,6 @@ def _yaml(text: str) -> dict[str, Any]:
     return document
 
 
-def test_a_node_of_another_graph_is_found_without_naming_the_graph(call: Call) -> None:
-    assert explained(call, "y_one", "offload")["graph"] == "token"
-    assert explained(call, "y_one", "offload", "--graph", "token")["graph"] == "token"
-    assert 'has no tensor "y_one"' in call("explain", "y_one", "offload", "--graph", "prompt").err
-
-
 def test_a_source_that_is_not_contiguous_is_named_and_a_cont_before_moves_the_node(call: Call) -> None:
     text = (
         b"ggmltool: 1\nggml: 0.20.2\nbackends: [CUDA0, CPU]\n"
@@ -151,13 +145,6 @@ def test_a_split_that_is_full_says_so(call: Call) -> None:
     assert (document["now"]["splits"], document["merges"][0]["splits"]) == (2, 1)
 
 
-def test_what_the_graph_does_not_reach_has_no_backend_and_no_memory(call: Call) -> None:
-    result = call("explain", "c", "buffer-not-set")
-    assert (result.status, result.out) == (1, "")
-    assert "graph main does not reach c" in result.err
-    assert 'it gets no backend and no memory; to write to it is ggml\'s "tensor buffer not set"' in result.err
-
-
 def test_one_backend_has_nothing_to_move_to(call: Call) -> None:
     document = explained(call, "result", "matmul")
     assert document["moves"] == []
@@ -178,42 +165,6 @@ def test_two_files_are_judged_like_two_graphs_of_one(call: Call) -> None:
     assert explained(call, "realloc", "small.json", "large.json", "--graph", "main")["serves"] is False
     for first in ("outgrown:small", "small.json:main"):
         assert explained(call, "realloc", first, "outgrown:large")["why"]["tensor"] == "many"
-
-
-def test_a_graph_without_nodes_and_one_of_views_have_nothing_to_split(call: Call) -> None:
-    head = "ggmltool: 1\nbackends: [GPU0, CPU]\ncontexts: {i: {buft: CPU, tensors: {x: 'f32[4, 4]'}}}\ngraphs: {main: "
-    empty = call("explain", "split", "0", "-", stdin=f"{head}{{nodes: {{}}, expand: [x]}}}}".encode())
-    assert (empty.status, empty.err) == (2, "Error: graph main has no node\n")
-    views = explained(call, "split", "0", "-", stdin=f"{head}{{nodes: {{v: 'reshape(x, ne=[16])'}}}}}}".encode())
-    assert views["reason"] == "all nodes are views"
-
-
-def test_a_graph_that_ggml_refuses_is_named(call: Call) -> None:
-    result = call("explain", "realloc", "main", "main", "preallocated")
-    assert result.status == 1
-    assert "main: pre-allocated tensor (stored)" in result.err
-
-
-def test_an_error_is_explained_from_words_and_from_standard_input(call: Call) -> None:
-    words = call("explain", "error", "out", "of", "free", "blocks")
-    assert words.status == 0
-    assert "256 free blocks" in words.out
-    log = (
-        b'hello\nggml-alloc.c:135: GGML_ASSERT(chunk->n_free_blocks < MAX_FREE_BLOCKS && "out of free blocks") failed\n'
-    )
-    assert call("explain", "error", "-", stdin=log).out == words.out
-
-
-def test_an_error_that_nobody_knows_names_those_that_are_near(call: Call) -> None:
-    """U15."""
-    result = call("explain", "error", "graph has too many noodles")
-    assert (result.status, result.out) == (1, "")
-    assert "nearest:" in result.err
-    assert "graph has different number of nodes" in result.err
-    assert len(result.err.splitlines()) == 3
-    document = explained(call, "error", "graph has too many noodles", status=1)
-    assert (document["found"], len(document["nearest"])) == (False, 1)
-    assert "near" not in call("explain", "error", "blah").err
 
 
 def test_other_messages_in_a_text_are_listed_with_their_lines(call: Call) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import ggmltool
 from ggmltool.inspect.gauges import Checked, LimitWatch, _all
@@ -350,54 +351,14 @@ def test_devices_by_commas_are_those_of_several_options(call: Call) -> None:
 
 GIB = 1 << 30
 MIB = 1 << 20
-SMI = """\
-Mon Nov 23 14:00:00 2026
-+-----------------------------------------------------------------------------------------+
-| NVIDIA-SMI 570.86.10              Driver Version: 570.86.10      CUDA Version: 12.8     |
-|-----------------------------------------+------------------------+----------------------+
-| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
-| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
-|=========================================+========================+======================|
-|   0  NVIDIA GeForce RTX 3090        Off |   00000000:01:00.0  On |                  N/A |
-|  0%   45C    P8             25W /  350W |     576MiB /  24576MiB |      2%      Default |
-|   1  NVIDIA GeForce RTX 3060        Off |   00000000:02:00.0 Off |                  N/A |
-|  0%   40C    P8             15W /  170W |       0MiB /  12288MiB |      0%      Default |
-+-----------------------------------------+------------------------+----------------------+
-| Processes:                                                                              |
-|    0   N/A  N/A            1234      G   /usr/lib/xorg/Xorg                      200MiB |
-+-----------------------------------------------------------------------------------------+
-"""
-LISTED = """\
-Available devices:
-  CUDA0: NVIDIA GeForce RTX 3090 (24245 MiB, 23971 MiB free)
-  Vulkan1: AMD Radeon RX 7900 XTX (RADV NAVI31) (24560 MiB, 24000 MiB free)
-"""
-ROCM = """\
-GPU[0]\t\t: Card Series: \t\tRadeon RX 7900 XTX
-GPU[0]\t\t: VRAM Total Memory (B): 25753026560
-GPU[0]\t\t: VRAM Total Used Memory (B): 27136000
-"""
-QUERY = "index, name, memory.total [MiB], memory.free [MiB]\n1, NVIDIA GeForce RTX 4090, 24564 MiB, 20000 MiB\n"
-LOG = "llama_model_load: using device CUDA0 (NVIDIA GeForce RTX 3060) (0000:01:00.0) - 11900 MiB free\n"
+LISTINGS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("listings.yaml").read_text("utf-8"))
+SMI, LISTED = (row["text"] for row in LISTINGS[:2])
 
 
-@pytest.mark.parametrize(
-    ("text", "devices"),
-    [
-        (SMI, [("CUDA0", "RTX 3090", 24000 * MIB), ("CUDA1", "RTX 3060 12GB", 12288 * MIB)]),
-        (LISTED, [("CUDA0", "RTX 3090", 23971 * MIB), ("Vulkan1", "RX 7900 XTX", 24000 * MIB)]),
-        (ROCM, [("ROCm0", "RX 7900 XTX", 25753026560 - 27136000)]),
-        (QUERY, [("CUDA1", "RTX 4090", 20000 * MIB)]),
-        (LOG, [("CUDA0", "RTX 3060 12GB", 11900 * MIB)]),
-        ("GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1)\n", [("CUDA0", "A100 80GB", None)]),
-        ("GPU 3: NVIDIA Something New (UUID: GPU-1)\n", [("CUDA3", None, None)]),
-        ("CUDA0:24GiB", []),
-        ("name: NPU0\n", []),
-        ("", []),
-    ],
-)  # fmt: skip
-def test_what_programs_print_of_devices_is_read(text: str, devices: list[tuple[str, str | None, int | None]]) -> None:
-    assert [(d["name"], d.get("rates"), d.get("memory")) for d in listed_devices(text)] == devices
+@pytest.mark.parametrize("listing", LISTINGS, ids=lambda row: row["text"].strip()[:20])
+def test_what_programs_print_of_devices_is_read(listing: dict[str, Any]) -> None:
+    found = listed_devices(listing["text"])
+    assert [[d["name"], d.get("rates"), d.get("memory")] for d in found] == listing["devices"]
 
 
 def test_a_saved_listing_or_a_line_of_it_stands_for_the_devices(tmp_path: Path, call: Call) -> None:
