@@ -10,8 +10,8 @@ from ggmltool.ask.answer import Answer
 from ggmltool.ask.backends import backends as ask_backends
 from ggmltool.ask.backends import profiles
 from ggmltool.ask.backends.record import DevicesRates, measured_backends, rates_of, rates_of_known
+from ggmltool.ask.place.options import named_devices
 from ggmltool.cli.command import Command
-from ggmltool.cli.errors import CliError
 from ggmltool.cli.options import DOCUMENTS, format_option, ggml_option, output_option, scenario_argument
 from ggmltool.cli.output import Output, note
 
@@ -108,11 +108,7 @@ def backends(
     if format == "yaml":
         if interface:
             raise click.UsageError("A file of devices has no function tables; leave out --interface or --format yaml.")
-        from ggmltool.ask.backends.file import device_yaml
-        from ggmltool.ask.backends.record import device_facts
-
-        output.write(device_yaml(device_facts(model)))
-        return 0
+        return _write_devices(model, output)
     return output.answer(ask_backends(model, title, interface), format or "text")
 
 
@@ -127,12 +123,16 @@ def _show_rates(measure: bool, named: bool, format: str | None, release: Release
         return _write_rates(Answer(rates_of_known(), "known devices"), format, output)
     model = ScenarioSpec("", list(measured_backends(note)), [], [], {}, [], release=release or DEFAULT)
     if format == "yaml":
-        from ggmltool.ask.backends.file import device_yaml
-        from ggmltool.ask.backends.record import device_facts
-
-        output.write(device_yaml(device_facts(model)))
-        return 0
+        return _write_devices(model, output)
     return _write_rates(Answer(rates_of(model), "this machine"), format, output)
+
+
+def _write_devices(model: ScenarioSpec, output: Output) -> int:
+    from ggmltool.ask.backends.file import device_yaml
+    from ggmltool.ask.backends.record import device_facts
+
+    output.write(device_yaml(device_facts(model)))
+    return 0
 
 
 def _write_rates(answer: Answer[DevicesRates], format: str | None, output: Output) -> int:
@@ -142,19 +142,13 @@ def _write_rates(answer: Answer[DevicesRates], format: str | None, output: Outpu
 
 
 def _given(scenario: str | None, devices: tuple[str, ...], release: Release | None) -> tuple[ScenarioSpec, str]:
-    """The model whose backends to show, with a title; one without graphs for --device. Raises CliError."""
+    """The model whose backends to show, with a title; one without graphs for --device. Raises InspectError."""
     from ggmltool.cli.scenario import open_scenario
     from ggmltool.ggml.releases.table import DEFAULT
-    from ggmltool.scenario.devices.texts import read_devices
-    from ggmltool.scenario.errors import Mistake
     from ggmltool.scenario.spec import ScenarioSpec
 
     if scenario is not None:
         opened = open_scenario(scenario, release)
         return opened.model, opened.title
-    model = ScenarioSpec("", [], [], [], {}, [], release=release or DEFAULT)
-    try:
-        model.backends = read_devices(devices, model.release)
-    except Mistake as mistake:
-        raise CliError(f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")) from None
-    return model, "devices"
+    release = release or DEFAULT
+    return ScenarioSpec("", named_devices(devices, release), [], [], {}, [], release=release), "devices"

@@ -11,6 +11,7 @@ from ggmltool.show.text import count
 from ggmltool.state.errors import InspectError, WrongUse
 
 if TYPE_CHECKING:
+    from ggmltool.ggml.releases.release import Release
     from ggmltool.scenario.spec import BackendSpec, ScenarioSpec
     from ggmltool.sources.llama.place.options import Override, PlaceOptions
 
@@ -227,13 +228,13 @@ def devices_of(
     return made if any(_type(model, b) == "cpu" for b in made) else [*made, *_cpu(model)]
 
 
-def named_devices(texts: Sequence[str]) -> list[BackendSpec]:
-    """The devices that --device names. Raises InspectError."""
+def named_devices(texts: Sequence[str], release: Release | None = None) -> list[BackendSpec]:
+    """The devices that --device names, as a release has them. Raises InspectError."""
     from ggmltool.scenario.devices.texts import read_devices
     from ggmltool.scenario.errors import Mistake
 
     try:
-        return read_devices(texts)
+        return read_devices(texts, release)
     except Mistake as mistake:
         raise InspectError(
             f"--device: {mistake.message}" + (f"; {mistake.expected}" if mistake.expected else "")
