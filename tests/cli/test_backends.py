@@ -17,17 +17,6 @@ from tests.cli.conftest import Call
 from tests.conformance.fuzz import scenario as random_scenario
 
 
-def test_the_buffer_type_that_limits_ops_says_which(call: Call) -> None:
-    text = (
-        b"ggmltool: 1\nbackends: [CPU]\n"
-        b"buffer_types: {CPU_REPACK: {device: CPU, host: false, ops: [mul_mat, mul_mat_id]}}\n"
-        b"graphs: {}\ncontexts: {c: {tensors: {x: 'f32[4]'}}}\n"
-    )
-    out = call("backends", "-", stdin=text, columns=80).out
-    assert "can use       CPU, CPU_REPACK" in out
-    assert "  CPU_REPACK    supports only MUL_MAT, MUL_MAT_ID with source 0 in it" in out
-
-
 @pytest.mark.parametrize(
     ("device", "figures"),
     [
@@ -49,12 +38,6 @@ def test_a_device_is_made_from_its_name_and_params(call: Call, device: str, figu
     assert made["caps"]["events"] == (
         made["profile"] in ("CUDA", "Metal", "Vulkan", "RPC") and "events=false" not in device
     )
-
-
-def test_several_devices_of_a_kind_share_a_column(call: Call) -> None:
-    out = call("backends", "--interface", "--device", "CUDA0", "--device", "CUDA1", "--device", "CPU", columns=80).out
-    assert out.startswith("devices · function tables · 2 CUDA\n")
-    assert "field                CUDA  CPU   if NULL\n" in out
 
 
 @pytest.mark.parametrize(

@@ -148,13 +148,6 @@ def test_a_log_that_powershell_wrote_is_read(call: Call, args: list[str], codec:
         assert call(*args, name).out == plain.replace("standard input", name)
 
 
-def test_a_log_without_graphs_still_shows_memory(call: Call) -> None:
-    result = call("import", "-", stdin=b"sched_reserve:      CUDA0 compute buffer size =   513.25 MiB\n")
-    assert result.status == 0
-    assert "513.25 MiB" in result.out
-    assert "no graph" in result.err
-
-
 @pytest.mark.parametrize("log", [PREFIXES, OLD, REALLOCS], ids=lambda path: path.stem)
 @pytest.mark.parametrize("command", ["buffers", "graph", "run"])
 def test_a_command_that_takes_no_log_says_which_do(call: Call, command: str, log: Path) -> None:

@@ -515,25 +515,12 @@ def test_the_other_option_stays_as_the_scenario_says(call: Call, command: str) -
     assert call(command, "--json", "--no-pipeline", "pipeline").out != as_it_is
 
 
-def test_headings_and_commands_to_paste_name_the_options(call: Call) -> None:
-    out = call("plan", "--no-op-offload", "--pipeline", "offload").out
-    assert out.startswith("op offload, --pipeline --no-op-offload · alloc prompt · ")
-    assert "all of them: ggmltool splits --format table --pipeline gemma-3-270m-ngl9\n" in (
-        call("plan", "--pipeline", "gemma-3-270m-ngl9").out
-    )
-
-
 def test_the_environment_can_say_it(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     there = json.loads(call("plan", "--json", "pipeline").out)
     monkeypatch.setenv("GGMLTOOL_PLAN_PIPELINE", "false")
     without = json.loads(call("plan", "--json", "pipeline").out)
     assert len(without["copies"]) < len(there["copies"])
     assert json.loads(call("plan", "--json", "--pipeline", "pipeline").out) == there
-
-
-def test_copies_compares_already(call: Call) -> None:
-    out = call("buffers", "--copies", "--no-op-offload", "offload").out
-    assert out.startswith("op offload, --no-op-offload · alloc prompt · ")
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "trace"])
@@ -560,3 +547,24 @@ def test_nothing_is_printed_unless_asked(
 ) -> None:
     monkeypatch.setenv("GGML_SCHED_DEBUG", value)
     assert "SPLIT" not in call(*words).err
+
+
+def test_times_and_outputs_go_into_one_file(call: Call) -> None:
+    assert call("run", "--times", "-o", "out.txt", "four-passes").err == "Wrote out.txt\n"
+    assert Path("out.txt").read_text().startswith("sched_compute_splits times")
+
+
+def test_times_are_printed_as_ggml_does(call: Call) -> None:
+    out = call("run", "--times", "four-passes").out
+    lines = out.splitlines()
+    assert lines[0] == "sched_compute_splits times (3 splits):"
+    assert all(re.fullmatch(r"\t( CUDA0|CUDA0|  CPU): \d+ us copy, \d+ us compute", line) for line in lines[1:3])
+    document = json.loads(call("run", "--times", "--json", "four-passes").out)
+    assert [b["backend"] for b in document["times"][0]["backends"]] == ["CUDA0", "CPU"]
+
+
+def test_a_plan_as_json_has_the_allocators(call: Call) -> None:
+    plan = json.loads(call("plan", "--json", "--step", "reserve", "four-passes").out)
+    assert (plan["step"], plan["measured"]) == ("measure", {"CUDA0": 1024, "CPU": 1088})
+    assert [t["buffer_size"] for t in plan["tallocs"]] == [1, 65]
+    assert plan["inplace"] == ["masked", "sum", "norm", "k_half", "act", "shifted", "result"]
