@@ -78,7 +78,7 @@ class CaptureOptions:
             value = getattr(self, field.name)
             try:
                 msgspec.convert(value, _kinds()[field.name])
-            except msgspec.ValidationError:
+            except (msgspec.ValidationError, UnicodeEncodeError):
                 raise CaptureError(f"{field.name} must be {field.type}, not {value!r}") from None
             if isinstance(value, int) and value < 0:
                 raise CaptureError(f"{field.name} must not be negative, as {value} is")
