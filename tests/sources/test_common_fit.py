@@ -69,7 +69,7 @@ def choose(
     found = fit_devices(placer, base)
     margins = asked.margins[: len(found)] if found else asked.margins[:1]
     n_streams = 1 if options.kv_unified else max(1, options.n_parallel)
-    with_host = Ours(margins, asked.n_ctx_min, n_streams, asked.split_mode, *host)
+    with_host = Ours(margins, asked.n_ctx_min, n_streams, asked.split_mode, host[-1])
     memory = PlacedMemory(captures, base, options.flash_attn == "auto")
     return common_fit_params(fit_model(placer), found, with_host, params, memory, sequences)
 
