@@ -11,7 +11,7 @@ from ggmltool.ggml.dtypes import F32, TYPES
 from ggmltool.ggml.errors import GgmlAbort, GgmlError, NotComputable
 from ggmltool.ggml.op import GluOp, Op, OpRules, UnaryOp
 from ggmltool.ggml.ops.cpu import limits_matrix
-from ggmltool.ggml.ops.cpu.limits_matrix import Check, RuledCheck, ask, fatal, refuse
+from ggmltool.ggml.ops.cpu.limits_matrix import Check, RuledCheck, ask, asserts, fatal, refuse
 from ggmltool.ggml.ops.operands import param_i32, show, source
 from ggmltool.ggml.tensor import Tensor, are_same_shape, is_contiguous, is_contiguous_1, is_contiguous_rows, op_desc
 
@@ -74,7 +74,9 @@ def _check(dst: Tensor, rules: OpRules) -> None:
     if types is not None and a.type.name not in types:
         name = "soft_max_ext_back" if dst.op == Op.SOFT_MAX_BACK else Op(dst.op).name.lower()
         raise _only_for("unary_op" if dst.op in _UNARY_OPS else f"ggml_compute_forward_{name}", a, types)
-    if dst.op in _ALL:
+    if dst.op in _ASSERTS:
+        asserts(dst, f"ggml_compute_forward_{Op(dst.op).name.lower()}_{a.type.name}", *_ASSERTS[dst.op])
+    elif dst.op in _ALL:
         _ALL[dst.op](dst)
     elif dst.op in _RULED:
         _RULED[dst.op](dst, rules)
@@ -84,21 +86,13 @@ def _only_for(function: str, a: Tensor, types: Iterable[str]) -> GgmlAbort:
     return fatal(function, a, f"the CPU has no such kernel for {show(a)}, only for {', '.join(sorted(types))}")
 
 
-def _packed(function: str, t: Tensor, condition: str) -> None:
-    """The elements of a row lie side by side."""
-    ask(t.nb[0] == t.type.type_size, function, condition, t)
-
-
 def _binary(dst: Tensor) -> None:
     a, b = source(dst), source(dst, 1)
     if (a.type.name, b.type.name, dst.type.name) not in _BINARY:
-        raise GgmlAbort(
-            "binary_op",
-            f"binary_op: unsupported types: dst: {dst.type.name}, src0: {a.type.name}, src1: {b.type.name}\n",
-            explanation=f"the CPU has no such kernel for {show(a)} and {show(b)}",
-        )
-    _packed("apply_binary_op", dst, "nb0 == sizeof(dst_t)")
-    _packed("apply_binary_op", a, "nb00 == sizeof(src0_t)")
+        types = f"dst: {dst.type.name}, src0: {a.type.name}, src1: {b.type.name}\n"
+        why = f"the CPU has no such kernel for {show(a)} and {show(b)}"
+        raise fatal("binary_op", a, why, f"binary_op: unsupported types: {types}")
+    asserts(dst, "apply_binary_op", "nb0 == sizeof(dst_t)", "nb00 == sizeof(src0_t)")
 
 
 def _add(dst: Tensor) -> None:
@@ -108,33 +102,29 @@ def _add(dst: Tensor) -> None:
         return
     function = "ggml_compute_forward_add_q_f32"
     ask(are_same_shape(a, b), function, "ggml_are_same_shape(src0, src1) && ggml_are_same_shape(src0, dst)", b)
-    _packed(function, a, "nb00 == ggml_type_size(type)")
-    ask(b.nb[0] == 4, function, "nb10 == sizeof(float)", b)
+    asserts(dst, function, "nb00 == ggml_type_size(type)", "nb10 == sizeof(float)")
     for i in range(3):
         ask(dst.nb[i] <= dst.nb[i + 1], function, f"nb{i} <= nb{i + 1}", dst)
-    ask(b.type is F32, function, "src1->type == GGML_TYPE_F32", b)
+    asserts(dst, function, _F32_1)
 
 
 def _add1(dst: Tensor) -> None:
     a, b = source(dst), source(dst, 1)
     if a.type.quantized and b.type is not F32:
-        raise refuse("ggml_compute_forward_add1_q_f32", "src1->type == GGML_TYPE_F32", b)
+        raise refuse("ggml_compute_forward_add1_q_f32", _F32_1, b)
     if a.type.name in ("f16", "bf16") and b.type is not F32 and b.type is not a.type:
         raise fatal("ggml_compute_forward_add1", b)
 
 
+_FLOAT_0, _FLOAT_1 = (f"src{i}->nb[0] == sizeof(float)" for i in (0, 1))
+_F32_1 = "src1->type == GGML_TYPE_F32"
+
+
 def _add_id(dst: Tensor) -> None:
-    a, b = source(dst), source(dst, 1)
-    function = "ggml_compute_forward_add_id_f32"
+    a, function = source(dst), "ggml_compute_forward_add_id"
     if a.type is not F32:
-        raise GgmlAbort(
-            "ggml_compute_forward_add_id",
-            f"unsupported type for ggml_compute_forward_add_id: {a.type.name}",
-            explanation=f"the CPU has no such kernel for {show(a)}",
-        )
-    ask(b.type is F32, function, "src1->type == GGML_TYPE_F32", b)
-    _packed(function, a, "src0->nb[0] == sizeof(float)")
-    _packed(function, b, "src1->nb[0] == sizeof(float)")
+        raise fatal(function, a, message=f"unsupported type for {function}: {a.type.name}")
+    asserts(dst, f"{function}_f32", _F32_1, _FLOAT_0, _FLOAT_1)
 
 
 def _unary_rows(dst: Tensor) -> None:
@@ -146,8 +136,7 @@ def _unary_rows(dst: Tensor) -> None:
         "ggml_is_contiguous_rows(src0) && ggml_is_contiguous_rows(dst) && ggml_are_same_shape(src0, dst)",
         a,
     )
-    _packed(function, dst, "nb0 == sizeof(dst_t)")
-    _packed(function, a, "nb00 == sizeof(src0_t)")
+    asserts(dst, function, "nb0 == sizeof(dst_t)", "nb00 == sizeof(src0_t)")
 
 
 _HALF_ONLY: dict[int, str] = {
@@ -180,7 +169,7 @@ def _unary(dst: Tensor, rules: OpRules) -> None:
     if not is_contiguous_1(a):
         condition = "ggml_is_contiguous_1(src0) && ggml_is_contiguous_1(dst) && ggml_are_same_shape(src0, dst)"
         raise refuse(function, condition, a)
-    _packed(function, a, "nb00 == sizeof(src0_t)")
+    asserts(dst, function, "nb00 == sizeof(src0_t)")
 
 
 _GLU_TYPES = {int(GluOp.SWIGLU_OAI): ("f32",), int(GluOp.SWIGLU_CLAMP): ("f32", "f16")}
@@ -194,15 +183,10 @@ def _glu(dst: Tensor, rules: OpRules) -> None:
 
 
 def _set(dst: Tensor) -> None:
-    a, b = source(dst), source(dst, 1)
+    a = source(dst)
     function = f"ggml_compute_forward_set_{a.type.name}"
     ask(is_contiguous(dst) and is_contiguous(a), function, "ggml_is_contiguous(dst) && ggml_is_contiguous(src0)", a)
-    ask(b.nb[0] == 4, function, "nb10 == sizeof(float)" if a.type is F32 else "nb10 == sizeof(int32_t)", b)
-
-
-def _acc(dst: Tensor) -> None:
-    b = source(dst, 1)
-    ask(b.nb[0] == 4, "ggml_compute_forward_acc_f32", "nb10 == sizeof(float)", b)
+    asserts(dst, function, "nb10 == sizeof(float)" if a.type is F32 else "nb10 == sizeof(int32_t)")
 
 
 def _scale(dst: Tensor, rules: OpRules) -> None:
@@ -216,49 +200,24 @@ def _scale(dst: Tensor, rules: OpRules) -> None:
 def _clamp(dst: Tensor) -> None:
     a = source(dst)
     name = "float" if a.type is F32 else "ggml_fp16_t"
-    _packed(f"ggml_compute_forward_clamp_{a.type.name}", dst, f"nb0 == sizeof({name})")
-
-
-def _packed_source(function: str, condition: str) -> Check:
-    def check_rows(dst: Tensor) -> None:
-        _packed(function, source(dst), condition)
-
-    return check_rows
+    asserts(dst, f"ggml_compute_forward_clamp_{a.type.name}", f"nb0 == sizeof({name})")
 
 
 def _repeat(dst: Tensor) -> None:
-    a = source(dst)
-    kind, c = ("f32", "float") if a.type.type_size == 4 else ("f16", "ggml_fp16_t")
-    _packed(f"ggml_compute_forward_repeat_{kind}", a, f"nb00 == sizeof({c})")
-
-
-def _count_equal(dst: Tensor) -> None:
-    b = source(dst, 1)
-    ask(b.type.name == "i32", "ggml_compute_forward_count_equal_i32", "src1->type == GGML_TYPE_I32", b)
+    kind, c = ("f32", "float") if source(dst).type.type_size == 4 else ("f16", "ggml_fp16_t")
+    asserts(dst, f"ggml_compute_forward_repeat_{kind}", f"nb00 == sizeof({c})")
 
 
 def _rms_norm_back(dst: Tensor) -> None:
     a, b = source(dst), source(dst, 1)
     function = "ggml_compute_forward_rms_norm_back_f32"
     ask(are_same_shape(a, b), function, "ggml_are_same_shape(src0, dst) && ggml_are_same_shape(src0, src1)", b)
-    _packed(function, a, "src0->nb[0] == sizeof(float)")
-    _packed(function, b, "src1->nb[0] == sizeof(float)")
-
-
-def _contiguous(function: str, *names: tuple[str, int]) -> Check:
-    """The result and the sources (by their names in ggml and their slots) are contiguous, in this order."""
-
-    def check_all(dst: Tensor) -> None:
-        for name, i in names:
-            t = dst if i < 0 else source(dst, i)
-            ask(is_contiguous(t), function, f"ggml_is_contiguous({name})", t)
-
-    return check_all
+    asserts(dst, function, _FLOAT_0, _FLOAT_1)
 
 
 def _soft_max_back(dst: Tensor) -> None:
     function = "ggml_compute_forward_soft_max_ext_back_f32"
-    _contiguous(function, ("src0", 0), ("src1", 1), ("dst", -1))(dst)
+    asserts(dst, function, *(f"ggml_is_contiguous({name})" for name in ("src0", "src1", "dst")))
     ask(are_same_shape(source(dst, 1), dst), function, "ggml_are_same_shape(src1, dst)", source(dst, 1))
 
 
@@ -266,27 +225,19 @@ def _diag_mask(dst: Tensor) -> None:
     a = source(dst)
     function = "ggml_compute_forward_diag_mask_f32"
     ask(a.data == dst.data or is_contiguous(a), function, "ggml_is_contiguous(dst) && ggml_is_contiguous(src0)", a)
-    _packed(function, dst, "dst->nb[0] == sizeof(float)")
-    _packed(function, a, "src0->nb[0] == sizeof(float)")
+    asserts(dst, function, "dst->nb[0] == sizeof(float)", _FLOAT_0)
 
 
-def _cross_entropy_loss(dst: Tensor) -> None:
-    a, b = source(dst), source(dst, 1)
-    function = "ggml_compute_forward_cross_entropy_loss_f32"
-    ask(b.type is F32, function, "src1->type == GGML_TYPE_F32", b)
-    _packed(function, a, "src0->nb[0] == ggml_type_size(src0->type)")
-    _packed(function, b, "src1->nb[0] == ggml_type_size(src1->type)")
+def _cross_entropy_loss_back(dst: Tensor) -> None:
+    for name, t in (("dst", dst), *((name, source(dst, i)) for name, i in (("src0f", 1), ("src1f", 2), ("grad", 0)))):
+        ask(is_contiguous(t), "ggml_compute_forward_cross_entropy_loss_back_f32", f"ggml_is_contiguous({name})", t)
 
 
 def _opt_step_sgd(dst: Tensor) -> None:
-    a = source(dst)
+    a, function = source(dst), "ggml_compute_forward_opt_step_sgd"
     if a.type is not F32:
-        raise GgmlAbort(
-            "ggml_compute_forward_opt_step_sgd",
-            "fatal error - sgd is F32 only",
-            explanation=f"the CPU has no such kernel for {show(a)}",
-        )
-    _packed("ggml_compute_forward_opt_step_sgd_f32", a, "nb00 == sizeof(float)")
+        raise fatal(function, a, message="fatal error - sgd is F32 only")
+    asserts(dst, f"{function}_f32", "nb00 == sizeof(float)")
 
 
 _BY_ELEMENT = frozenset(("f32", "i32", "f16", "bf16", "i16", "i8"))
@@ -302,42 +253,34 @@ def _concat(dst: Tensor, rules: OpRules) -> None:
             raise refuse(function, f"ggml_is_contiguous_rows(src{i})", t)
 
 
+_ASSERTS: dict[int, list[str]] = {
+    Op[name]: conditions
+    for names, *conditions in (
+        ("ACC", "nb10 == sizeof(float)"),
+        ("SUM_ROWS CUMSUM RMS_NORM GROUP_NORM TIMESTEP_EMBEDDING", _FLOAT_0),
+        ("REPEAT_BACK OPT_STEP_ADAMW DIAG", "nb00 == sizeof(float)"),
+        ("COUNT_EQUAL", "src1->type == GGML_TYPE_I32"),
+        ("CROSS_ENTROPY_LOSS", _F32_1, *(f"src{i}->nb[0] == ggml_type_size(src{i}->type)" for i in (0, 1))),
+    )
+    for name in names.split()
+}
+"""What ggml asserts of operands of an op, in its function for the first one's type."""
+
 _CHECKS: dict[int, Check] = {
     Op.ADD: _add,
     Op.ADD1: _add1,
     Op.ADD_ID: _add_id,
-    Op.ACC: _acc,
     Op.SET: _set,
-    Op.SUB: _binary,
-    Op.MUL: _binary,
-    Op.DIV: _binary,
-    Op.SQR: _unary_rows,
-    Op.SQRT: _unary_rows,
-    Op.LOG: _unary_rows,
-    Op.SIN: _unary_rows,
-    Op.COS: _unary_rows,
+    **dict.fromkeys((Op.SUB, Op.MUL, Op.DIV), _binary),
+    **dict.fromkeys(_UNARY_OPS, _unary_rows),
     Op.CLAMP: _clamp,
-    Op.SUM_ROWS: _packed_source("ggml_compute_forward_sum_rows_f32", "src0->nb[0] == sizeof(float)"),
-    Op.CUMSUM: _packed_source("ggml_compute_forward_cumsum_f32", "src0->nb[0] == sizeof(float)"),
-    Op.COUNT_EQUAL: _count_equal,
     Op.REPEAT: _repeat,
-    Op.REPEAT_BACK: _packed_source("ggml_compute_forward_repeat_back_f32", "nb00 == sizeof(float)"),
-    Op.RMS_NORM: _packed_source("ggml_compute_forward_rms_norm_f32", "src0->nb[0] == sizeof(float)"),
     Op.RMS_NORM_BACK: _rms_norm_back,
-    Op.GROUP_NORM: _packed_source("ggml_compute_forward_group_norm_f32", "src0->nb[0] == sizeof(float)"),
     Op.SOFT_MAX_BACK: _soft_max_back,
     Op.DIAG_MASK_INF: _diag_mask,
     Op.DIAG_MASK_ZERO: _diag_mask,
-    Op.CROSS_ENTROPY_LOSS: _cross_entropy_loss,
-    Op.CROSS_ENTROPY_LOSS_BACK: _contiguous(
-        "ggml_compute_forward_cross_entropy_loss_back_f32", ("dst", -1), ("src0f", 1), ("src1f", 2), ("grad", 0)
-    ),
-    Op.OPT_STEP_ADAMW: _packed_source("ggml_compute_forward_opt_step_adamw_f32", "nb00 == sizeof(float)"),
+    Op.CROSS_ENTROPY_LOSS_BACK: _cross_entropy_loss_back,
     Op.OPT_STEP_SGD: _opt_step_sgd,
-    Op.DIAG: _packed_source("ggml_compute_forward_diag_f32", "nb00 == sizeof(float)"),
-    Op.TIMESTEP_EMBEDDING: _packed_source(
-        "ggml_compute_forward_timestep_embedding_f32", "src0->nb[0] == sizeof(float)"
-    ),
 }
 """What else ggml asserts of the layout and the other operands."""
 

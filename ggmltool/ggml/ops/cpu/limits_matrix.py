@@ -5,6 +5,7 @@ Part of `cpu_limits`, which says more. Where ggml's CPU would crash instead of a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from ggmltool.ggml.dtypes import BF16, F16, F32, I32, TYPES
@@ -50,9 +51,23 @@ def _crash(function: str, t: Tensor) -> NotComputable:
     )
 
 
-def _packed(t: Tensor) -> bool:
-    """The elements of a row lie side by side."""
-    return t.nb[0] == t.type.type_size
+_OPERAND = re.compile(r"src\[?(\d)|nb(\d)0\b")
+_SIZES = {"sizeof(float)": 4, "sizeof(int32_t)": 4, "sizeof(ggml_fp16_t)": 2}
+
+
+def asserts(dst: Tensor, function: str, *conditions: str) -> None:
+    """Assert what conditions of ggml say of an operand each: that it is contiguous, of a type, or that the elements of
+    a row lie side by side."""
+    for condition in conditions:
+        operand = _OPERAND.search(condition)
+        t = dst if operand is None else source(dst, int(operand[1] or operand[2]))
+        if "ggml_is_contiguous(" in condition:
+            holds = is_contiguous(t)
+        elif "GGML_TYPE_" in condition:
+            holds = condition.endswith(f"GGML_TYPE_{t.type.name.upper()}")
+        else:
+            holds = t.nb[0] == _SIZES.get(condition.rpartition(" ")[2], t.type.type_size)
+        ask(holds, function, condition, t)
 
 
 def _copy(dst: Tensor) -> None:
@@ -63,7 +78,7 @@ def _copy(dst: Tensor) -> None:
     if s in (F32, F16, BF16):
         if d in (F32, F16, BF16) or (s is F32 and d is I32):
             return
-        if not (d.from_float and is_contiguous(dst) and _packed(a)):
+        if not (d.from_float and is_contiguous(dst) and a.nb[0] == s.type_size):
             why = (
                 f"the CPU cannot copy {show_nb(a)} to {show_nb(dst)}: what it quantizes must have contiguous rows, and "
                 "where it goes must be contiguous"
@@ -103,8 +118,8 @@ def _product(function: str) -> RuledCheck:
         if dst.op == Op.MUL_MAT and param_i32(dst, 1) == HADAMARD:
             _transform(b, rules)
             return
-        ask(_packed(a), function, "nb00 == ggml_type_size(type)" if "id" in function else _NB00, a)
-        ask(_packed(b), function, "nb10 == ggml_type_size(src1->type)", b)
+        first = "nb00 == ggml_type_size(type)" if "id" in function else _NB00
+        asserts(dst, function, first, "nb10 == ggml_type_size(src1->type)")
         _operand(function, a, b, rules.widens_operand and dst.op == Op.MUL_MAT)
         if a.type.name not in _DOTTED:
             raise _crash(function, a)
@@ -145,9 +160,7 @@ def _out_prod(dst: Tensor) -> None:
             if a.ne[i] != b.ne[i]:
                 why = f"{show(a)} would be repeated over {show(b)}, which the CPU does for f32 only"
                 raise refuse(function, f"ne0{i} == ne1{i}", a, why)
-    if not _packed(a):
-        size = "ggml_type_size(type)" if kind == "q" else f"sizeof({_C_TYPES[kind]})"
-        raise refuse(function, f"nb00 == {size}", a)
+    asserts(dst, function, f"nb00 == {'ggml_type_size(type)' if kind == 'q' else f'sizeof({_C_TYPES[kind]})'}")
 
 
 def _get_rows(dst: Tensor) -> None:
@@ -167,9 +180,8 @@ def _get_rows_back(dst: Tensor) -> None:
     a = source(dst)
     if a.type not in (F32, F16):
         raise fatal("ggml_compute_forward_get_rows_back", a)
-    if not _packed(a):
-        function = "ggml_compute_forward_get_rows_back_f32" + ("_f16" if a.type is F16 else "")
-        raise refuse(function, f"src0->nb[0] == sizeof({_C_TYPES[a.type.name]})", a)
+    function = "ggml_compute_forward_get_rows_back_f32" + ("_f16" if a.type is F16 else "")
+    asserts(dst, function, f"src0->nb[0] == sizeof({_C_TYPES[a.type.name]})")
 
 
 def _rope_offset(function: str, a: Tensor, offset: int, n_dims: int) -> None:
@@ -190,7 +202,7 @@ def _rope(dst: Tensor) -> None:
         name = "ggml_compute_forward_rope" + ("_back" if dst.op == Op.ROPE_BACK else "")
         raise fatal(name, a, f"{show(a)} must be f32 or f16")
     ask(dst.nb[0] == a.nb[0], function, "nb0 == nb00", a)
-    ask(_packed(dst), function, "nb0 == sizeof(T)", dst)
+    asserts(dst, function, "nb0 == sizeof(T)")
     if n_dims > a.ne[0]:
         raise refuse(function, "n_dims <= ne0", a, f"{n_dims} elements to turn, but the rows of {show(a)} are shorter")
     if n_dims % 2:
@@ -223,7 +235,7 @@ def _flash_attn_ext(dst: Tensor) -> None:
     if prec not in (PREC["default"], PREC["f32"]):
         raise fatal("ggml_compute_forward_flash_attn_ext", q, f"prec is {prec}; the CPU has default and f32")
     for t, name in ((q, "q"), (k, "k"), (v, "v")):
-        ask(_packed(t), function, f"nb{name}0 == ggml_type_size({name}->type)", t)
+        ask(t.nb[0] == t.type.type_size, function, f"nb{name}0 == ggml_type_size({name}->type)", t)
     if v.type is not F32 and v.type.name in _NO_TO_FLOAT:
         condition = '(v->type == GGML_TYPE_F32 || v_to_float ) && "fattn: unsupported V-type"'
         raise refuse(f"{function}_one_chunk", condition, v)
@@ -245,7 +257,7 @@ def _im2col(dst: Tensor) -> None:
     if b.type is not F32 and not (halves and b.type is F16):
         condition = "src1->type == GGML_TYPE_F32"
         raise refuse(function, f"src1->type == GGML_TYPE_F16 || {condition}" if halves else condition, b)
-    ask(_packed(b), function, "nb10 == ggml_type_size(src1->type)" if halves else "nb10 == sizeof(float)", b)
+    asserts(dst, function, "nb10 == ggml_type_size(src1->type)" if halves else "nb10 == sizeof(float)")
 
 
 def _reads_as_f32(function: str, b: Tensor) -> None:
@@ -285,25 +297,21 @@ def _conv_transpose_1d(dst: Tensor) -> None:
     if a.type is BF16:
         raise fatal("ggml_compute_forward_conv_transpose_1d", a)
     function = "ggml_compute_forward_conv_transpose_1d" + ("_f16_f32" if a.type is F16 else "_f32")
-    ask(_packed(a), function, f"nb00 == sizeof({_C_TYPES[a.type.name]})", a)
-    ask(_packed(b), function, "nb10 == sizeof(float)", b)
+    asserts(dst, function, f"nb00 == sizeof({_C_TYPES[a.type.name]})", "nb10 == sizeof(float)")
 
 
 def _conv_transpose_2d(dst: Tensor) -> None:
-    a, b = source(dst), source(dst, 1)
-    if a.type not in (F16, F32):
-        condition = "node->src[0]->type == GGML_TYPE_F16 || node->src[0]->type == GGML_TYPE_F32"
-        raise refuse("ggml_graph_plan", condition, a)
-    ask(b.type is F32, "ggml_graph_plan", "node->src[1]->type == GGML_TYPE_F32", b)
-    function = "ggml_compute_forward_conv_transpose_2d_impl"
-    ask(_packed(a), function, _NB00, a)
-    ask(_packed(b), function, "nb10 == sizeof(float)", b)
+    a = source(dst)
+    condition = "node->src[0]->type == GGML_TYPE_F16 || node->src[0]->type == GGML_TYPE_F32"
+    ask(a.type in (F16, F32), "ggml_graph_plan", condition, a)
+    asserts(dst, "ggml_graph_plan", "node->src[1]->type == GGML_TYPE_F32")
+    asserts(dst, "ggml_compute_forward_conv_transpose_2d_impl", _NB00, "nb10 == sizeof(float)")
 
 
 def _im2col_back(dst: Tensor) -> None:
-    a, b = source(dst), source(dst, 1)
+    b = source(dst, 1)
     function = "ggml_compute_forward_im2col_back_f32"
-    ask(a.type is F32, function, "src0->type == GGML_TYPE_F32", a)
+    asserts(dst, function, "src0->type == GGML_TYPE_F32")
     ask(b.type in (F32, F16), function, "src1->type == GGML_TYPE_F32 || src1->type == GGML_TYPE_F16", b)
 
 
@@ -336,7 +344,7 @@ def _require_f32(function: str, tensors: list[Tensor]) -> None:
 
 def _first_is_f32(function: str, a: Tensor) -> None:
     if a.type is not F32:
-        raise GgmlAbort(function, "fatal error", explanation=f"the CPU has no such kernel for {show(a)}, only for f32")
+        raise fatal(function, a, f"the CPU has no such kernel for {show(a)}, only for f32")
 
 
 def _ssm_conv(dst: Tensor) -> None:
@@ -344,8 +352,7 @@ def _ssm_conv(dst: Tensor) -> None:
     name = "ggml_compute_forward_ssm_conv"
     function = f"{name}_f32"
     _first_is_f32(name, sx)
-    ask(sx.nb[0] == 4, function, "src0->nb[0] == sizeof(float)", sx)
-    ask(c.nb[0] == 4, function, "src1->nb[0] == sizeof(float)", c)
+    asserts(dst, function, "src0->nb[0] == sizeof(float)", "src1->nb[0] == sizeof(float)")
     ask(sx.nb[1] == sx.ne[0] * 4, function, "src0->nb[1] == src0->ne[0]*sizeof(float)", sx)
     _require_f32(function, [c])
     if c.ne[1] > 1 and c.nb[1] != c.ne[0] * 4:
