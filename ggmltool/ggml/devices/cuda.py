@@ -6,8 +6,10 @@ ggml_backend_cuda_buffer_type_get_alloc_size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from typing import NamedTuple
 
 from ggmltool.ggml.buffer import AllocSize, BufferType
 from ggmltool.ggml.device import OpRule
@@ -43,71 +45,93 @@ NVIDIA = frozenset({"turing", "ada"})
 """An NVIDIA GPU of the Ada generation or newer: matrix units as since Turing, and vectors good enough for one row."""
 
 
-def best_kernel(dst: Tensor, has: Features = NVIDIA) -> Kernel:
-    """ggml_cuda_get_best_fattn_kernel with the default build's K and V types.
-
-    `has` is what the GPU has: `turing` (matrix units as since then) and `ada` (it is at least of that generation) of
-    NVIDIA's, `wmma` (RDNA 3 and newer) or `mfma` (CDNA) of AMD's.
+class Attention(NamedTuple):
+    """An op of attention, and what its kernel is chosen by: `gqa` are queries per key, `gqa_opt`: they can be computed
+    together; `has` is what the GPU has: `turing` (matrix units as since then) and `ada` (it is at least of that
+    generation) of NVIDIA's, `wmma` (RDNA 3 and newer) or `mfma` (CDNA) of AMD's.
     """
-    if FLASH_ATTN.ask(dst) is not None:
+
+    q: Tensor
+    k: Tensor
+    quantized: bool
+    gqa: int
+    gqa_opt: bool
+    has: Features
+
+
+def rather_vectors(of: Attention) -> bool:
+    """Whether a batch is so small that NVIDIA's vectors are faster than its matrix units."""
+    q, ada = of.q, "ada" in of.has
+    if of.quantized:
+        if q.ne[1] <= (2 if ada else 1):
+            return True
+    elif ada and q.ne[1] == 1 and q.ne[3] == 1 and not (of.gqa > 4 and of.k.ne[1] >= _LONG_CONTEXT):
+        return True
+    return not of.gqa_opt and q.ne[1] == 1
+
+
+_CDNA_ROWS = ((64, 8), (128, 16), (256, 64))
+"""Head sizes up to the first figure, and the rows above which CDNA's matrix units are faster."""
+
+
+def amd_rows(of: Attention) -> int:
+    """The rows that a kernel for AMD computes together: queries of a key are a power of two that their number is a
+    multiple of."""
+    head = of.q.ne[0]
+    most = 32 if head == 320 else 16 if head in (576, 192) else 8
+    return of.q.ne[1] * min(of.gqa & -of.gqa or most, most)
+
+
+def amd_has_matrices(of: Attention) -> bool:
+    """Whether AMD's matrix units are faster than its vectors."""
+    head, rows = of.q.ne[0], amd_rows(of)
+    if "mfma" in of.has and any(head <= most and rows > least for most, least in _CDNA_ROWS):
+        return True
+    return "wmma" in of.has and of.gqa_opt and head <= 128 and rows > 8
+
+
+ChosenBy = Callable[[Attention], bool]
+KernelOf = Callable[[Tensor, Features], Kernel]
+
+
+def best_kernel(
+    dst: Tensor,
+    has: Features = NVIDIA,
+    takes: r.Rule | None = None,
+    by_vectors: ChosenBy = rather_vectors,
+    by_amd_matrices: ChosenBy = amd_has_matrices,
+) -> Kernel:
+    """ggml_cuda_get_best_fattn_kernel, by default with the default build's K and V types; `takes` says whether there is
+    a kernel at all."""
+    if (takes or FLASH_ATTN).ask(dst) is not None:
         return Kernel.NONE
-    q, k = source(dst, 0), source(dst, 1)
+    q, k, v = source(dst, 0), source(dst, 1), source(dst, 2)
     gqa = o.queries_per_key(dst, _BEST_KERNEL)
-    gqa_opt = o.groups_queries(dst, gqa)
+    of = Attention(q, k, k.type.quantized or v.type.quantized, gqa, o.groups_queries(dst, gqa), has)
     vec_ok = q.ne[0] <= 256 and q.ne[0] % 64 == 0 and q.ne[0] != 192 and k.ne[1] % o.KQ_STRIDE == 0
     has_matrix_kernel = q.ne[0] not in (40, 72)
     if "turing" in has and has_matrix_kernel:
-        return Kernel.VEC if vec_ok and _rather_vectors(q, k, gqa, gqa_opt, "ada" in has) else Kernel.MMA
-    if has_matrix_kernel and _amd_has_matrices_for(q, gqa, gqa_opt, has):
+        return Kernel.VEC if vec_ok and by_vectors(of) else Kernel.MMA
+    if has_matrix_kernel and by_amd_matrices(of):
         return Kernel.MMA
-    if vec_ok and (q.ne[1] <= 2 if k.type.quantized else q.ne[1] == 1 and not gqa_opt):
+    if vec_ok and (q.ne[1] <= 2 if of.quantized else q.ne[1] == 1 and not of.gqa_opt):
         return Kernel.VEC
     return Kernel.TILE
 
 
-def _rather_vectors(q: Tensor, k: Tensor, gqa: int, gqa_opt: bool, ada: bool) -> bool:
-    """Whether a batch is so small that NVIDIA's vectors are faster than its matrix units."""
-    if not k.type.quantized:
-        if ada and q.ne[1] == 1 and q.ne[3] == 1 and not (gqa > 4 and k.ne[1] >= _LONG_CONTEXT):
-            return True
-    elif q.ne[1] <= (2 if ada else 1):
-        return True
-    return not gqa_opt and q.ne[1] == 1
-
-
-_AMD_ROWS = ((64, 8), (128, 16), (256, 64))
-"""Head sizes up to the first figure, and the rows above which CDNA's matrix units are faster."""
-
-
-def queries_at_once(gqa: int, most: int) -> int:
-    """Queries of a key that a kernel for AMD computes together: a power of two that their number is a multiple of."""
-    shared = 1
-    while gqa % (2 * shared) == 0 and shared < most:
-        shared *= 2
-    return shared
-
-
-def _amd_has_matrices_for(q: Tensor, gqa: int, gqa_opt: bool, has: Features) -> bool:
-    most = 32 if q.ne[0] == 320 else 16 if q.ne[0] in (576, 192) else 8
-    rows = q.ne[1] * queries_at_once(gqa, most)
-    if "mfma" in has and any(q.ne[0] <= head and rows > least for head, least in _AMD_ROWS):
-        return True
-    return "wmma" in has and gqa_opt and q.ne[0] <= 128 and rows > 8
-
-
-def flash_attn_nbytes(dst: Tensor, has: Features = NVIDIA) -> int:
+def flash_attn_nbytes(dst: Tensor, has: Features = NVIDIA, kernel_of: KernelOf = best_kernel) -> int:
     """ggml_cuda_flash_attn_ext_get_alloc_size: the result, then f16 copies of K and V where the kernel needs them."""
     k, v = optional(dst, 1), optional(dst, 2)
     if k is None or v is None:
         raise GgmlAssert("ggml_cuda_flash_attn_ext_get_alloc_size", "K != nullptr", f"{dst.name} lacks a source")
-    kernel = best_kernel(dst, has)
+    kernel = kernel_of(dst, has)
     always = kernel in (Kernel.TILE, Kernel.MMA)
     need_k = always or (kernel is Kernel.VEC and k.type is F32)
     need_v = always or (kernel is Kernel.VEC and v.type is F32)
-    return nbytes_with_copies(dst, k, v, need_k, need_v)
+    return _nbytes_with_copies(dst, k, v, need_k, need_v)
 
 
-def nbytes_with_copies(dst: Tensor, k: Tensor, v: Tensor, need_k: bool, need_v: bool) -> int:
+def _nbytes_with_copies(dst: Tensor, k: Tensor, v: Tensor, need_k: bool, need_v: bool) -> int:
     """ggml_cuda_flash_attn_ext_get_f16_extra_data: the result, and behind it f16 copies of K and V that are needed."""
     end = dst.nbytes
     if need_k and k.type is not F16:

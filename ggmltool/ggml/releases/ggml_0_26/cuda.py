@@ -10,11 +10,10 @@ from ggmltool.ggml.buffer import AllocSize
 from ggmltool.ggml.devices import combinators as r
 from ggmltool.ggml.devices import cuda as before
 from ggmltool.ggml.devices import op_rules as o
-from ggmltool.ggml.devices.conditions import RESULT, optional, source
-from ggmltool.ggml.devices.cuda import HEADS, NVIDIA, Kernel, nbytes_with_copies, queries_at_once
+from ggmltool.ggml.devices.conditions import RESULT, source
+from ggmltool.ggml.devices.cuda import HEADS, NVIDIA, Attention, Kernel
 from ggmltool.ggml.devices.profile import Features, SizeFacts
-from ggmltool.ggml.dtypes import BF16, F16, F32, DType
-from ggmltool.ggml.errors import GgmlAssert
+from ggmltool.ggml.dtypes import BF16, F16, F32
 from ggmltool.ggml.releases.ggml_0_26.fusing import NO_F32_PRECISION
 from ggmltool.ggml.tensor import Tensor
 
@@ -28,78 +27,48 @@ ALL_QUANTS = "fa_all_quants"
 FLASH_ATTN = r.all_of(HEADS, r.types_of((1, 2), _KV_TYPES, "for which attention has no kernel"), o.ONE_MASK)
 """Whether there is a kernel at all."""
 
-_BEST_KERNEL = "ggml_cuda_get_best_fattn_kernel"
-_LONG_CONTEXT = 8192
 _LARGE_HEAD = 256
+_CDNA_ROWS_OF_LARGER = 128
+"""The rows above which CDNA's matrix units are faster for heads that are larger."""
+
+_RDNA_ROWS = ((128, 8), (256, 16))
+"""Head sizes up to the first figure, and the rows above which the matrix units of RDNA 3 and newer are faster."""
 
 
 def best_kernel(dst: Tensor, has: Features = NVIDIA) -> Kernel:
     """ggml_cuda_get_best_fattn_kernel; `has` is what the GPU has, as in `ggmltool.ggml.devices.cuda`."""
-    if FLASH_ATTN.ask(dst) is not None:
-        return Kernel.NONE
-    q, k, v = source(dst, 0), source(dst, 1), source(dst, 2)
-    gqa = o.queries_per_key(dst, _BEST_KERNEL)
-    gqa_opt = o.groups_queries(dst, gqa)
-    vec_ok = q.ne[0] <= 256 and q.ne[0] % 64 == 0 and q.ne[0] != 192 and k.ne[1] % o.KQ_STRIDE == 0
-    quantized = k.type.quantized or v.type.quantized
-    has_matrix_kernel = q.ne[0] not in (40, 72)
-    if "turing" in has and has_matrix_kernel:
-        vectors = vec_ok and _rather_vectors(q, k, gqa, gqa_opt, quantized, "ada" in has)
-        return Kernel.VEC if vectors else Kernel.MMA
-    if has_matrix_kernel and _amd_has_matrices_for(q, gqa if o.has_no_alibi(dst) else 1, gqa_opt, has):
-        return Kernel.MMA
-    if vec_ok and (q.ne[1] <= 2 if quantized else q.ne[1] == 1 and not gqa_opt):
-        return Kernel.VEC
-    return Kernel.TILE
+
+    def by_amd_matrices(of: Attention) -> bool:
+        return _amd_has_matrices(of if o.has_no_alibi(dst) else of._replace(gqa=1))
+
+    return before.best_kernel(dst, has, FLASH_ATTN, _rather_vectors, by_amd_matrices)
 
 
-def _rather_vectors(q: Tensor, k: Tensor, gqa: int, gqa_opt: bool, quantized: bool, ada: bool) -> bool:
-    """Whether a batch is so small that NVIDIA's vectors are faster than its matrix units."""
-    if quantized:
-        if q.ne[1] <= (2 if ada else 1):
-            return True
-    elif ada and q.ne[1] == 1 and q.ne[3] == 1 and (gqa <= 4 or (q.ne[0] < _LARGE_HEAD and k.ne[1] < _LONG_CONTEXT)):
+def _rather_vectors(of: Attention) -> bool:
+    shared_large_heads = not of.quantized and of.gqa > 4 and of.q.ne[0] >= _LARGE_HEAD
+    return before.rather_vectors(of._replace(has=of.has - {"ada"}) if shared_large_heads else of)
+
+
+def _amd_has_matrices(of: Attention) -> bool:
+    head, rows = of.q.ne[0], before.amd_rows(of)
+    if "mfma" in of.has and head > _LARGE_HEAD and of.gqa_opt and rows > _CDNA_ROWS_OF_LARGER:
         return True
-    return not gqa_opt and q.ne[1] == 1
+    if "wmma" in of.has and of.gqa_opt and next((rows > least for most, least in _RDNA_ROWS if head <= most), False):
+        return True
+    return before.amd_has_matrices(of._replace(has=of.has - {"wmma"}))
 
 
-_CDNA_ROWS = ((64, 8), (128, 16), (256, 64))
-_CDNA_ROWS_OF_LARGER = 128
-"""Head sizes up to the first figure, and the rows above which CDNA's matrix units are faster."""
-
-_RDNA_ROWS = ((128, 8), (256, 16))
-"""The same of RDNA 3 and newer."""
-
-
-def _amd_has_matrices_for(q: Tensor, gqa: int, gqa_opt: bool, has: Features) -> bool:
-    most = 32 if q.ne[0] == 320 else 16 if q.ne[0] in (576, 192) else 8
-    rows = q.ne[1] * queries_at_once(gqa, most)
-    if "mfma" in has:
-        if any(q.ne[0] <= head and rows > least for head, least in _CDNA_ROWS):
-            return True
-        if q.ne[0] > _LARGE_HEAD and gqa_opt and rows > _CDNA_ROWS_OF_LARGER:
-            return True
-    if "wmma" in has and gqa_opt:
-        return next((rows > least for head, least in _RDNA_ROWS if q.ne[0] <= head), False)
-    return False
-
-
-def _is_compiled(k: DType, v: DType, has: Features) -> bool:
-    """ggml_cuda_get_fattn_vec_case: whether the build has a vector kernel for K and V of these types."""
-    return (k is v and k in _COMPILED) or ALL_QUANTS in has
+def _compiled_kernel(dst: Tensor, has: Features) -> Kernel:
+    """ggml_cuda_get_fattn_vec_case: the build may lack a vector kernel for K and V of their types."""
+    kernel = best_kernel(dst, has)
+    k, v = (F16 if t.type is F32 else t.type for t in (source(dst, 1), source(dst, 2)))
+    is_there = (k is v and k in _COMPILED) or ALL_QUANTS in has
+    return Kernel.TILE if kernel is Kernel.VEC and not is_there else kernel
 
 
 def flash_attn_nbytes(dst: Tensor, has: Features = NVIDIA) -> int:
     """ggml_cuda_flash_attn_ext_get_alloc_size: the result, then f16 copies of K and V where the kernel needs them."""
-    k, v = optional(dst, 1), optional(dst, 2)
-    if k is None or v is None:
-        raise GgmlAssert("ggml_cuda_flash_attn_ext_get_alloc_size", "K != nullptr", f"{dst.name} lacks a source")
-    match best_kernel(dst, has):
-        case Kernel.NONE:
-            return dst.nbytes
-        case Kernel.VEC if _is_compiled(F16 if k.type is F32 else k.type, F16 if v.type is F32 else v.type, has):
-            return nbytes_with_copies(dst, k, v, k.type is F32, v.type is F32)
-    return nbytes_with_copies(dst, k, v, True, True)
+    return before.flash_attn_nbytes(dst, has, _compiled_kernel)
 
 
 FEATURES = (*before.FEATURES, ALL_QUANTS)
