@@ -363,7 +363,7 @@ def can_repeat(small: Tensor, big: Tensor) -> bool:
 
 
 def can_mul_mat(a: Tensor, b: Tensor) -> bool:
-    """ggml_can_mul_mat."""
+    """ggml_can_mul_mat: rows of equal length, a can be repeated over b's matrices."""
     return (
         a.ne[0] == b.ne[0] and (a.ne[2] != 0 and b.ne[2] % a.ne[2] == 0) and (a.ne[3] != 0 and b.ne[3] % a.ne[3] == 0)
     )

@@ -180,7 +180,7 @@ def _all(of: Checked) -> Iterator[Gauge]:
 
 
 def _scheduler(s: AnyScheduler, graph: CGraph | None, watch: LimitWatch, planned: bool) -> Iterator[Gauge]:
-    most_inputs = s.release.max_split_inputs
+    most_inputs = s.release.rules.max_split_inputs
     yield Gauge("copies", s.n_copies, s.release.max_copies)
     if graph is not None:
         of = s.counted(graph)

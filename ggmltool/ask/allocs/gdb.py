@@ -23,7 +23,7 @@ def allocs(answer: Answer[AllocTable], style: Style) -> str:
     """The plan, and the planners behind it."""
     record = answer.facts
     release = BY_NAME[record.ggml]
-    chunked = release.max_chunks > 1
+    chunked = release.rules.max_chunks > 1
     prints = tallocr_prints(record.tallocrs, chunked)
     if not release.reserves:
         return gdb_session(prints, style.width)
@@ -33,7 +33,7 @@ def allocs(answer: Answer[AllocTable], style: Style) -> str:
 
 def free_blocks(answer: Answer[FreeBlocks], style: Style) -> str:
     """The planners as they stood when the tensor had got its memory."""
-    chunked = BY_NAME[answer.facts.ggml].max_chunks > 1
+    chunked = BY_NAME[answer.facts.ggml].rules.max_chunks > 1
     return gdb_session(tallocr_prints(answer.facts.tallocrs, chunked), style.width)
 
 

@@ -26,7 +26,6 @@ from ggmltool.ggml.devices.conditions import (
     number_test,
     of_one,
     of_two,
-    of_type_pairs,
     of_types,
     operand,
     word,
@@ -203,7 +202,7 @@ def type_pairs(first: int, second: int, pairs: Mapping[DType, frozenset[DType]],
     for type in _in_order(frozenset(pairs)):
         by_seconds.setdefault(pairs[type], []).append(type)
     alternatives = (all_of(types_of(first, of), types_of(second, seconds)) for seconds, of in by_seconds.items())
-    return AnyOf(of_type_pairs(first, second, pairs, reason), tuple(alternatives))
+    return AnyOf(of_two(first, second, lambda a, b: b.type in pairs.get(a.type, ()), reason), tuple(alternatives))
 
 
 def same_type(*operands: int) -> Rule:

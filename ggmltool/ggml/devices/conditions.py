@@ -7,7 +7,7 @@ so they are flat. Of a source that is not there nothing is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -173,19 +173,6 @@ def of_two(i: int, j: int, test: Callable[[Tensor, Tensor], bool], reason: str) 
         a = op if i == RESULT else src[i] if i < n else None
         b = op if j == RESULT else src[j] if j < n else None
         return None if a is None or b is None or test(a, b) else reason
-
-    return ask
-
-
-def of_type_pairs(i: int, j: int, pairs: Mapping[DType, frozenset[DType]], reason: str) -> OpRule:
-    """The type of operand `j` is one of those that `pairs` has for the type of source `i`."""
-
-    def ask(op: Tensor) -> str | None:
-        src = op.src
-        n = len(src)
-        a = src[i] if i < n else None
-        b = op if j == RESULT else src[j] if j < n else None
-        return None if a is None or b is None or b.type in pairs.get(a.type, ()) else reason
 
     return ask
 

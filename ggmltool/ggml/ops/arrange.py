@@ -9,6 +9,7 @@ from ggmltool.ggml.dtypes import F32
 from ggmltool.ggml.errors import GgmlAbort, GgmlAssert
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.operands import (
+    f32,
     new_tensor,
     operand,
     param_f32,
@@ -21,7 +22,7 @@ from ggmltool.ggml.ops.operands import (
     sources_of,
     target_shape,
 )
-from ggmltool.ggml.ops.registry import Arrays, OpPart, constructor, float_bits, float_of, int64_t, kernel, words
+from ggmltool.ggml.ops.registry import Arrays, OpPart, constructor, float_bits, int64_t, kernel, words
 from ggmltool.ggml.tensor import Tensor, can_repeat, is_contiguous, is_empty
 
 INT64_MIN = -(2**63)
@@ -216,14 +217,10 @@ def tri(ctx: Context, a: Tensor, type: int) -> Tensor:
     return ctx.dup_tensor(a).set_op(Op.TRI, words(type), a)
 
 
-def _f32(x: float) -> float:
-    return float_of(float_bits(x))
-
-
 def _arange_steps(start: float, stop: float, step: float) -> int:
     """(int64_t) ceilf((stop - start) / step), as x86 converts what does not fit."""
-    span, step = _f32(_f32(stop) - _f32(start)), _f32(step)
-    quotient = math.copysign(math.inf, span * math.copysign(1, step)) if step == 0 else _f32(span / step)
+    span, step = f32(f32(stop) - f32(start)), f32(step)
+    quotient = math.copysign(math.inf, span * math.copysign(1, step)) if step == 0 else f32(span / step)
     return math.ceil(quotient) if abs(quotient) < 2.0**63 else INT64_MIN
 
 
@@ -238,7 +235,7 @@ def _arange_steps(start: float, stop: float, step: float) -> int:
 def arange(ctx: Context, start: float, stop: float, step: float) -> Tensor:
     """ggml_arange: start, start + step … below stop, in f32. It has no source."""
     why = "there is nothing from {} to {}; stop must be greater"
-    requirer("ggml_arange")(_f32(stop) > _f32(start), "stop > start", why, start, stop)
+    requirer("ggml_arange")(f32(stop) > f32(start), "stop > start", why, start, stop)
     result = new_tensor(ctx, F32, (_arange_steps(start, stop, step),))
     return result.set_op(Op.ARANGE, words(float_bits(start), float_bits(stop), float_bits(step)))
 

@@ -11,11 +11,11 @@ from ggmltool.ggml.errors import GgmlAbort, GgmlAssert, NotComputable
 from ggmltool.ggml.op import Op
 from ggmltool.ggml.ops.cpu.mathfn import on_host
 from ggmltool.ggml.ops.cpu.vec_dot import as_dotted
-from ggmltool.ggml.ops.matmul import PREC, can_mul_mat
+from ggmltool.ggml.ops.matmul import PREC
 from ggmltool.ggml.ops.operands import param_f32, requirer, show
 from ggmltool.ggml.ops.registry import Arrays, OpPart, constructor, float_bits, kernel, words
 from ggmltool.ggml.ops.softmax import alibi_slopes
-from ggmltool.ggml.tensor import Tensor, is_contiguous
+from ggmltool.ggml.tensor import Tensor, can_mul_mat, is_contiguous
 from ggmltool.ggml.values.product import times
 
 Q_TILE = 64

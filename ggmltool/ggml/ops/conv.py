@@ -6,7 +6,6 @@ Strides, paddings and dilations are s, p, d; 0 means along the width.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +22,16 @@ from ggmltool.ggml.ops.im2col import (
     windows_of,
     with_strides,
 )
-from ggmltool.ggml.ops.operands import not_computable, param_i32, require_stride, requirer, show, source, sources_of
+from ggmltool.ggml.ops.operands import (
+    f32,
+    not_computable,
+    param_i32,
+    require_stride,
+    requirer,
+    show,
+    source,
+    sources_of,
+)
 from ggmltool.ggml.ops.registry import Arrays, constructor, kernel, words
 from ggmltool.ggml.tensor import Tensor, contiguous_nb, is_contiguous, is_contiguous_channels, is_matrix, nrows
 from ggmltool.ggml.values.product import times
@@ -273,16 +281,12 @@ _CHOICES = {"op": POOLS}
 FLT_MAX = 3.4028234663852886e38
 
 
-def _f32(x: float) -> float:
-    return float(struct.unpack("<f", struct.pack("<f", x))[0])
-
-
 def pool_output_size(size: int, kernel: int, stride: int, padding: float) -> int:
     """ggml_calc_pool_output_size: computed in float32, as C does because `padding` is a float."""
-    n = _f32(_f32(_f32(size) + _f32(2 * _f32(padding))) - _f32(kernel))
+    n = f32(f32(f32(size) + f32(2 * f32(padding))) - f32(kernel))
     if stride == 0:
         return -1
-    return int(_f32(_f32(n / _f32(stride)) + 1))
+    return int(f32(f32(n / f32(stride)) + 1))
 
 
 def _require_positive(function: str, i: int, size: int, a: Tensor) -> None:

@@ -17,7 +17,7 @@ from ggmltool.ggml.ops.cpu.mathfn import on_host
 from ggmltool.ggml.ops.cpu.vec_dot import other_operand, weights
 from ggmltool.ggml.ops.operands import not_computable, param_i32, requirer, show, show_nb, sources_of
 from ggmltool.ggml.ops.registry import Arrays, OpPart, constructor, kernel, words
-from ggmltool.ggml.tensor import Tensor, is_contiguous, is_transposed
+from ggmltool.ggml.tensor import Tensor, can_mul_mat, is_contiguous, is_transposed
 from ggmltool.ggml.values.product import times
 
 PREC = {"default": 0, "f32": 10, "bf16": 15, "f16": 20, "q8": 30, "q4": 40}
@@ -30,11 +30,6 @@ HADAMARD = 1
 
 CHUNK = 1 << 24
 """Weights are converted to f32 in pieces of at most so many elements, to bound the memory that takes."""
-
-
-def can_mul_mat(a: Tensor, b: Tensor) -> bool:
-    """ggml_can_mul_mat: rows of equal length, a can be repeated over b's matrices."""
-    return a.ne[0] == b.ne[0] and a.ne[2] != 0 and a.ne[3] != 0 and b.ne[2] % a.ne[2] == 0 and b.ne[3] % a.ne[3] == 0
 
 
 def _require_not_transposed(function: str, name: str, a: Tensor) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from ggmltool.ggml.context import Context
 from ggmltool.ggml.dtypes import DType
 from ggmltool.ggml.errors import GgmlAssert, NotComputable
-from ggmltool.ggml.ops.registry import Arrays, Build, Raw, float_of
+from ggmltool.ggml.ops.registry import Arrays, Build, Raw, float_bits, float_of
 from ggmltool.ggml.tensor import Dims, Tensor, n_dims, op_desc
 from ggmltool.ggml.version import SIZE_MAX
 
@@ -48,6 +48,11 @@ def requirer(function: str) -> Callable[..., None]:
             raise GgmlAssert(function, condition, said)
 
     return require
+
+
+def f32(x: float) -> float:
+    """The float32 nearest to `x`."""
+    return float_of(float_bits(x))
 
 
 def sources_of(t: Tensor) -> list[Tensor]:

@@ -11,8 +11,8 @@ from ggmltool.ggml.dtypes import BF16, F16
 from ggmltool.ggml.errors import GgmlAbort
 from ggmltool.ggml.op import Op, UnaryOp
 from ggmltool.ggml.ops.cpu import mathfn
-from ggmltool.ggml.ops.operands import operand, param_f32, param_i32, require_same, requirer, same_as, sources_of
-from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, float_of, kernel, words
+from ggmltool.ggml.ops.operands import f32, operand, param_f32, param_i32, require_same, requirer, same_as, sources_of
+from ggmltool.ggml.ops.registry import Arrays, Build, constructor, float_bits, kernel, words
 from ggmltool.ggml.tensor import Tensor, is_contiguous_rows
 
 NAMES: dict[str, int] = {u.name.lower(): int(u) for u in UnaryOp}
@@ -83,16 +83,12 @@ for _op in UnaryOp:
         _named(_op)
 
 
-def _f32(x: float) -> float:
-    return float_of(float_bits(x))
-
-
 def softplus_f32(x: float) -> float:
     """ggml_compute_softplus_f32: logf(1 + expf(x)), x above 20, in float32 steps."""
-    x = _f32(x)
+    x = f32(x)
     if x > 20 or math.isnan(x):
         return x
-    return _f32(math.log(_f32(1 + _f32(math.exp(x)))))
+    return f32(math.log(f32(1 + f32(math.exp(x)))))
 
 
 @constructor(
@@ -114,7 +110,7 @@ def xielu(ctx: Context, a: Tensor, alpha_n: float, alpha_p: float, beta: float, 
     The alphas are softplus of the parameters, that of alpha_n plus beta.
     """
     result = ctx.dup_tensor(a)
-    stored = (beta_n := _f32(beta)) + softplus_f32(alpha_n), softplus_f32(alpha_p), beta_n, eps
+    stored = (beta_n := f32(beta)) + softplus_f32(alpha_n), softplus_f32(alpha_p), beta_n, eps
     return result.set_op(Op.UNARY, words(UnaryOp.XIELU, *(float_bits(v) for v in stored)), a)
 
 

@@ -196,16 +196,6 @@ class Release:
         return f"{self.name} (llama.cpp {self.build})" if self.build else self.name
 
     @property
-    def max_split_inputs(self) -> int:
-        """GGML_SCHED_MAX_SPLIT_INPUTS."""
-        return self.rules.max_split_inputs
-
-    @property
-    def max_chunks(self) -> int:
-        """GGML_VBUFFER_MAX_CHUNKS: how many chunks a compute buffer can have."""
-        return self.rules.max_chunks
-
-    @property
     def reserves(self) -> bool:
         """Whether graphs are reserved, and planned again where the plan does not serve; else one is measured once."""
         return "reserve" in self.steps

@@ -104,7 +104,7 @@ class Arena(AnyArena):
     __slots__ = ("capacity",)
 
     def __init__(self, graph_size: int, indices: IndexSpace, release: Release) -> None:
-        of_tensors = graph_size * release.max_split_inputs * 2 * release.tensor_size
+        of_tensors = graph_size * release.rules.max_split_inputs * 2 * release.tensor_size
         super().__init__(of_tensors + release.graph_overhead(graph_size), indices, release)
         self.capacity = self.size // self.overhead
 

@@ -62,14 +62,14 @@ class Devices(ImagePart):
         while ("buffer", b := b + 1) in self.cells:
             chunks = self.cells["buffer", b] or ()
             out += [BufferFacts(base, size, self.program.buft_of[b], 2) for base, size in chunks]
-            out += [None] * (self.program.release.max_chunks - len(chunks))
+            out += [None] * (self.program.release.rules.max_chunks - len(chunks))
         return out
 
     def chunk(self, b: int, chunk: int) -> int:
         """Where the buffer of a chunk lies, 0 before it is made."""
         if chunk >= len(self.cells.get(("buffer", b)) or ()):
             return 0
-        return buffer(len(self.program.buffers) + b * self.program.release.max_chunks + chunk)
+        return buffer(len(self.program.buffers) + b * self.program.release.rules.max_chunks + chunk)
 
     def by_base(self) -> dict[int, int]:
         """Where the struct of each buffer lies, by the address of its bytes; of several the first."""

@@ -41,7 +41,7 @@ class Galloc(ImagePart):
         self._tensors = tensors
         self._planned = planned
         self._devices = devices
-        self._most = self.program.release.max_chunks
+        self._most = self.program.release.rules.max_chunks
         self._n = n = len(self.program.backends)
         self._allocator = "ggml_dyn_tallocr" if self.reserves else "ggml_tallocr"
         own = int(self.cells.get(("galloc", "hash_set.size"), 0))
