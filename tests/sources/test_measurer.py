@@ -235,3 +235,14 @@ def test_what_no_capture_has_is_measured_too() -> None:
     for n in range(4):
         options = PlaceOptions(n)
         assert outcome(Measurer(placer).needs, options, 0) == outcome(placed_alone(placer), options, 0)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs llama.cpp (the package xllamacpp)")
+def test_an_override_of_two_tensors_of_one_name_is_of_both() -> None:
+    """Tied embeddings are two tensors: one for the rows of the input, one for the product of the output."""
+    source = Source("gemma4", CaptureOptions(n_ctx=512, n_batch=512))
+    placer = Placer(source.model(), read_devices(["Metal"]))
+    measured = Measurer(placer)
+    for overrides in ((), tuple(parse_overrides("token_embd=CPU"))):
+        options = PlaceOptions(overrides=overrides)
+        assert outcome(measured.needs, options, 0) == outcome(placed_alone(placer), options, 0)

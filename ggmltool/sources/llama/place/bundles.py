@@ -49,7 +49,8 @@ class Groups:
         self.weights: dict[Group, list[tuple[TensorSpec, Role]]] = {}
         self.caches: dict[Group, list[tuple[TensorSpec, int | None]]] = {}
         self.views: dict[str, list[str]] = {}
-        self.group_of_name: dict[str, Group] = {}
+        # Tied embeddings are two tensors of one name, in the groups `input` and `output`.
+        self.groups_of_name: dict[str, set[Group]] = {}
         of: dict[str, Group] = {}
         mixed: set[str] = set()
         for spec in parts.weights:
@@ -58,7 +59,8 @@ class Groups:
             elif len(roles := parts.roles[spec.id]) == 1:
                 role = roles[0]
                 group = role.il if role.kind == "repeating" else role.kind
-                of[spec.id] = self.group_of_name[spec.name] = group
+                of[spec.id] = group
+                self.groups_of_name.setdefault(spec.name, set()).add(group)
                 self.weights.setdefault(group, []).append((spec, role))
             else:
                 mixed.add(spec.id)
@@ -83,8 +85,8 @@ class Groups:
         """What of each group is overridden."""
         out: dict[Group, list[tuple[str, str]]] = {}
         for name, override in found.items():
-            if name in self.group_of_name:
-                out.setdefault(self.group_of_name[name], []).append((name, override.buft))
+            for group in self.groups_of_name.get(name, ()):
+                out.setdefault(group, []).append((name, override.buft))
         return {group: tuple(names) for group, names in out.items()}
 
 
