@@ -46,7 +46,8 @@ Block = Annotated[list[Natural], Meta(min_length=2, max_length=2)]
 Chunks = Meta(max_length=VBUFFER_MAX_CHUNKS)
 Copy = Annotated[list[Natural], Meta(min_length=1, max_length=3)] | None
 CopyNumber = Annotated[int, Meta(ge=0, le=SCHED_MAX_COPIES - 1)]
-GraphSize = Annotated[int, Meta(ge=0, le=1 << 40)]
+MOST_ROOM = 1 << 40
+GraphSize = Annotated[int, Meta(ge=0, le=MOST_ROOM)]
 
 
 class PastKeys(Keys):
@@ -66,6 +67,8 @@ class PastKeys(Keys):
     buffers: dict[str, Annotated[list[int | str], Chunks]] | None = None
     hash_size: GraphSize | None = None
     own_size: GraphSize | None = None
+    graph_inputs_capacity: GraphSize | None = None
+    inputs_capacity: Annotated[list[GraphSize], Meta(max_length=MOST_NODES)] | None = None
     copies: dict[str, dict[str, Annotated[list[Copy], Chunks]]] | None = None
 
 
@@ -98,6 +101,7 @@ def read_past(value: object, backends: tuple[str, ...]) -> Past:
         leafs=lambda v: tuple(_each(v, "leafs", place)),
         planners=lambda v: _chunks(v, backends, _chunk, ()),
         buffers=lambda v: _chunks(v, backends, lambda size: as_size(size, "a buffer"), None),
+        inputs_capacity=lambda v: tuple(_each(v, "inputs_capacity", _room)),
         copies=lambda v: _copies(v, backends),
     )
     return Past(backends, **said)
@@ -108,6 +112,10 @@ def _each(value: object, what: str, convert: Callable[[Any], Any], most: int = M
     if len(items) > most:
         raise Mistake(f"{what} has {len(items)} items", f"at most {most} are allowed")
     return [at(i, convert, item) for i, item in enumerate(items)]
+
+
+def _room(value: object) -> int:
+    return as_int(value, "a room for inputs", 0, MOST_ROOM)
 
 
 def _parts(value: object, what: str, numbers: tuple[int, ...], are: str, hint: str) -> list[Any]:

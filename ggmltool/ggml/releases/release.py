@@ -18,6 +18,7 @@ from ggmltool.ggml.version import (
     POINTER_SIZE,
     SCHED_MAX_BACKENDS,
     SCHED_MAX_COPIES,
+    SCHED_MAX_SPLIT_INPUTS,
     TENSOR_ALIGNMENT,
     TENSOR_SIZE,
     hash_size,
@@ -37,7 +38,7 @@ class Rules:
     """Of an output that is a view the root is an output too."""
     always_checks_sources: bool = True
     """A source without a backend stops release builds too."""
-    max_split_inputs: int = 30
+    max_split_inputs: int = SCHED_MAX_SPLIT_INPUTS
     """GGML_SCHED_MAX_SPLIT_INPUTS: the room of a split, and of the graph's own inputs, at first where `inputs_grow`,
     and for good where they do not."""
     inputs_grow: bool = True

@@ -11,6 +11,7 @@ from ggmltool.ggml.alloc.dyn_tallocr import Chunk
 from ggmltool.ggml.sched.reader import sched_state
 from ggmltool.ggml.state import BufferState, ChunkState, SchedState
 from ggmltool.ggml.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor, cut_name
+from ggmltool.ggml.version import SCHED_MAX_SPLIT_INPUTS
 
 if TYPE_CHECKING:
     from ggmltool.ggml.sched.state import SchedulerState
@@ -34,7 +35,8 @@ class Past:
     the graph before. `nodes` and `leafs` are the places that the allocator has in its tables. `planners` and `buffers`
     are by backend, where several share a buffer type the first one's: chunks, and the bytes of each buffer (None: there
     is no buffer yet). `hash_size` are the slots of the allocator's hash set, `own_size` is the room in the scheduler's
-    own graph. `copies` are those of a scheduler that was not reset.
+    own graph. `graph_inputs_capacity`, and `inputs_capacity` of each split, are rooms for inputs that have grown (0:
+    that of a new scheduler). `copies` are those of a scheduler that was not reset.
     """
 
     backends: tuple[str, ...]
@@ -52,6 +54,8 @@ class Past:
     buffers: tuple[tuple[int, ...] | None, ...] = ()
     hash_size: int = 0
     own_size: int = 0
+    graph_inputs_capacity: int = 0
+    inputs_capacity: tuple[int, ...] = ()
     copies: tuple[PastCopy, ...] = ()
 
 
@@ -66,6 +70,7 @@ def past_of_state(sched: SchedState, buffers: Mapping[int, BufferState], backend
     """The same of a state, whoever read it, over backends of these names."""
     galloc = sched.galloc
     sizes = (tuple(buffers[b].size for b in made if b in buffers) for made in galloc.buffers)
+    n_grown = max((i for i, split in enumerate(sched.splits, 1) if _grown(split.inputs_capacity)), default=0)
     return Past(
         tuple(backends),
         sched.is_reset,
@@ -82,7 +87,14 @@ def past_of_state(sched: SchedState, buffers: Mapping[int, BufferState], backend
         tuple([of or None for of in sizes]),
         galloc.hash_set.size,
         sched.graph.size,
+        _grown(sched.graph_inputs_capacity),
+        tuple([_grown(split.inputs_capacity) for split in sched.splits[:n_grown]]),
     )
+
+
+def _grown(capacity: int | None) -> int:
+    """A room for inputs, 0 for one that has not grown."""
+    return capacity if capacity is not None and capacity > SCHED_MAX_SPLIT_INPUTS else 0
 
 
 def _placed(places: Sequence[TensorAlloc]) -> Sequence[TensorAlloc]:
@@ -108,6 +120,12 @@ def go_on_from(past: Past, sched: SchedulerState) -> None:
     sched.node_ids, sched.leaf_ids = list(past.node_ids), list(past.leaf_ids)
     sched.prev_node_ids, sched.prev_leaf_ids = list(past.prev_node_ids), list(past.prev_leaf_ids)
     sched.own_size = past.own_size
+    if sched.rules.inputs_grow:
+        sched.graph_inputs_capacity = past.graph_inputs_capacity or sched.graph_inputs_capacity
+        while len(sched.splits) < len(past.inputs_capacity):
+            sched.splits.extend([sched.new_split() for _ in sched.splits])
+        for split, capacity in zip(sched.splits, past.inputs_capacity, strict=False):
+            split.inputs_capacity = capacity
     _give_allocator(past, sched)
 
 

@@ -37,6 +37,11 @@ def test_a_step_after_its_past_is_planned_as_in_the_whole_run(release: str) -> N
     assert list(differences(range(25), release)) == []
 
 
+def test_room_for_inputs_that_has_grown_is_part_of_the_past() -> None:
+    """In this scenario a graph has more than 30 inputs, which 0.20.2 logs once."""
+    assert list(differences([960119], "0.20.2")) == []
+
+
 def test_the_past_decides_about_plans() -> None:
     otherwise = 0
     for seed in range(40):
